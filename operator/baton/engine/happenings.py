@@ -1,0 +1,75 @@
+"""What happened in a step, for people: the lines of `baton simulate`, Kubernetes events, metrics and logs all come from here."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from baton.model.ids import Epoch, MemberId, Partition
+
+
+class State(StrEnum):
+    """A group's state, in the words of Solace's rebalancing status."""
+
+    READY = "Ready"
+    HOLDDOWN = "Holddown"
+    REBALANCING = "Rebalancing"
+    PAUSED = "Paused"
+
+
+class How(StrEnum):
+    """How a partition came free."""
+
+    CONSUMER = "consumer"
+    DEADLINE = "deadline"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    state: State
+    until: float | None = None
+    """Holddown: when it ends."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    partition: Partition
+    member: MemberId
+    epoch: Epoch
+    deadline: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    partition: Partition
+    member: MemberId
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    partition: Partition
+    member: MemberId
+    epoch: Epoch
+    previous: MemberId | None = None
+    """Its last owner; a grant to another than this is a move."""
+    paused_for: float | None = None
+    """Seconds from revoke to grant; None for a grant that nobody had to release."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandsBy:
+    member: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """One of two live pods with the same identity was fenced off."""
+
+    member: MemberId
+    why: str
+
+
+Happening = StateChanged | Revoked | Released | Granted | StandsBy | Fenced

@@ -1,0 +1,89 @@
+"""What a pod reads: its own key of the ledger ConfigMap (design: one JSON object per member)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ranges import Grants, format_grants, parse_grants
+
+
+T = TypeVar("T")
+
+
+class LedgerError(ValueError):
+    """A key of the ledger does not read as what it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEntry:
+    """One member's part of the assignment.
+
+    `owned` and `revoking` map a queue to its partitions with the epochs of their grants. A partition in `revoking` is
+    to be let go: nothing new is read from it. A pod ignores an entry whose `uid` is not its own: it was written for
+    an earlier pod of that name.
+    """
+
+    group: str
+    """namespace/name of the ConsumerGroup."""
+    member: MemberId
+    uid: Uid
+    generation: int
+    active: bool
+    """False: a standby, which owns nothing and waits for a seat."""
+    owned: Mapping[QueueName, Grants] = field(default_factory=dict)
+    revoking: Mapping[QueueName, Grants] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The text in the ConfigMap; equal entries give equal text."""
+        return json.dumps(
+            {
+                "group": self.group,
+                "member": self.member,
+                "uid": self.uid,
+                "generation": self.generation,
+                "active": self.active,
+                "owned": _to_text(self.owned),
+                "revoking": _to_text(self.revoking),
+            },
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "MemberEntry":
+        """Raises LedgerError, which names the field, for a text that is not an entry."""
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise LedgerError(f"not JSON: {error}") from None
+        if not isinstance(raw, dict):
+            raise LedgerError("not a JSON object")
+        return cls(
+            group=_take(raw, "group", str),
+            member=MemberId(_take(raw, "member", str)),
+            uid=Uid(_take(raw, "uid", str)),
+            generation=_take(raw, "generation", int),
+            active=_take(raw, "active", bool),
+            owned=_from_text(_take(raw, "owned", dict), "owned"),
+            revoking=_from_text(_take(raw, "revoking", dict), "revoking"),
+        )
+
+
+def _take(raw: dict[str, object], name: str, kind: type[T]) -> T:
+    value = raw.get(name)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise LedgerError(f"{name}: expected {kind.__name__}, found {value!r}")
+    return value
+
+
+def _to_text(queues: Mapping[QueueName, Grants]) -> dict[str, str]:
+    return {queue: format_grants(queues[queue]) for queue in sorted(queues) if queues[queue]}
+
+
+def _from_text(raw: dict[str, object], name: str) -> dict[QueueName, dict[int, Epoch]]:
+    try:
+        return {QueueName(queue): parse_grants(str(text)) for queue, text in raw.items()}
+    except ValueError as error:
+        raise LedgerError(f"{name}: {error}") from None

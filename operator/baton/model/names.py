@@ -1,0 +1,48 @@
+"""The labels, annotations and object names by which pods, executors and the operator find each other."""
+
+from baton.model.ids import MemberId
+
+API_GROUP = "baton.dev"
+API_VERSION = "v1alpha1"
+
+GROUP_LABEL = "baton.dev/group"
+"""On a pod: it belongs to this ConsumerGroup. On a Lease: it is a session for this group."""
+
+SUBSCRIBED_ANNOTATION = "baton.dev/subscribed"
+"""On a pod: the queues it reads, separated by commas. Without it: all of the group's."""
+
+ASSIGNORS_ANNOTATION = "baton.dev/assignors"
+"""On a pod: the assignors it supports, separated by commas. Without it: all."""
+
+LEDGER_KEY_ANNOTATION = "baton.dev/ledger"
+"""On a pod, written by the operator: changes when the pod's key in the ledger did, which makes the kubelet refresh the mount."""
+
+RELEASES_ANNOTATION = "baton.dev/releases"
+"""On a session's Lease: what its processes have let go of (`baton.model.session`)."""
+
+EXECUTORS_ANNOTATION = "baton.dev/executors"
+"""On a driver's Lease: the Spark executor ids that are registered with it, separated by commas."""
+
+SPARK_APP_ANNOTATION = "baton.dev/spark-app"
+"""On a driver's Lease: the application id, which Spark also puts on its executors as the label `spark-app-selector`."""
+
+SPARK_ROLE_LABEL = "spark-role"
+SPARK_EXECUTOR_ID_LABEL = "spark-exec-id"
+SPARK_APP_LABEL = "spark-app-selector"
+
+LEDGER_GROUP_KEY = "group"
+
+
+def ledger_name(group: str) -> str:
+    """The ConfigMap with the group's assignment."""
+    return f"{group}-assignments"
+
+
+def session_lease_name(pod: MemberId) -> str:
+    """The Lease of a pod that speaks for itself. Its holderIdentity is the pod's UID."""
+    return f"baton-{pod}"
+
+
+def driver_lease_name(group: str) -> str:
+    """The Lease of the one live driver of a group, which speaks for its executors. Its holderIdentity is the driver pod's UID."""
+    return f"{group}-driver"

@@ -1,0 +1,68 @@
+"""What the operator asks of a queue. One adapter per kind of queue; the operator knows nothing else of it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from baton.model.ids import Epoch, QueueName, Uid
+
+
+class QueueUnreachable(Exception):
+    """The queue does not answer, or refuses the password. The message is for the user: what, where and the cure. Work goes on later."""
+
+
+class QueueConflict(Exception):
+    """The queue belongs to another group, or is not what the spec says. The message names both and the cure."""
+
+
+class Owner(NamedTuple):
+    """The owner record at the queue. `uid` None: nobody. Epoch 0: never granted."""
+
+    uid: Uid | None
+    epoch: Epoch
+    paused: bool = False
+
+
+class QueueAdapter(Protocol):
+    """One queue as one group uses it. Every method may raise QueueUnreachable; all are safe to repeat."""
+
+    fenced: bool
+    """The queue itself refuses stale owners."""
+
+    async def incarnation(self) -> str | None:
+        """Identifies the run of the server; a new one means that owner records may have been rolled back. None: does not apply."""
+
+    async def partitions(self) -> int | None:
+        """How many partitions the queue has; None: it has not been made yet."""
+
+    async def ensure(self, count: int) -> None:
+        """Make the queue with `count` partitions and record the group as its own. Raises QueueConflict where it has another count
+        (and cannot change it) or belongs to another group."""
+
+    async def pause(self, partition: int, epoch: Epoch) -> int:
+        """Stop delivery under `epoch` and return how much is outstanding. Acknowledgements stay allowed. Does nothing to another epoch."""
+
+    async def outstanding(self, partition: int) -> int | None:
+        """Entries delivered or planned, and not yet acknowledged or committed. None: this queue cannot say (External)."""
+
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded. Returns the record that then
+        stands there, durable as far as the server can make it."""
+
+    async def owners(self) -> Mapping[int, Owner]:
+        """All owner records, tombstones of withdrawn partitions included."""
+
+    async def lag(self) -> Mapping[int, int]:
+        """Entries not yet acknowledged or committed, per partition."""
+
+    async def stale_refused(self) -> Mapping[int, int]:
+        """How often each partition refused a stale owner since it was made."""
+
+    async def release(self) -> None:
+        """The group gives the queue up: another may take it. Entries stay."""
+
+    async def close(self) -> None:
+        """Close connections. The adapter is not used after that."""
+
+
+AdapterKey = tuple[str, QueueName]
+"""namespace and name of a PartitionedQueue"""
