@@ -8,7 +8,6 @@ from typing import TypeVar
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ranges import Grants, format_grants, parse_grants
 
-
 T = TypeVar("T")
 
 

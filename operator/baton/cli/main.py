@@ -1,0 +1,32 @@
+"""The command `baton` (also `kubectl baton`). A subcommand's module is imported only when it is called, so `baton plan` starts fast."""
+
+from importlib import import_module
+
+import click
+
+import baton
+
+_COMMANDS = {
+    "operator": "baton.cli.operator",
+    "plan": "baton.cli.plan",
+    "simulate": "baton.cli.simulate",
+    "status": "baton.cli.status",
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(baton.__version__, prog_name="baton")
+def main() -> None:
+    """Who of a fleet owns which partition of a queue, and how it changes hands."""
