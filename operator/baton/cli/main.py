@@ -1,4 +1,7 @@
-"""The command `baton` (also `kubectl baton`). A subcommand's module is imported only when it is called, so `baton plan` starts fast."""
+"""The command `baton` (also `kubectl baton`).
+
+A subcommand's module is imported only when it is called, so that `baton plan` starts fast.
+"""
 
 from importlib import import_module
 

@@ -1,4 +1,6 @@
-"""What the engine wants done. Effects are safe to carry out twice, and are asked for again until an observation shows them done.
+"""What the engine wants done.
+
+Effects are safe to carry out twice, and are asked for again until an observation shows them done.
 
 The order is the caller's duty: the ledger of the new state is written first (compare-and-swap); only when that write
 succeeded are the effects carried out.
@@ -10,16 +12,20 @@ from baton.model.ids import Epoch, MemberId, Partition, Uid
 
 
 class Pause(NamedTuple):
-    """Stop delivery of this partition to its owner, who holds it at `epoch`; acknowledgements stay allowed. The caller then reports
-    `Observation.drained` as soon as nothing is outstanding."""
+    """Stop delivery of this partition to its owner, who holds it at `epoch`; acknowledgements stay allowed.
+
+    The caller then reports `Observation.drained` as soon as nothing is outstanding.
+    """
 
     partition: Partition
     epoch: Epoch
 
 
 class Grant(NamedTuple):
-    """Make this member the owner at the queue, which fences everybody before. `member` and `uid` None: nobody (a partition withdrawn).
-    The caller reports an Outcome."""
+    """Make this member the owner at the queue, which fences everybody before. The caller reports an Outcome.
+
+    `member` and `uid` None: nobody (a partition that is withdrawn).
+    """
 
     partition: Partition
     member: MemberId | None

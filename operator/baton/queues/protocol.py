@@ -6,11 +6,14 @@ from typing import NamedTuple, Protocol
 from baton.model.ids import Epoch, QueueName, Uid
 
 
-class QueueUnreachable(Exception):
-    """The queue does not answer, or refuses the password. The message is for the user: what, where and the cure. Work goes on later."""
+class QueueUnreachable(Exception):  # noqa: N818 - a condition's reason, in the user's words
+    """The queue does not answer, or refuses the password. The message is the user's: what, where and the cure.
+
+    Work goes on when the queue is back.
+    """
 
 
-class QueueConflict(Exception):
+class QueueConflict(Exception):  # noqa: N818 - likewise
     """The queue belongs to another group, or is not what the spec says. The message names both and the cure."""
 
 
@@ -29,7 +32,10 @@ class QueueAdapter(Protocol):
     """The queue itself refuses stale owners."""
 
     async def incarnation(self) -> str | None:
-        """Identifies the run of the server; a new one means that owner records may have been rolled back. None: does not apply."""
+        """Identifies the run of the server; a new one means that owner records may have been rolled back.
+
+        None: does not apply.
+        """
 
     async def partitions(self) -> int | None:
         """How many partitions the queue has; None: it has not been made yet."""
@@ -39,14 +45,19 @@ class QueueAdapter(Protocol):
         (and cannot change it) or belongs to another group."""
 
     async def pause(self, partition: int, epoch: Epoch) -> int:
-        """Stop delivery under `epoch` and return how much is outstanding. Acknowledgements stay allowed. Does nothing to another epoch."""
+        """Stop delivery under `epoch` and return how much is outstanding; acknowledgements stay allowed.
+
+        Does nothing where another epoch is in force.
+        """
 
     async def outstanding(self, partition: int) -> int | None:
         """Entries delivered or planned, and not yet acknowledged or committed. None: this queue cannot say (External)."""
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded. Returns the record that then
-        stands there, durable as far as the server can make it."""
+        """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.
+
+        Returns the record that then stands there, durable as far as the server can make it.
+        """
 
     async def owners(self) -> Mapping[int, Owner]:
         """All owner records, tombstones of withdrawn partitions included."""
