@@ -1,0 +1,57 @@
+# Everything a developer or a user of a clone does, by one word each. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton is the command
+
+.venv/.ready: requirements.lock pyproject.toml
+	@echo "setup: installing the locked dependencies into .venv (a few minutes the first time)"
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Baton needs Python 3.11 or later; python3 is " + sys.version)'
+	@test -x $(BIN)/python || python3 -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^uv==[0-9.]*' requirements.lock)"
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+.PHONY: machine
+machine: setup ## Install the Debian packages and build the cluster's programs into the cache, where they are missing
+	@$(BIN)/python -m tests.cluster prepare
+
+.PHONY: demo
+demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
+	@$(BIN)/python -m demo
+
+.PHONY: test
+test: machine check ## All checks and tests: static, unit, simulation, integration, end to end
+	$(BIN)/pytest tests
+
+.PHONY: check
+check: setup ## Static checks: ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: quick
+quick: check ## What needs no root and no cluster: static checks, unit tests, simulation
+	$(BIN)/pytest tests/unit tests/simulation
+
+.PHONY: generate
+generate: setup ## Write what is generated: crds/, charts/baton/crds/, manifests/install.yaml
+	$(BIN)/python -m baton.resources.generate
+
+.PHONY: lock
+lock: setup ## Resolve the dependencies again and write requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --python-version 3.11 --generate-hashes \
+		--no-header --no-emit-index-url --output-file requirements.lock
+
+.PHONY: clean
+clean: ## Remove .venv and what tools left in the checkout; the cache stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,41 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.model import format_grants, format_numbers, parse_grants, parse_numbers
+
+numbers = st.frozensets(st.integers(0, 300))
+grants = st.dictionaries(st.integers(0, 300), st.integers(1, 5))
+
+
+@given(numbers)
+def test_partitions_survive_being_written_and_read(partitions):
+    assert parse_numbers(format_numbers(partitions)) == partitions
+
+
+@given(grants)
+def test_grants_survive_being_written_and_read(held):
+    assert parse_grants(format_grants(held)) == held
+
+
+def test_consecutive_partitions_share_a_range_only_under_one_epoch():
+    assert format_grants({0: 12, 1: 12, 2: 12, 3: 12, 7: 17}) == "0-3@12,7@17"
+    assert format_grants({0: 1, 1: 2}) == "0@1,1@2"
+    assert format_numbers([7, 0, 1, 2]) == "0-2,7"
+
+
+def test_nothing_is_the_empty_text():
+    assert format_grants({}) == "" and parse_grants("") == {}
+    assert format_numbers([]) == "" and parse_numbers("") == frozenset()
+
+
+@pytest.mark.parametrize("text", ["3", "3@", "@3", "3-1@2", "a@1", "0-1@2,1@3", "-1@2", "0-99999999@1"])
+def test_what_is_not_a_grant_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_grants(text)
+
+
+@pytest.mark.parametrize("text", ["x", "3-1", "1-", "-1", "99999999"])
+def test_what_is_not_a_range_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_numbers(text)
