@@ -1,0 +1,29 @@
+"""The assignors by their names."""
+
+from baton.assignors.request import Assignor
+
+_ASSIGNORS: dict[str, Assignor] = {}
+
+
+class UnknownAssignor(KeyError):
+    """No assignor has this name. The message lists those that exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"there is no assignor {self.name!r}; choose one of {', '.join(names())}"
+
+
+def get(name: str) -> Assignor:
+    """The assignor of this name. Raises UnknownAssignor."""
+    try:
+        return _ASSIGNORS[name]
+    except KeyError:
+        raise UnknownAssignor(name) from None
+
+
+def names() -> tuple[str, ...]:
+    """The names of all assignors, sorted."""
+    return tuple(sorted(_ASSIGNORS))
