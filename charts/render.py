@@ -1,0 +1,70 @@
+"""Writes what is made from the chart: its copy of the CRDs, and manifests/install.yaml for those who do not use helm.
+
+Run as `python -m charts.render` (part of `make generate`). `rendered()` gives the same files without writing, so that a test
+can say which of them is out of date.
+"""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "charts" / "baton"
+NAMESPACE = "baton-system"
+KUBE_VERSION = "1.35.0"
+"""What `helm template` takes for the cluster's version; nothing in the chart depends on it but the check of the lower bound."""
+
+_HEADER = """\
+# Baton, complete: namespace, CRDs, RBAC, Deployment. Rendered from charts/baton; do not edit, run `make generate`.
+#   kubectl apply --server-side -f install.yaml
+"""
+_NAMESPACE = f"""\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {NAMESPACE}
+  labels:
+    # The operator meets the strictest profile; the namespace holds everything in it to that.
+    pod-security.kubernetes.io/enforce: restricted
+"""
+_HELM_ONLY = ("helm.sh/chart:", "app.kubernetes.io/managed-by:", "# Source:")
+
+
+def crds() -> dict[str, str]:
+    """File name -> text of the generated CRDs."""
+    return {path.name: path.read_text() for path in sorted((ROOT / "crds").glob("*.yaml"))}
+
+
+def install_manifest(helm: Path) -> str:
+    """Everything that `helm install baton charts/baton` would apply with its default values, and the namespace and CRDs before it."""
+    command = [helm, "template", "baton", CHART, "--namespace", NAMESPACE, "--kube-version", KUBE_VERSION, "--skip-crds"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in output.splitlines() if not line.strip().startswith(_HELM_ONLY)]
+    documents = [text.removeprefix("---\n").strip("\n") for text in (_NAMESPACE, *crds().values())]
+    return _HEADER + "---\n" + "\n---\n".join([*documents, "\n".join(lines).removeprefix("---").strip("\n")]) + "\n"
+
+
+def rendered(helm: Path) -> dict[Path, str]:
+    """Path -> text of every file that this module writes."""
+    copies = {CHART / "crds" / name: text for name, text in crds().items()}
+    return {**copies, ROOT / "manifests" / "install.yaml": install_manifest(helm)}
+
+
+def strays() -> set[Path]:
+    """CRDs in the chart that are generated no longer."""
+    return {path for path in (CHART / "crds").glob("*.yaml") if path.name not in crds()}
+
+
+def main() -> None:
+    from tests.cluster import helm_binary
+
+    for path in strays():
+        path.unlink()
+    for path, text in rendered(helm_binary()).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
