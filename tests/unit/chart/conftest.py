@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cluster import helm_binary
-
 from charts.render import CHART, KUBE_VERSION
+from tests.cluster import helm_binary
 
 Template = Callable[..., CompletedProcess[str]]
 

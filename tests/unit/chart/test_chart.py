@@ -5,7 +5,6 @@ from subprocess import run
 
 import pytest
 import yaml
-
 from charts.render import CHART, ROOT
 
 

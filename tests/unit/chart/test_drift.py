@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import yaml
-
 from charts.render import ROOT, install_manifest, rendered, strays
 
 

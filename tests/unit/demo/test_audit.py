@@ -1,0 +1,126 @@
+"""The auditor finds what it is there to find: each test breaks one promise in an otherwise clean record."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from demo.audit import Verdict, audit
+from demo.records import Attempt, Evidence, Fence, Processed
+
+
+def row(sequence: int, **other: object) -> Processed:
+    plain = Processed(3, f"{1000 + sequence}-0", "k", sequence, epoch=1, redelivered=False, executor="exec-1", batch=1, run="1/a")
+    return plain._replace(**other)
+
+
+def judge(
+    *rows: Processed, produced: int | None = None, fences: Sequence[Fence] = (), attempts: Sequence[Attempt] = ()
+) -> Verdict:
+    last = produced if produced is not None else max(each.sequence for each in rows)
+    return audit(Evidence({"k": last}, rows, fences, attempts))
+
+
+CLEAN = (row(1), row(2), row(3))
+
+
+def test_a_clean_run_is_clean() -> None:
+    verdict = judge(*CLEAN)
+    assert verdict.clean
+    assert (verdict.produced, verdict.processed, verdict.redelivered, verdict.late) == (3, 3, 0, 0)
+    assert verdict.per_executor == {"exec-1": 3}
+
+
+def test_a_message_that_nobody_processed_is_a_gap() -> None:
+    verdict = judge(*CLEAN, produced=4)
+    assert not verdict.clean
+    assert verdict.gaps.examples == ("k #4 was produced and never processed",)
+
+
+def test_a_key_that_nobody_processed_at_all_is_a_gap() -> None:
+    assert audit(Evidence({"k": 3, "other": 2}, CLEAN)).gaps.count == 2
+
+
+def test_a_second_processing_that_is_marked_is_no_duplicate() -> None:
+    again = row(2, epoch=2, redelivered=True, executor="exec-2", run="2/b")
+    verdict = judge(row(1), row(2), again, row(3, epoch=2, executor="exec-2", run="2/b"))
+    assert verdict.clean
+    assert (verdict.processed, verdict.redelivered) == (3, 1)
+
+
+def test_a_second_processing_that_is_not_marked_is_a_duplicate() -> None:
+    verdict = judge(*CLEAN, row(3, epoch=2, executor="exec-2", run="2/b"))
+    assert verdict.duplicates.count == 1
+    assert "exec-1" in verdict.duplicates.examples[0] and "exec-2" in verdict.duplicates.examples[0]
+
+
+def test_the_same_message_at_two_offsets_is_a_duplicate() -> None:
+    assert judge(*CLEAN, row(3, offset="2000-0")).duplicates.count == 1
+
+
+def test_a_late_processing_beside_an_unmarked_one_is_a_duplicate() -> None:
+    assert judge(row(1, late=True), row(1, epoch=2, executor="exec-2")).duplicates.count == 1
+
+
+def test_a_result_that_came_too_late_and_was_redelivered_is_no_fault_and_is_counted() -> None:
+    verdict = judge(row(1, epoch=2, executor="exec-2", redelivered=True, run="2/b"), row(1, late=True))
+    assert verdict.clean
+    assert verdict.late == 1
+
+
+def test_a_message_processed_before_its_predecessor_is_a_violation_of_order() -> None:
+    assert judge(row(1), row(3), row(2)).order_violations.count == 2
+
+
+def test_an_old_message_unmarked_after_a_new_one_is_a_violation_of_order() -> None:
+    assert judge(row(1), row(2), row(1, batch=2, run="2/a")).order_violations.count == 1
+
+
+def test_a_redelivered_run_that_goes_backwards_is_a_violation_of_order() -> None:
+    again = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
+    assert judge(*CLEAN, row(3, **again), row(2, **again)).order_violations.count == 1
+
+
+def test_redelivery_starts_anywhere_behind_and_is_in_order() -> None:
+    again = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
+    assert judge(*CLEAN, row(2, **again), row(3, **again), row(4, batch=2, run="2/a", epoch=2)).clean
+
+
+def test_keys_do_not_wait_for_each_other() -> None:
+    rows = (row(1), row(1, key="other"), row(2), row(2, key="other"))
+    assert audit(Evidence({"k": 2, "other": 2}, rows)).clean
+
+
+def test_an_attempt_with_lost_credentials_that_succeeds_is_a_stale_access() -> None:
+    refused, accepted = Attempt(3, "read", 1, refused=True), Attempt(3, "commit", 1, refused=False)
+    assert judge(*CLEAN, attempts=[refused]).clean
+    assert judge(*CLEAN, attempts=[refused, accepted]).stale_accepted.count == 1
+
+
+def test_an_entry_read_under_an_epoch_that_had_ended_before_it_was_added_is_a_stale_read() -> None:
+    ended = Fence(partition=3, epoch=2, at_ms=1002)
+    assert judge(*CLEAN, fences=[ended]).stale_accepted.count == 1
+    assert judge(*CLEAN, fences=[replace_partition(ended)]).clean
+    assert judge(row(1), row(2), row(3, epoch=2), fences=[ended]).clean
+
+
+def test_an_entry_that_only_a_fenced_owner_processed_is_a_stale_commit() -> None:
+    verdict = judge(row(1), row(2, late=True), produced=1)
+    assert verdict.stale_accepted.count == 1
+
+
+def test_an_offset_may_name_its_segment() -> None:
+    assert judge(row(1, offset="0/1001-0"), fences=[Fence(3, 2, 1000)]).stale_accepted.count == 1
+
+
+def test_many_cases_are_counted_and_a_few_are_told() -> None:
+    finding = judge(row(1), produced=1000).gaps
+    assert finding.count == 999
+    assert len(finding.examples) == 5
+
+
+def test_one_clean_promise_does_not_hide_a_broken_one() -> None:
+    clean = judge(*CLEAN)
+    assert not replace(clean, gaps=judge(*CLEAN, produced=9).gaps).clean
+
+
+def replace_partition(fence: Fence) -> Fence:
+    return fence._replace(partition=4)
