@@ -4,8 +4,9 @@
 """
 
 from baton.assignors.bound import lower_bound
-from baton.assignors.registry import UnknownAssignor, get, names
+from baton.assignors.registry import UnknownAssignorError, get, names
 from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
+from baton.assignors.solace import place_new
 
 __all__ = [
     "NO_GENERATION",
@@ -13,8 +14,9 @@ __all__ = [
     "Assignor",
     "Member",
     "Request",
-    "UnknownAssignor",
+    "UnknownAssignorError",
     "get",
     "lower_bound",
     "names",
+    "place_new",
 ]

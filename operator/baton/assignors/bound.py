@@ -1,7 +1,8 @@
 """The least number of moves after which a group can be balanced."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from baton.assignors.balance import Claims, Shares, fair_shares
 from baton.model.ids import MemberId, Partition, QueueName
 
 
@@ -14,7 +15,43 @@ def lower_bound(
 
     Balanced means: totals as even as the subscriptions allow (within one where all are subscribed to all), and among those
     assignments every queue as even as can be. A partition that had an owner and gets another is a move, also where its owner
-    is not among `members` (an orphan) or no longer subscribed; the first grant of a partition (not in `owners`) is none, and neither
-    is one that nobody is left to take. Owners of partitions that do not exist are ignored.
+    is not among `members` (an orphan) or no longer subscribed; the first grant of a partition (not in `owners`) is none, and
+    neither is one that nobody is left to take. Owners of partitions that do not exist are ignored.
     """
-    raise NotImplementedError
+    return least_moves(queues, members, {partition: (owner,) for partition, owner in owners.items()})
+
+
+def least_moves(
+    queues: Mapping[QueueName, int],
+    members: Mapping[MemberId, frozenset[QueueName]],
+    holders: Mapping[Partition, Collection[MemberId]],
+) -> int:
+    """As `lower_bound`, where a partition may have several holders: it stays if it goes to any of them."""
+    subscribed = {member: frozenset(queue for queue in wanted if queue in queues) for member, wanted in members.items()}
+    read = frozenset().union(*subscribed.values())
+    held: dict[Partition, MemberId] = {}
+    contested: dict[Partition, tuple[MemberId, ...]] = {}
+    had_owner = 0
+    for partition, names in holders.items():
+        if partition.queue not in read or not 0 <= partition.number < queues[partition.queue]:
+            continue
+        had_owner += bool(names)
+        homes = tuple(sorted(name for name in names if partition.queue in subscribed.get(name, ())))
+        if len(homes) == 1:
+            held[partition] = homes[0]
+        elif homes:
+            contested[partition] = homes
+    claims = Claims(queues, sorted(subscribed), subscribed, held, contested)
+    return had_owner - kept(claims, fair_shares(claims))
+
+
+def kept(claims: Claims, shares: Shares) -> int:
+    """How many partitions stay with a holder."""
+    held: dict[tuple[MemberId, QueueName], int] = {}
+    for partition, member in claims.held.items():
+        held[member, partition.queue] = held.get((member, partition.queue), 0) + 1
+    settled: dict[tuple[MemberId, QueueName], int] = {}
+    for partition, member in shares.settled.items():
+        settled[member, partition.queue] = settled.get((member, partition.queue), 0) + 1
+    stay = sum(min(count, shares.counts.get(cell, 0) - settled.get(cell, 0)) for cell, count in held.items())
+    return stay + len(shares.settled)

@@ -1,11 +1,14 @@
 """The assignors by their names."""
 
 from baton.assignors.request import Assignor
+from baton.assignors.solace import solace
 
-_ASSIGNORS: dict[str, Assignor] = {}
+_ASSIGNORS: dict[str, Assignor] = {
+    "solace": solace,
+}
 
 
-class UnknownAssignor(KeyError):
+class UnknownAssignorError(KeyError):
     """No assignor has this name. The message lists those that exist."""
 
     def __init__(self, name: str) -> None:
@@ -17,11 +20,11 @@ class UnknownAssignor(KeyError):
 
 
 def get(name: str) -> Assignor:
-    """The assignor of this name. Raises UnknownAssignor."""
+    """The assignor of this name. Raises UnknownAssignorError."""
     try:
         return _ASSIGNORS[name]
     except KeyError:
-        raise UnknownAssignor(name) from None
+        raise UnknownAssignorError(name) from None
 
 
 def names() -> tuple[str, ...]:
