@@ -1,0 +1,29 @@
+"""The custom resources: pydantic models, from which the CRDs in `crds/` are generated."""
+
+from baton.resources.condition import Condition, ConditionStatus
+from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, ConsumerGroupStatus, GroupState, Handoff, engine_spec
+from baton.resources.queue import (
+    AccessType,
+    PartitionedQueue,
+    PartitionedQueueSpec,
+    PartitionedQueueStatus,
+    PartitionScaleStatus,
+    SourceType,
+)
+
+__all__ = [
+    "AccessType",
+    "Condition",
+    "ConditionStatus",
+    "ConsumerGroup",
+    "ConsumerGroupSpec",
+    "ConsumerGroupStatus",
+    "GroupState",
+    "Handoff",
+    "PartitionScaleStatus",
+    "PartitionedQueue",
+    "PartitionedQueueSpec",
+    "PartitionedQueueStatus",
+    "SourceType",
+    "engine_spec",
+]

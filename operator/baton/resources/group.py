@@ -1,0 +1,248 @@
+"""ConsumerGroup: a fleet of pods that shares the partitions of one or more queues."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from baton.assignors import names as assignor_names
+from baton.engine.observation import GroupSpec, Protocol, ScaleMode
+from baton.resources.condition import Conditions
+from baton.resources.queue import NonNegativeSeconds, ObjectName, PartitionedQueueSpec
+from baton.resources.shape import Shape, list_map, rule, rules
+
+MOST_HANDOFFS_SHOWN = 50
+"""The status lists at most so many moves in flight; the ledger has all of them."""
+
+LONGEST_NAME = 63
+"""Pods carry the group's name as a label's value."""
+
+
+class GroupState(StrEnum):
+    READY = "Ready"
+    HOLDDOWN = "Holddown"
+    REBALANCING = "Rebalancing"
+    PAUSED = "Paused"
+
+
+class QueueRef(Shape):
+    """A PartitionedQueue in the group's namespace."""
+
+    name: ObjectName
+    """Its name."""
+
+
+class GroupRebalance(Shape):
+    """When and how partitions are moved."""
+
+    delay_seconds: NonNegativeSeconds | None = None
+    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time costs no move.
+    Seconds; 0 acts at once. Without it: the queue's (the longest of several queues')."""
+    max_handoff_seconds: NonNegativeSeconds | None = None
+    """How long an owner may take to finish what it has read of a partition that is taken from it. Seconds; 0 does not wait. Without it: the queue's."""
+    resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
+    """How often the facts are compared with those recorded, in case a notification was lost. Seconds."""
+    max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """How many partitions may be paused at once in a cooperative rebalance. 0: no bound."""
+
+
+class Membership(Shape):
+    """Static membership: pods that come back under their identity get their partitions back."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.sessionTimeoutSeconds) || self.sessionTimeoutSeconds == 0 || has(self.identityLabel)",
+                "spec.membership.sessionTimeoutSeconds needs spec.membership.identityLabel: name the pod label that tells members apart, for example "
+                "apps.kubernetes.io/pod-index",
+                field=".sessionTimeoutSeconds",
+                reason="FieldValueInvalid",
+            ),
+        )
+    )
+
+    identity_label: Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")] | None = None
+    """The pod label whose value is the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
+    session_timeout_seconds: NonNegativeSeconds = 0
+    """How long a member that vanished keeps its seat. Seconds; 0 turns static membership off."""
+
+
+class TargetRef(Shape):
+    """Something in the group's namespace that has a /scale."""
+
+    api_version: Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?v[a-z0-9]+$")] = "apps/v1"
+    """Its API version."""
+    kind: Annotated[str, Field(min_length=1, max_length=63)]
+    """Its kind, for example Deployment."""
+    name: ObjectName
+    """Its name."""
+
+
+class Scale(Shape):
+    """How spec.replicas is carried out."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.mode != 'Workload' || has(self.targetRef)",
+                "spec.scale.targetRef is missing: spec.scale.mode Workload needs to know what to scale (apiVersion, kind, name)",
+                field=".targetRef",
+                reason="FieldValueRequired",
+            ),
+            rule(
+                "self.mode == 'Workload' || !has(self.targetRef)",
+                "spec.scale.targetRef belongs to spec.scale.mode Workload only: remove it (the Spark driver reads the desired number in the ledger)",
+                field=".targetRef",
+                reason="FieldValueForbidden",
+            ),
+        )
+    )
+
+    mode: ScaleMode
+    """Workload: the operator scales targetRef. Spark: the operator writes the desired number of executors into the ledger, and the driver applies it."""
+    target_ref: TargetRef | None = None
+    """What to scale, for mode Workload."""
+
+
+class ConsumerGroupSpec(Shape):
+    """Which queues, and how they are shared."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.replicas) || has(self.scale)",
+                "spec.replicas does nothing without spec.scale: set spec.scale.mode to Workload (with a targetRef) or to Spark",
+                field=".replicas",
+                reason="FieldValueInvalid",
+            ),
+        )
+    )
+
+    queues: Annotated[list[QueueRef], Field(min_length=1, max_length=64, json_schema_extra=list_map("name"))]
+    """The queues whose partitions the group's pods share."""
+    assignors: Annotated[
+        list[Annotated[str, Field(max_length=32, json_schema_extra={"enum": sorted(assignor_names())})]],
+        Field(
+            min_length=1,
+            max_length=16,
+            json_schema_extra={
+                "x-kubernetes-list-type": "atomic",
+                **rules(
+                    rule(
+                        "self.all(one, self.exists_one(other, other == one))",
+                        "spec.assignors names an assignor twice: name each once, in the order of preference",
+                        reason="FieldValueDuplicate",
+                    )
+                ),
+            },
+        ),
+    ] = ["solace"]
+    """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes over by two rolling
+    restarts."""
+    protocol: Protocol = Protocol.COOPERATIVE
+    """Cooperative moves only the partitions that must move; Eager takes all of them from everybody first, for consumers that know nothing else."""
+    rebalance: GroupRebalance = GroupRebalance()
+    """When and how partitions are moved."""
+    membership: Membership = Membership()
+    """Static membership."""
+    paused: bool = False
+    """Begin no new hand-off; those in flight finish."""
+    replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale."""
+    scale: Scale | None = None
+    """How spec.replicas is carried out."""
+
+
+class Handoff(Shape):
+    """A partition that is changing hands."""
+
+    queue: Annotated[str, Field(max_length=253)]
+    """The queue."""
+    partition: int
+    """The partition."""
+    giver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="from")] = None
+    """The pod that lets it go; none for one that had no owner."""
+    receiver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="to")] = None
+    """The pod that gets it; none while there is nobody to take it."""
+    epoch: int
+    """The epoch at which it will be granted."""
+    deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When the giver is fenced off if it has not let go."""
+    reason: Annotated[str, Field(max_length=256)] = ""
+    """Why it moves."""
+
+
+class ConsumerGroupStatus(Shape):
+    """What the group is doing. Who owns what is in the ledger, the ConfigMap named after the group with -assignments."""
+
+    observed_generation: int | None = None
+    """The generation of the spec that this status is about."""
+    state: GroupState | None = None
+    """Ready, Holddown (a change of the fleet is being waited out), Rebalancing (partitions change hands) or Paused. A summary of the conditions."""
+    hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When the holddown ends."""
+    assignment_generation: int | None = None
+    """Counts the plans made."""
+    members: int | None = None
+    """How many pods take part, standbys included."""
+    standbys: int | None = None
+    """How many of these own nothing and wait for a seat."""
+    partitions: int | None = None
+    """How many partitions the group's queues have."""
+    moving: int | None = None
+    """How many partitions are changing hands."""
+    moves: int | None = None
+    """How often a partition went to another pod than its last owner, since the group was made."""
+    lower_bound: int | None = None
+    """The least number of moves that would have done."""
+    deadline_misses: int | None = None
+    """How often a partition was taken from a pod that did not let it go in time."""
+    assignor: Annotated[str, Field(max_length=64)] | None = None
+    """The assignor in use."""
+    selector: Annotated[str, Field(max_length=512)] | None = None
+    """The label selector of the group's pods, for autoscalers."""
+    replicas: int | None = None
+    """How many pods carry the group's label and are not terminating."""
+    handoffs: Annotated[
+        list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
+    ] = []
+    """The moves in flight, at most 50 of them."""
+    conditions: Conditions = []
+    """Ready, Balanced, Rebalancing and Fenced."""
+
+
+class ConsumerGroup(Shape):
+    """A fleet of pods that shares the partitions of queues: the pods in this namespace with the label baton.dev/group and the group's name."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"size(self.metadata.name) <= {LONGEST_NAME}",
+                f"metadata.name is longer than {LONGEST_NAME} characters: pods carry it as the value of the label baton.dev/group, so choose a shorter one",
+                reason="FieldValueInvalid",
+            ),
+        )
+    )
+
+    metadata: dict[str, Any] = {}
+    spec: ConsumerGroupSpec
+    status: ConsumerGroupStatus = ConsumerGroupStatus()
+
+
+def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> GroupSpec:
+    """The spec with its defaults filled in from the queues that exist: the longest of their delays."""
+    delay = spec.rebalance.delay_seconds
+    if delay is None:
+        delay = max((queue.rebalance.delay_seconds for queue in queues), default=5)
+    return GroupSpec(
+        assignors=tuple(spec.assignors),
+        protocol=spec.protocol,
+        delay=float(delay),
+        resync=float(spec.rebalance.resync_seconds),
+        max_concurrent_handoffs=spec.rebalance.max_concurrent_handoffs,
+        session_timeout=float(spec.membership.session_timeout_seconds) if spec.membership.identity_label else 0.0,
+        paused=spec.paused,
+        replicas=spec.replicas,
+        scale_mode=spec.scale.mode if spec.scale else None,
+    )
