@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from baton.assignors import names as assignor_names
 from baton.engine.observation import GroupSpec, Protocol, ScaleMode
 from baton.resources.condition import Conditions
-from baton.resources.queue import NonNegativeSeconds, ObjectName, PartitionedQueueSpec
-from baton.resources.shape import Shape, list_map, rule, rules
+from baton.resources.queue import ObjectName, PartitionedQueueSpec
+from baton.resources.shape import NonNegativeSeconds, Shape, list_map, rule, rules
 
 MOST_HANDOFFS_SHOWN = 50
 """The status lists at most so many moves in flight; the ledger has all of them."""
@@ -37,10 +37,11 @@ class GroupRebalance(Shape):
     """When and how partitions are moved."""
 
     delay_seconds: NonNegativeSeconds | None = None
-    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time costs no move.
-    Seconds; 0 acts at once. Without it: the queue's (the longest of several queues')."""
+    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time
+    costs no move. Seconds; 0 acts at once. Without it: the queue's (the longest of several queues')."""
     max_handoff_seconds: NonNegativeSeconds | None = None
-    """How long an owner may take to finish what it has read of a partition that is taken from it. Seconds; 0 does not wait. Without it: the queue's."""
+    """How long an owner may take to finish what it has read of a partition that is taken from it. Seconds; 0 does not wait.
+    Without it: the queue's."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
     """How often the facts are compared with those recorded, in case a notification was lost. Seconds."""
     max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -54,7 +55,8 @@ class Membership(Shape):
         json_schema_extra=rules(
             rule(
                 "!has(self.sessionTimeoutSeconds) || self.sessionTimeoutSeconds == 0 || has(self.identityLabel)",
-                "spec.membership.sessionTimeoutSeconds needs spec.membership.identityLabel: name the pod label that tells members apart, for example "
+                "spec.membership.sessionTimeoutSeconds needs spec.membership.identityLabel: name the pod label that tells "
+                "members apart, for example "
                 "apps.kubernetes.io/pod-index",
                 field=".sessionTimeoutSeconds",
                 reason="FieldValueInvalid",
@@ -62,7 +64,9 @@ class Membership(Shape):
         )
     )
 
-    identity_label: Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")] | None = None
+    identity_label: (
+        Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")] | None
+    ) = None
     """The pod label whose value is the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
     session_timeout_seconds: NonNegativeSeconds = 0
     """How long a member that vanished keeps its seat. Seconds; 0 turns static membership off."""
@@ -92,7 +96,8 @@ class Scale(Shape):
             ),
             rule(
                 "self.mode == 'Workload' || !has(self.targetRef)",
-                "spec.scale.targetRef belongs to spec.scale.mode Workload only: remove it (the Spark driver reads the desired number in the ledger)",
+                "spec.scale.targetRef belongs to spec.scale.mode Workload only: remove it (the Spark driver reads the desired "
+                "number in the ledger)",
                 field=".targetRef",
                 reason="FieldValueForbidden",
             ),
@@ -100,7 +105,8 @@ class Scale(Shape):
     )
 
     mode: ScaleMode
-    """Workload: the operator scales targetRef. Spark: the operator writes the desired number of executors into the ledger, and the driver applies it."""
+    """Workload: the operator scales targetRef. Spark: the operator writes the desired number of executors into the ledger, and
+    the driver applies it."""
     target_ref: TargetRef | None = None
     """What to scale, for mode Workload."""
 
@@ -127,6 +133,7 @@ class ConsumerGroupSpec(Shape):
             min_length=1,
             max_length=16,
             json_schema_extra={
+                "default": ["solace"],
                 "x-kubernetes-list-type": "atomic",
                 **rules(
                     rule(
@@ -137,11 +144,12 @@ class ConsumerGroupSpec(Shape):
                 ),
             },
         ),
-    ] = ["solace"]
-    """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes over by two rolling
-    restarts."""
+    ] = Field(default_factory=lambda: ["solace"])
+    """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes
+    over by two rolling restarts."""
     protocol: Protocol = Protocol.COOPERATIVE
-    """Cooperative moves only the partitions that must move; Eager takes all of them from everybody first, for consumers that know nothing else."""
+    """Cooperative moves only the partitions that must move; Eager takes all of them from everybody first, for consumers that know
+    nothing else."""
     rebalance: GroupRebalance = GroupRebalance()
     """When and how partitions are moved."""
     membership: Membership = Membership()
@@ -179,7 +187,8 @@ class ConsumerGroupStatus(Shape):
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     state: GroupState | None = None
-    """Ready, Holddown (a change of the fleet is being waited out), Rebalancing (partitions change hands) or Paused. A summary of the conditions."""
+    """Ready, Holddown (a change of the fleet is being waited out), Rebalancing (partitions change hands) or Paused. A summary of
+    the conditions."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """When the holddown ends."""
     assignment_generation: int | None = None
@@ -206,26 +215,28 @@ class ConsumerGroupStatus(Shape):
     """How many pods carry the group's label and are not terminating."""
     handoffs: Annotated[
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
-    ] = []
+    ] = Field(default_factory=list)
     """The moves in flight, at most 50 of them."""
-    conditions: Conditions = []
+    conditions: Conditions = Field(default_factory=list)
     """Ready, Balanced, Rebalancing and Fenced."""
 
 
 class ConsumerGroup(Shape):
-    """A fleet of pods that shares the partitions of queues: the pods in this namespace with the label baton.dev/group and the group's name."""
+    """A fleet of pods that shares the partitions of queues: the pods in this namespace with the label baton.dev/group and the
+    group's name."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
                 f"size(self.metadata.name) <= {LONGEST_NAME}",
-                f"metadata.name is longer than {LONGEST_NAME} characters: pods carry it as the value of the label baton.dev/group, so choose a shorter one",
+                f"metadata.name is longer than {LONGEST_NAME} characters: pods carry it as the value of the label "
+                "baton.dev/group, so choose a shorter one",
                 reason="FieldValueInvalid",
             ),
         )
     )
 
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = Field(default_factory=dict)
     spec: ConsumerGroupSpec
     status: ConsumerGroupStatus = ConsumerGroupStatus()
 

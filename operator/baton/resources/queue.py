@@ -56,7 +56,8 @@ class RedisSource(Shape):
             ),
             rule(
                 "!has(self.url) || !self.url.contains('@')",
-                "spec.source.redis.url holds a user or a password: put the URL into a Secret and name it in spec.source.redis.urlSecretRef",
+                "spec.source.redis.url holds a user or a password: put the URL into a Secret and name it in "
+                "spec.source.redis.urlSecretRef",
                 field=".url",
                 reason="FieldValueForbidden",
             ),
@@ -64,8 +65,8 @@ class RedisSource(Shape):
     )
 
     url: Annotated[str, Field(max_length=2048, pattern=r"^rediss?://.+")] | None = None
-    """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS). Without a user or password: a URL with these belongs
-    into a Secret, see urlSecretRef."""
+    """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS). Without a user or password: a URL with
+    these belongs into a Secret, see urlSecretRef."""
     url_secret_ref: SecretKey | None = None
     """A Secret that holds the URL. It is read again whenever the connection is made anew, so a password may be changed."""
 
@@ -77,7 +78,8 @@ class KafkaSource(Shape):
         json_schema_extra=rules(
             rule(
                 "self.topic == oldSelf.topic",
-                "spec.source.kafka.topic cannot change, for its offsets mean nothing in another topic: make a second PartitionedQueue and add it "
+                "spec.source.kafka.topic cannot change, for its offsets mean nothing in another topic: make a second "
+                "PartitionedQueue and add it "
                 "to the ConsumerGroup's spec.queues",
                 field=".topic",
                 reason="FieldValueForbidden",
@@ -92,11 +94,12 @@ class KafkaSource(Shape):
 
 
 class ExternalSource(Shape):
-    """A queue that Baton cannot talk to: its partitions are only numbers, and nothing but the consumers' word says that one was let go."""
+    """A queue that Baton cannot talk to: its partitions are only numbers, and nothing but the consumers' word says that one was
+    let go."""
 
     on_deadline: OnDeadline = OnDeadline.WAIT
-    """What a hand-off does whose owner has not released the partition by the deadline: Wait for its word (nothing else is safe where nothing can
-    be enforced), or Force, which goes on without it."""
+    """What a hand-off does whose owner has not released the partition by the deadline: Wait for its word (nothing else is safe
+    where nothing can be enforced), or Force, which goes on without it."""
 
 
 class Source(Shape):
@@ -106,37 +109,43 @@ class Source(Shape):
         json_schema_extra=rules(
             rule(
                 "self.type != 'Redis' || has(self.redis)",
-                "spec.source.redis is missing: spec.source.type Redis needs spec.source.redis.url or spec.source.redis.urlSecretRef",
+                "spec.source.redis is missing: spec.source.type Redis needs spec.source.redis.url or "
+                "spec.source.redis.urlSecretRef",
                 field=".redis",
                 reason="FieldValueRequired",
             ),
             rule(
                 "self.type == 'Redis' || !has(self.redis)",
-                "spec.source.redis belongs to spec.source.type Redis only: remove it, or change the type (one queue has one source)",
+                "spec.source.redis belongs to spec.source.type Redis only: remove it, or change the type (one queue has one "
+                "source)",
                 field=".redis",
                 reason="FieldValueForbidden",
             ),
             rule(
                 "self.type != 'Kafka' || has(self.kafka)",
-                "spec.source.kafka is missing: spec.source.type Kafka needs spec.source.kafka.bootstrapServers and spec.source.kafka.topic",
+                "spec.source.kafka is missing: spec.source.type Kafka needs spec.source.kafka.bootstrapServers and "
+                "spec.source.kafka.topic",
                 field=".kafka",
                 reason="FieldValueRequired",
             ),
             rule(
                 "self.type == 'Kafka' || !has(self.kafka)",
-                "spec.source.kafka belongs to spec.source.type Kafka only: remove it, or change the type (one queue has one source)",
+                "spec.source.kafka belongs to spec.source.type Kafka only: remove it, or change the type (one queue has one "
+                "source)",
                 field=".kafka",
                 reason="FieldValueForbidden",
             ),
             rule(
                 "self.type == 'External' || !has(self.external)",
-                "spec.source.external belongs to spec.source.type External only: remove it, or change the type (one queue has one source)",
+                "spec.source.external belongs to spec.source.type External only: remove it, or change the type (one queue has "
+                "one source)",
                 field=".external",
                 reason="FieldValueForbidden",
             ),
             rule(
                 "self.type == oldSelf.type",
-                "spec.source.type cannot change, for what is in the old source would be left behind: make a second PartitionedQueue and name it in the "
+                "spec.source.type cannot change, for what is in the old source would be left behind: make a second "
+                "PartitionedQueue and name it in the "
                 "ConsumerGroup's spec.queues",
                 field=".type",
                 reason="FieldValueForbidden",
@@ -158,11 +167,11 @@ class QueueRebalance(Shape):
     """How gently partitions of this queue are moved."""
 
     delay_seconds: NonNegativeSeconds = 5
-    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time costs no
-    move. Seconds; 0 acts at once."""
+    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time
+    costs no move. Seconds; 0 acts at once."""
     max_handoff_seconds: NonNegativeSeconds = 3
-    """How long an owner may take to finish what it has read of a partition that is taken from it. After that it is fenced off, and what it left
-    is redelivered to the next owner, marked. Seconds; 0 does not wait."""
+    """How long an owner may take to finish what it has read of a partition that is taken from it. After that it is fenced off,
+    and what it left is redelivered to the next owner, marked. Seconds; 0 does not wait."""
 
 
 class PartitionedQueueSpec(Shape):
@@ -172,7 +181,8 @@ class PartitionedQueueSpec(Shape):
         json_schema_extra=rules(
             rule(
                 "self.source.type == 'Kafka' || has(self.partitions)",
-                "spec.partitions is missing: say into how many partitions the queue is divided (only for Kafka they are discovered)",
+                "spec.partitions is missing: say into how many partitions the queue is divided (only for Kafka they are "
+                "discovered)",
                 field=".partitions",
                 reason="FieldValueRequired",
             ),
@@ -196,7 +206,8 @@ class PartitionedQueueSpec(Shape):
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Into how many partitions the queue is divided. Discovered for Kafka."""
     access_type: AccessType = AccessType.NON_EXCLUSIVE
-    """NonExclusive spreads the partitions over the members of the group; Exclusive gives all of them to one member, and the others stand by."""
+    """NonExclusive spreads the partitions over the members of the group; Exclusive gives all of them to one member, and the
+    others stand by."""
     rebalance: QueueRebalance = QueueRebalance()
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
@@ -213,15 +224,15 @@ class PartitionedQueueStatus(Shape):
     partitions: int | None = None
     """How many partitions are in operation."""
     partition_scale_status: PartitionScaleStatus | None = None
-    """Whether the number of partitions in operation is the one asked for. InvalidExclusive: an Exclusive queue has more than one partition, which
-    gains nothing, as one member gets them all."""
-    conditions: Conditions = []
+    """Whether the number of partitions in operation is the one asked for. InvalidExclusive: an Exclusive queue has more than one
+    partition, which gains nothing, as one member gets them all."""
+    conditions: Conditions = Field(default_factory=list)
     """Ready: the queue is reachable and as the spec says."""
 
 
 class PartitionedQueue(Shape):
     """A queue that is divided into partitions. Every partition is owned by at most one pod of a ConsumerGroup at a time."""
 
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Any] = Field(default_factory=dict)
     spec: PartitionedQueueSpec
     status: PartitionedQueueStatus = PartitionedQueueStatus()

@@ -1,7 +1,7 @@
 """From a pydantic model's JSON schema to the structural OpenAPI v3 schema that a CRD wants.
 
-Structural means: no references, a type everywhere, nothing but plain properties. Optional fields are those that are not required, so
-`anyOf [X, null]` becomes X; titles and null defaults say nothing and go.
+Structural means: no references, a type everywhere, nothing but plain properties. Optional fields are those that are not
+required, so `anyOf [X, null]` becomes X; titles and null defaults say nothing and go.
 """
 
 from typing import Any

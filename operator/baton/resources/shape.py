@@ -21,8 +21,8 @@ class Shape(BaseModel):
 
 
 def rule(cel: str, message: str, *, field: str | None = None, reason: str | None = None) -> Rule:
-    """A validation that the API server runs. `message` names the field and the cure; `field` is the path below this object that is
-    reported, `reason` one of FieldValueInvalid, FieldValueForbidden, FieldValueRequired, FieldValueDuplicate."""
+    """A validation that the API server runs. `message` names the field and the cure; `field` is the path below this object that
+    is reported, `reason` one of FieldValueInvalid, FieldValueForbidden, FieldValueRequired, FieldValueDuplicate."""
     made = {"rule": cel, "message": message}
     if reason is not None:
         made["reason"] = reason
