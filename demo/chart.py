@@ -1,0 +1,71 @@
+"""The run as one chart of text: who owned which partition when, and how much was processed."""
+
+import itertools
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from demo.eyes import Moment
+from demo.story import Line
+from demo.view import Colours, spark
+
+
+def sampled(moments: Sequence[Moment], columns: int, end: float, begin: float = 0.0) -> list[Moment | None]:
+    """The moment that held at the end of each of `columns` equal spans; None before the first."""
+    found: list[Moment | None] = []
+    index, current = 0, None
+    for column in range(1, columns + 1):
+        limit = begin + (end - begin) * column / columns
+        while index < len(moments) and moments[index].at <= limit:
+            current = moments[index]
+            index += 1
+        found.append(current)
+    return found
+
+
+def thinned(values: Sequence[float], columns: int) -> tuple[float, ...]:
+    """`values`, equally spaced in time, as `columns` averages."""
+    if len(values) <= columns:
+        return tuple(values)
+    edges = [round(index * len(values) / columns) for index in range(columns + 1)]
+    return tuple(sum(values[low:high]) / (high - low) for low, high in itertools.pairwise(edges))
+
+
+def chart(
+    moments: Sequence[Moment], steps: Sequence[Line], rates: Sequence[float], partitions: int, colours: Colours, columns: int
+) -> RenderableType:
+    """A row per partition, a column per span of time, a letter and colour per pod; below it the steps and the rate."""
+    begin = next((moment.at for moment in moments if moment.owners), 0.0)
+    end = moments[-1].at if moments else 1.0
+    taken = sampled(moments, columns, end, begin)
+    letters = _letters(moments)
+    rows: list[RenderableType] = []
+    for number in range(partitions):
+        row = Text(f"{number:>3} ", "dim")
+        for moment in taken:
+            owner = moment.owners.get(number) if moment else None
+            row.append(letters[owner] if owner else "·", f"black on {colours.of(owner)}" if owner else "bright_black")
+        rows.append(row)
+    marks, names = _marks([step for step in steps if step.at >= begin], begin, end, columns)
+    rows += [Text("    " + marks, "bold"), Text("    " + spark(thinned(rates, columns)), "green"), Text()]
+    rows.append(Text("  ").join(Text(f"{letter} {name}", colours.of(name)) for name, letter in letters.items()))
+    rows += [Text(line, "dim") for line in names]
+    return Group(*rows)
+
+
+def _letters(moments: Sequence[Moment]) -> dict[str, str]:
+    names: dict[str, None] = {}
+    for moment in moments:
+        names.update(dict.fromkeys(sorted(moment.owners.values(), key=lambda name: (len(name), name))))
+    return {name: chr(ord("a") + index % 26) for index, name in enumerate(names)}
+
+
+def _marks(steps: Sequence[Line], begin: float, end: float, columns: int) -> tuple[str, list[str]]:
+    cells = [" "] * columns
+    names = []
+    for index, step in enumerate(steps, 1):
+        column = min(columns - 1, int((step.at - begin) / max(end - begin, 0.001) * columns))
+        cells[column] = str(index % 10)
+        names.append(f"{index} {step.text}")
+    return "".join(cells), names

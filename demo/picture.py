@@ -1,0 +1,166 @@
+"""One look at the fleet: what the cluster says of members, ledger and group at one moment, made into one value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.names import EXECUTORS_ANNOTATION, LEDGER_GROUP_KEY, SPARK_EXECUTOR_ID_LABEL, SPARK_ROLE_LABEL
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod of the fleet and its part of the ledger."""
+
+    name: str
+    uid: str
+    phase: str
+    """starting, ready, leaving, failed or gone (the ledger still names it, the cluster no longer)."""
+    executor: str = ""
+    registered: bool = False
+    """The driver's Lease names it."""
+    listed: bool = False
+    """The ledger has a key for this very pod."""
+    active: bool = False
+    owned: Mapping[int, int] = field(default_factory=dict)
+    """Partition -> epoch."""
+    revoking: Mapping[int, int] = field(default_factory=dict)
+    key: str = ""
+    """The member's key of the ledger as it stands there."""
+
+    @property
+    def serving(self) -> bool:
+        return self.phase == "ready" and self.registered
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The fleet at one moment. The totals are the ConsumerGroup's status, in its words."""
+
+    members: tuple[Member, ...] = ()
+    state: str = ""
+    hold_until: str = ""
+    generation: int = 0
+    partitions: int = 0
+    moving: int = 0
+    moves: int = 0
+    lower_bound: int = 0
+    deadline_misses: int = 0
+    replicas: int | None = None
+    ready: bool = False
+    trouble: str = ""
+    """Why the group is not Ready, if it is not."""
+
+    @property
+    def owners(self) -> dict[int, Member]:
+        """Who owns each partition by the ledger; a partition that is being handed off is missing."""
+        return {number: member for member in self.members for number in member.owned}
+
+    @property
+    def serving(self) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.serving)
+
+    def named(self, name: str) -> Member | None:
+        return next((member for member in self.members if member.name == name), None)
+
+    def settled(self, count: int) -> bool:
+        """`count` members serve, between them they own every partition, and nothing is under way."""
+        serving = self.serving
+        return (
+            len(serving) == count
+            and self.state == "Ready"
+            and not self.moving
+            and self.partitions > 0
+            and sum(len(member.owned) for member in serving) == self.partitions
+            and not any(member.revoking for member in self.members)
+            and max(len(member.owned) for member in serving) - min(len(member.owned) for member in serving) <= 1
+        )
+
+
+def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, lease: Json, queue: str) -> Picture:
+    """Put together what the watches last saw. Nothing in it needs to be there: what is missing is shown as missing."""
+    status = group.get("status") or {}
+    executors = _annotation(lease, EXECUTORS_ANNOTATION).split(",")
+    entries = _entries(ledger)
+    members = [_member(pod, entries, executors, queue) for pod in pods.values()]
+    known = {member.uid for member in members}
+    members += [_gone(entry, ledger, queue) for entry in entries.values() if entry.uid not in known]
+    ready: Json = next((each for each in status.get("conditions") or () if each["type"] == "Ready"), {})
+    return Picture(
+        members=tuple(sorted(members, key=lambda member: _natural(member.name))),
+        state=status.get("state", ""),
+        hold_until=status.get("holdUntil") or "",
+        generation=status.get("assignmentGeneration", 0),
+        partitions=status.get("partitions", 0),
+        moving=status.get("moving", 0),
+        moves=status.get("moves", 0),
+        lower_bound=status.get("lowerBound", 0),
+        deadline_misses=status.get("deadlineMisses", 0),
+        replicas=(group.get("spec") or {}).get("replicas"),
+        ready=ready.get("status") == "True",
+        trouble="" if ready.get("status") == "True" else f"{ready.get('reason', '')}: {ready.get('message', '')}".strip(": "),
+    )
+
+
+def _entries(ledger: Mapping[str, str]) -> dict[str, MemberEntry]:
+    found = {}
+    for name, text in ledger.items():
+        if name != LEDGER_GROUP_KEY:
+            try:
+                found[name] = MemberEntry.from_json(text)
+            except LedgerError:
+                continue
+    return found
+
+
+def _member(pod: Json, entries: Mapping[str, MemberEntry], executors: list[str], queue: str) -> Member:
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    entry = entries.get(metadata["name"])
+    mine = entry if entry is not None and entry.uid == metadata["uid"] else None
+    executor = labels.get(SPARK_EXECUTOR_ID_LABEL, "")
+    return Member(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        phase=_phase(pod),
+        executor=executor,
+        registered=executor in executors if labels.get(SPARK_ROLE_LABEL) == "executor" else True,
+        listed=mine is not None,
+        active=mine is not None and mine.active,
+        owned=dict(mine.owned.get(queue, {})) if mine else {},  # type: ignore[call-overload]
+        revoking=dict(mine.revoking.get(queue, {})) if mine else {},  # type: ignore[call-overload]
+        key=mine.to_json() if mine else "",
+    )
+
+
+def _gone(entry: MemberEntry, ledger: Mapping[str, str], queue: str) -> Member:
+    return Member(
+        name=entry.member,
+        uid=entry.uid,
+        phase="gone",
+        listed=True,
+        owned=dict(entry.owned.get(queue, {})),  # type: ignore[call-overload]
+        revoking=dict(entry.revoking.get(queue, {})),  # type: ignore[call-overload]
+        key=ledger[entry.member],
+    )
+
+
+def _phase(pod: Json) -> str:
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return "failed"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "leaving"
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    return "ready" if conditions.get("Ready") == "True" else "starting"
+
+
+def _annotation(lease: Json, name: str) -> str:
+    return str(((lease.get("metadata") or {}).get("annotations") or {}).get(name, ""))
+
+
+def _natural(name: str) -> tuple[str, int]:
+    head, _, tail = name.rpartition("-")
+    return (head, int(tail)) if tail.isdigit() else (name, 0)

@@ -1,0 +1,42 @@
+"""What changed between two pictures, in words."""
+
+from collections.abc import Iterator
+
+from baton.model.ranges import format_numbers
+from demo.picture import Member, Picture
+
+
+def changes(before: Picture, after: Picture) -> Iterator[str]:
+    """The lines that a person would want to read, in a fixed order."""
+    yield from _state(before, after)
+    was = {member.uid: member for member in before.members}
+    for member in after.members:
+        yield from _member(was.get(member.uid), member)
+    left = was.keys() - {member.uid for member in after.members}
+    for uid in sorted(left, key=lambda uid: was[uid].name):
+        yield f"{was[uid].name} is gone"
+
+
+def _state(before: Picture, after: Picture) -> Iterator[str]:
+    if after.state and after.state != before.state:
+        yield f"the group is {after.state}" + (f" until {after.hold_until}" if after.state == "Holddown" else "")
+    if after.trouble != before.trouble and after.trouble:
+        yield f"the group is not Ready: {after.trouble}"
+    if after.deadline_misses > before.deadline_misses:
+        yield f"{after.deadline_misses - before.deadline_misses} deadline(s) missed: fenced off at the queue"
+
+
+def _member(before: Member | None, after: Member) -> Iterator[str]:
+    phase = before.phase if before else ""
+    if after.phase != phase:
+        words = {"starting": "starts", "ready": "is Ready", "leaving": "is terminating", "failed": "has failed"}
+        if after.phase in words:
+            yield f"{after.name} {words[after.phase]}"
+        elif before and before.phase != "failed":
+            yield f"{after.name} has vanished"
+    taken = after.revoking.keys() - (before.revoking.keys() if before else set())
+    if taken:
+        yield f"{after.name} is to let go of {format_numbers(taken)}"
+    granted = {number for number, epoch in after.owned.items() if before is None or before.owned.get(number) != epoch}
+    if granted:
+        yield f"{after.name} gets {format_numbers(granted)}"
