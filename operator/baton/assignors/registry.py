@@ -1,10 +1,17 @@
 """The assignors by their names."""
 
+from baton.assignors.range import range_
 from baton.assignors.request import Assignor
+from baton.assignors.round_robin import round_robin
 from baton.assignors.solace import solace
+from baton.assignors.sticky import cooperative_sticky, sticky
 
 _ASSIGNORS: dict[str, Assignor] = {
+    "cooperative-sticky": cooperative_sticky,
+    "range": range_,
+    "round-robin": round_robin,
     "solace": solace,
+    "sticky": sticky,
 }
 
 
