@@ -1,0 +1,138 @@
+"""The API server as JSON over HTTP: seven verbs, and errors that say what they mean for a loop.
+
+The client's generated classes cost more time to fill than the answers take to arrive, and know nothing of custom resources; so
+only its configuration, authentication and connection pool are used.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from kubernetes.aio import client, config
+
+Json = dict[str, Any]
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds. No request may hold up a loop for longer."""
+
+MERGE = "application/merge-patch+json"
+
+
+class ApiError(Exception):
+    """The API server refused. `message` is its own."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFoundError(ApiError):
+    """404: there is no such object, or no such kind."""
+
+
+class ConflictError(ApiError):
+    """409: the object is not what the writer believes (or exists already)."""
+
+
+class UnavailableError(Exception):
+    """The API server does not answer, or asks to come again later. Nothing is known about whether the request was carried out."""
+
+
+class Api:
+    """JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or UnavailableError."""
+
+    def __init__(self, connection: client.ApiClient) -> None:
+        self._client: Any = connection  # its types end where the HTTP begins
+
+    async def get(self, path: str, **query: str) -> Json:
+        return await self._request("GET", path, query)
+
+    async def find(self, path: str) -> Json | None:
+        """The object, or None where there is none."""
+        try:
+            return await self.get(path)
+        except NotFoundError:
+            return None
+
+    async def create(self, path: str, body: Json) -> Json:
+        return await self._request("POST", path, body=body)
+
+    async def replace(self, path: str, body: Json) -> Json:
+        """A body with a resourceVersion is a compare-and-swap: ConflictError where the object has another."""
+        return await self._request("PUT", path, body=body)
+
+    async def merge(self, path: str, patch: Json) -> Json:
+        """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name."""
+        return await self._request("PATCH", path, body=patch, content_type=MERGE)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        try:
+            arguments = await self._client.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
+            data = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnavailableError(f"{method} {path}: {error or type(error).__name__}") from None
+        if 200 <= answer.status <= 299:
+            made: Json = json.loads(data)
+            return made
+        raise _error(answer.status, data)
+
+
+def _error(status: int, data: bytes) -> Exception:
+    try:
+        said = json.loads(data)
+        reason, message = str(said.get("reason", "")), str(said.get("message", ""))
+    except (ValueError, AttributeError):
+        reason, message = "", data[:200].decode(errors="replace")
+    if status == 429 or status >= 500:
+        return UnavailableError(f"{status} {reason}: {message}")
+    kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)
+    return kind(status, reason, message)
+
+
+@asynccontextmanager
+async def connect(kubeconfig: Path | None) -> AsyncIterator[tuple[Api, client.Configuration]]:
+    """An Api for this kubeconfig; None: the pod's own service account. Raises ConfigException, which says what is missing."""
+    settings = client.Configuration()
+    loader: Any = config
+    if kubeconfig is None:
+        loader.load_incluster_config(client_configuration=settings)
+    else:
+        await loader.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
+    async with client.ApiClient(configuration=settings) as connection:
+        yield Api(connection), settings
+
+
+def core_path(namespace: str | None, plural: str, name: str = "") -> str:
+    """A path below /api/v1; namespace None: all of them."""
+    return _path("/api/v1", namespace, plural, name)
+
+
+def group_path(group_version: str, namespace: str | None, plural: str, name: str = "") -> str:
+    """A path below /apis/<group>/<version>."""
+    return _path(f"/apis/{group_version}", namespace, plural, name)
+
+
+def _path(root: str, namespace: str | None, plural: str, name: str) -> str:
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace is not None else ""
+    return f"{root}{within}/{plural}" + (f"/{quote(name, safe='')}" if name else "")

@@ -1,0 +1,76 @@
+"""Telling the kubelet: a change of a pod's annotation makes it refresh the pod's mounted ledger at once, not within a minute.
+
+What is wanted follows from the ledger, and what was done stands on the pod; so a bump that got lost is seen and repeated, and
+a restarted operator repeats none.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+import structlog
+
+from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError, core_path
+from baton.kube.pods import PodView
+from baton.model.ids import MemberId, Uid
+from baton.model.names import LEDGER_KEY_ANNOTATION
+
+AT_ONCE = 16
+"""Patches in flight."""
+
+log = structlog.get_logger("baton.bump")
+
+
+@dataclass(frozen=True, slots=True)
+class Bump:
+    """One pod whose annotation is to change."""
+
+    namespace: str
+    pod: MemberId
+    uid: Uid
+    mark: str
+
+
+def mark(entry: str) -> str:
+    """The annotation's value for a ledger entry: changes when the entry does."""
+    return sha256(entry.encode()).hexdigest()[:16]
+
+
+def bumps(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Bump]:
+    """The pods that have not been told of what the ledger says of them."""
+    return [
+        Bump(pod.namespace, pod.name, pod.uid, wanted)
+        for pod in pods
+        if pod.nameable and (entry := ledger.get(pod.name)) is not None and pod.told != (wanted := mark(entry))
+    ]
+
+
+class Bumper:
+    """Carries bumps out, each once at a time."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._under_way: dict[tuple[str, MemberId], str] = {}
+        self._limit = asyncio.Semaphore(AT_ONCE)
+
+    async def carry_out(self, wanted: Iterable[Bump]) -> None:
+        """Patch all that are not under way yet. A pod that is gone needs none."""
+        fresh = [bump for bump in wanted if self._under_way.get((bump.namespace, bump.pod)) != bump.mark]
+        await asyncio.gather(*map(self._one, fresh))
+
+    async def _one(self, bump: Bump) -> None:
+        key = (bump.namespace, bump.pod)
+        self._under_way[key] = bump.mark
+        patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
+        try:
+            async with self._limit:
+                await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
+        except (NotFoundError, ConflictError):
+            pass
+        except (ApiError, UnavailableError) as error:
+            log.warning(
+                "a pod's ledger annotation could not be changed; its mount may lag by a minute", pod=bump.pod, error=str(error)
+            )
+            if self._under_way.get(key) == bump.mark:
+                del self._under_way[key]

@@ -1,0 +1,75 @@
+"""Who leads, decided from the Lease and one's own clock. Pure; `elector` carries it out.
+
+As in client-go's leader election: other machines' clocks are not trusted, so a Lease has expired when this candidate has seen
+no change of it for its whole duration. The same identity takes its own Lease at once: a container that was restarted in its
+pod is the successor of the one that was killed.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Seconds. A leader that could not renew for `renew_deadline` stops before others may start."""
+
+    duration: float = 8.0
+    renew_deadline: float = 5.0
+    retry: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline > self.retry > 0:
+            raise ValueError(
+                "leader election: the lease duration must be above the renew deadline, and that above the retry period"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What stands in the Lease."""
+
+    holder: str | None
+    version: str
+    """resourceVersion: changes with every renewal."""
+    transitions: int = 0
+    """How often the Lease changed hands: the term of its holder."""
+    duration: float = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A record, and since when this candidate has seen it unchanged (seconds, monotonic)."""
+
+    record: Record | None
+    since: float
+
+
+class Move(Enum):
+    CREATE = "create"
+    RENEW = "renew"
+    TAKE = "take"
+    WAIT = "wait"
+
+
+def sight(before: Sighting | None, record: Record | None, now: float) -> Sighting:
+    """Look again: the time runs on while the record is the same."""
+    if before is not None and before.record == record:
+        return before
+    return Sighting(record, now)
+
+
+def decide(sighting: Sighting, me: str, now: float) -> Move:
+    """What a candidate does about what it sees."""
+    record = sighting.record
+    if record is None:
+        return Move.CREATE
+    if record.holder == me:
+        return Move.RENEW
+    if not record.holder or now >= sighting.since + record.duration:
+        return Move.TAKE
+    return Move.WAIT
+
+
+def still_leads(renewed_at: float | None, now: float, terms: Terms) -> bool:
+    """A leader trusts its Lease only for the renew deadline."""
+    return renewed_at is not None and now < renewed_at + terms.renew_deadline

@@ -1,0 +1,145 @@
+"""Leader election over a Lease: `election` decides, this asks and writes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError, group_path
+from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
+from baton.kube.times import to_micro_text
+
+LEASES = "coordination.k8s.io/v1"
+
+log = structlog.get_logger("baton.elector")
+
+
+class Elector:
+    """One candidate. `run` renews for ever; `leading` and `term` say how it stands."""
+
+    def __init__(self, api: Api, namespace: str, name: str, identity: str, terms: Terms, changed: Callable[[], None]) -> None:
+        """`changed` is called whenever leadership was won or lost."""
+        self._api = api
+        self._path = group_path(LEASES, namespace, "leases", name)
+        self._collection = group_path(LEASES, namespace, "leases")
+        self._name = name
+        self.identity = identity
+        self._terms = terms
+        self._changed = changed
+        self._sighting: Sighting | None = None
+        self._renewed_at: float | None = None
+        self._led = False
+        self.term = 0
+        self.beat = time.monotonic()
+        """When the last attempt ended, whatever its outcome (monotonic)."""
+        self.outage_ended_at: float | None = None
+        """When renewals last worked again after they had failed (monotonic)."""
+        self._failing = False
+
+    @property
+    def leading(self) -> bool:
+        return still_leads(self._renewed_at, time.monotonic(), self._terms)
+
+    async def run(self) -> None:
+        """Try, sleep, try again. A leader that cannot renew loses the lead at its renew deadline, also while a request hangs."""
+        while True:
+            began = time.monotonic()
+            try:
+                await asyncio.wait_for(self.attempt(), timeout=self._terms.renew_deadline)
+            except TimeoutError:
+                self._failed("no answer in time")
+            self.beat = time.monotonic()
+            self._tell()
+            await self._sleep(began + self._terms.retry)
+
+    async def attempt(self) -> None:
+        """One look at the Lease, and what follows from it."""
+        now = time.monotonic()
+        try:
+            lease = await self._api.find(self._path)
+            self._sighting = sight(self._sighting, _record(lease), now)
+            move = decide(self._sighting, self.identity, now)
+            if move is not Move.WAIT:
+                await self._write(move, lease, now)
+            elif self._renewed_at is not None:
+                self._renewed_at = None
+            self._worked()
+        except ConflictError:
+            self._worked()  # somebody else wrote first; the next look shows what
+        except (ApiError, UnavailableError) as error:
+            self._failed(str(error))
+
+    async def confirm(self) -> bool:
+        """Ask the API server now whether this candidate leads. For a writer that was surprised by somebody else's write."""
+        await self.attempt()
+        self._tell()
+        return self.leading
+
+    async def resign(self) -> None:
+        """Give the Lease up, so that another may take it at its next look."""
+        if not self.leading:
+            return
+        self._renewed_at = None
+        try:
+            lease = await self._api.find(self._path)
+            if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+                lease["spec"]["holderIdentity"] = ""
+                await self._api.replace(self._path, lease)
+        except (ApiError, UnavailableError) as error:
+            log.warning("could not give up the leader Lease; others wait until it expires", error=str(error))
+
+    async def _write(self, move: Move, lease: Json | None, now: float) -> None:
+        stamp = to_micro_text(time.time())
+        before = _record(lease)
+        transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
+        spec: dict[str, Any] = {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self._terms.duration)),
+            "renewTime": stamp,
+            "acquireTime": stamp if lease is None or move is Move.TAKE else lease["spec"].get("acquireTime", stamp),
+            "leaseTransitions": transitions,
+        }
+        if lease is None:
+            body = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": self._name}, "spec": spec}
+            written = await self._api.create(self._collection, body)
+        else:
+            written = await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], **spec}})
+        self._sighting = Sighting(_record(written), now)
+        self._renewed_at = now
+        self.term = transitions
+
+    def _tell(self) -> None:
+        if self.leading != self._led:
+            self._led = self.leading
+            log.info("leading" if self._led else "not leading", identity=self.identity, term=self.term)
+            self._changed()
+
+    def _worked(self) -> None:
+        if self._failing:
+            self._failing = False
+            self.outage_ended_at = time.monotonic()
+
+    def _failed(self, why: str) -> None:
+        if not self._failing:
+            log.warning("cannot renew the leader Lease", error=why)
+        self._failing = True
+
+    async def _sleep(self, until: float) -> None:
+        """Until the next attempt, but no longer than the lead lasts: its end must be told in time."""
+        if self._renewed_at is not None:
+            until = min(until, self._renewed_at + self._terms.renew_deadline)
+        await asyncio.sleep(max(0.05, until - time.monotonic()))
+
+
+def _record(lease: Json | None) -> Record | None:
+    if lease is None:
+        return None
+    spec = lease.get("spec") or {}
+    return Record(
+        holder=spec.get("holderIdentity") or None,
+        version=lease["metadata"]["resourceVersion"],
+        transitions=int(spec.get("leaseTransitions") or 0),
+        duration=float(spec.get("leaseDurationSeconds") or Terms().duration),
+    )

@@ -1,0 +1,115 @@
+"""The operator's own resources as it sees them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
+
+FINALIZER = "baton.dev/release"
+"""On a ConsumerGroup: it goes only when its partitions have been taken back and its queues released."""
+
+REBALANCE_ANNOTATION = "baton.dev/rebalance"
+"""On a ConsumerGroup: a new value asks for a rebalance."""
+
+GROUP_VERSION = "baton.dev/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A ConsumerGroup."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: ConsumerGroupSpec | None
+    """None: it does not read as one; see `problem`."""
+    problem: str | None = None
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    request: str | None = None
+    """The id of the last manual request to rebalance."""
+    status: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    version: str = field(default="", compare=False)
+
+    @property
+    def group(self) -> str:
+        return self.name
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A PartitionedQueue."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: PartitionedQueueSpec | None
+    problem: str | None = None
+    deleting: bool = False
+    status: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def group(self) -> str:
+        return self.name
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def group_view(manifest: Mapping[str, Any]) -> GroupView:
+    """A ConsumerGroup's manifest."""
+    metadata = manifest["metadata"]
+    spec, problem = None, None
+    try:
+        spec = ConsumerGroupSpec.model_validate(manifest.get("spec") or {})
+    except ValidationError as error:
+        problem = _first(error)
+    return GroupView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        spec=spec,
+        problem=problem,
+        deleting="deletionTimestamp" in metadata,
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        request=(metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION),
+        status=manifest.get("status") or {},
+        version=metadata["resourceVersion"],
+    )
+
+
+def queue_view(manifest: Mapping[str, Any]) -> QueueView:
+    """A PartitionedQueue's manifest."""
+    metadata = manifest["metadata"]
+    spec, problem = None, None
+    try:
+        spec = PartitionedQueueSpec.model_validate(manifest.get("spec") or {})
+    except ValidationError as error:
+        problem = _first(error)
+    return QueueView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        spec=spec,
+        problem=problem,
+        deleting="deletionTimestamp" in metadata,
+        status=manifest.get("status") or {},
+    )
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake, with its field."""
+    mistake = error.errors(include_url=False)[0]
+    return f"spec.{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"

@@ -1,0 +1,95 @@
+"""Scaling the workload behind a group (mode Workload): its size through /scale, and which pods it may lose through their deletion
+cost."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from baton.kube.api import Api, Json, NotFoundError, core_path, group_path
+from baton.kube.pods import DELETION_COST, PodView
+from baton.model.ids import MemberId
+
+VICTIM_COST = "-1000"
+
+
+class ScaleError(Exception):
+    """The target cannot be scaled. The message names the field and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something in the group's namespace that has a /scale."""
+
+    namespace: str
+    api_version: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Scaler:
+    """Finds a target's /scale and writes to it. Methods raise what `Api` raises, and ScaleError."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._plurals: dict[tuple[str, str], str] = {}
+
+    async def scale(self, target: Target, replicas: int) -> int | None:
+        """Make `replicas` the target's size; returns the size it had, or None where it already was so."""
+        path = await self._scale_path(target)
+        try:
+            found = await self._api.get(path)
+        except NotFoundError:
+            raise ScaleError(f"spec.scale.targetRef: there is no {target}; create it, or correct the reference") from None
+        before = int((found.get("spec") or {}).get("replicas") or 0)
+        if before == replicas:
+            return None
+        await self._api.merge(path, {"spec": {"replicas": replicas}})
+        return before
+
+    async def mark_victims(self, pods: Iterable[PodView], victims: frozenset[MemberId]) -> None:
+        """Give the victims, and only them, the lowest deletion cost."""
+        for pod in pods:
+            cost = pod.deletion_cost
+            if pod.name in victims and cost is None:
+                await self._cost(pod, VICTIM_COST)
+            elif pod.name not in victims and cost == VICTIM_COST:
+                await self._cost(pod, None)
+
+    async def _cost(self, pod: PodView, cost: str | None) -> None:
+        patch: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: cost}}}
+        await self._api.merge(core_path(pod.namespace, "pods", pod.name), patch)
+
+    async def _scale_path(self, target: Target) -> str:
+        key = (target.api_version, target.kind)
+        if key not in self._plurals:
+            self._plurals[key] = await self._plural(target)
+        if "/" in target.api_version:
+            return group_path(target.api_version, target.namespace, self._plurals[key], target.name) + "/scale"
+        return core_path(target.namespace, self._plurals[key], target.name) + "/scale"
+
+    async def _plural(self, target: Target) -> str:
+        root = f"/apis/{target.api_version}" if "/" in target.api_version else f"/api/{target.api_version}"
+        try:
+            resources = (await self._api.get(root)).get("resources") or []
+        except NotFoundError:
+            resources = []
+        plurals = [resource["name"] for resource in resources if resource["kind"] == target.kind and "/" not in resource["name"]]
+        scalable = {resource["name"].removesuffix("/scale") for resource in resources if resource["name"].endswith("/scale")}
+        for plural in plurals:
+            if plural in scalable:
+                return str(plural)
+        raise ScaleError(
+            f"spec.scale.targetRef: {target.api_version} {target.kind} is not a kind that can be scaled here; name one that "
+            "has a /scale, "
+            "such as apps/v1 Deployment or StatefulSet"
+        )
+
+
+def victims(owned: Mapping[MemberId, int], joined: Mapping[MemberId, float], replicas: int) -> frozenset[MemberId]:
+    """Whose loss costs the fewest moves: those with the fewest partitions, then the youngest. None while the fleet is small
+    enough."""
+    surplus = len(owned) - replicas
+    order = sorted(owned, key=lambda member: (owned[member], -joined.get(member, 0.0), member))
+    return frozenset(order[: max(0, surplus)])

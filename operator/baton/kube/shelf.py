@@ -1,0 +1,87 @@
+"""Objects of one kind as the watch shows them, put right by lists.
+
+A watch that had to start anew lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
+laid over what is on the shelf. Resource versions order the two (they may be compared as numbers, KEP-5504).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+Manifest = Mapping[str, Any]
+
+
+class Placed(Protocol):
+    """What can stand on a shelf."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def group(self) -> str:
+        """The bucket within the namespace."""
+
+
+V = TypeVar("V", bound=Placed)
+Bucket = tuple[str, str]
+
+
+class Shelf(Generic[V]):
+    """Views by namespace and group. `changed` hears of everything that is put or taken, also where nothing of it changed."""
+
+    def __init__(self, view: Callable[[Manifest], V | None], changed: Callable[[V | None, V | None], None]) -> None:
+        self._view = view
+        self._changed = changed
+        self._objects: dict[tuple[str, str], tuple[int, V | None]] = {}
+        """By namespace and name: the version last seen, and the view; None once it is gone."""
+        self._buckets: dict[Bucket, dict[str, V]] = {}
+
+    def bucket(self, namespace: str, group: str) -> Mapping[str, V]:
+        """Views by name."""
+        return self._buckets.get((namespace, group), {})
+
+    def buckets(self) -> Mapping[Bucket, Mapping[str, V]]:
+        return self._buckets
+
+    def get(self, namespace: str, name: str) -> V | None:
+        return self._objects.get((namespace, name), (0, None))[1]
+
+    def event(self, kind: str | None, manifest: Manifest) -> None:
+        """A watch's event; `kind` DELETED, or anything else for an object that is there."""
+        self._put(manifest, gone=kind == "DELETED")
+
+    def listed(self, namespace: str, group: str | None, manifests: Iterable[Manifest], version: str) -> None:
+        """A list of all of a namespace's objects (of one bucket, if given), as of this version."""
+        as_of = int(version)
+        there = set()
+        for manifest in manifests:
+            there.add(manifest["metadata"]["name"])
+            self._put(manifest, gone=False, as_of=as_of)
+        for (within, name), (seen, view) in list(self._objects.items()):
+            if within == namespace and name not in there and seen <= as_of and (view is None or group in (None, view.group)):
+                if view is None:
+                    del self._objects[within, name]
+                else:
+                    self._replace((within, name), as_of, None)
+
+    def _put(self, manifest: Manifest, gone: bool, as_of: int | None = None) -> None:
+        metadata = manifest["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        version = int(metadata["resourceVersion"])
+        seen, view = self._objects.get(key, (0, None))
+        if version < seen or (view is None and as_of is not None and as_of < seen):
+            return  # an old story
+        self._replace(key, version, None if gone else self._view(manifest))
+
+    def _replace(self, key: tuple[str, str], version: int, after: V | None) -> None:
+        _, before = self._objects.get(key, (0, None))
+        self._objects[key] = (version, after)
+        if before is not None:
+            held = self._buckets[before.namespace, before.group]
+            held.pop(before.name, None)
+            if not held:
+                del self._buckets[before.namespace, before.group]
+        if after is not None:
+            self._buckets.setdefault((after.namespace, after.group), {})[after.name] = after
+        if before is not None or after is not None:
+            self._changed(before, after)

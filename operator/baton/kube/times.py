@@ -1,0 +1,18 @@
+"""Times as Kubernetes writes them."""
+
+from datetime import UTC, datetime
+
+
+def to_seconds(text: str) -> float:
+    """`2026-11-21T09:48:00Z` (or with a fraction or an offset) as unix seconds. Raises ValueError."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def to_text(seconds: float) -> str:
+    """Unix seconds as RFC 3339 in whole seconds, as metav1.Time."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_micro_text(seconds: float) -> str:
+    """Unix seconds as RFC 3339 with microseconds, as metav1.MicroTime (Leases and events)."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
