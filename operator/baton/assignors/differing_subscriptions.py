@@ -4,7 +4,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from baton.assignors.claims import exists, readable
+from baton.assignors.claims import exists
 from baton.assignors.request import Request
 from baton.assignors.zones import Nearness
 from baton.model.ids import MemberId, Partition, QueueName
@@ -29,7 +29,7 @@ class _Table:
     ) -> None:
         self._request = request
         self._nearness = nearness
-        self._subscribed = readable(request)
+        self._subscribed = {name: member.subscribed.intersection(queues) for name, member in request.members.items()}
         self._hands: dict[MemberId, dict[Partition, None]] = {name: {} for name in sorted(request.members)}
         self._owner: dict[Partition, MemberId] = {}
         self._readers = {queue: [name for name in self._hands if queue in self._subscribed[name]] for queue in queues}
