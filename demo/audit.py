@@ -144,12 +144,11 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
     fences = _by_partition(evidence.fences)
     taken = {(row.key, row.sequence) for row in rows if not row.late}
     for row in rows:
-        added = int(row.offset.rpartition("/")[2].partition("-")[0])
         for fence in fences.get(row.partition, ()):
-            if fence.epoch > row.epoch and added > fence.at_ms:
+            if fence.epoch > row.epoch and row.added_ms > fence.at_ms:
                 tally.add(
                     f"{row.key} #{row.sequence} was read under epoch {row.epoch}, "
-                    f"but was added {added - fence.at_ms} ms after epoch {fence.epoch} was in force"
+                    f"but was added {row.added_ms - fence.at_ms} ms after epoch {fence.epoch} was in force"
                 )
                 break
         if row.late and (row.key, row.sequence) not in taken:

@@ -10,7 +10,8 @@ class Processed(NamedTuple):
 
     partition: int
     offset: str
-    """The message's id in the stream; it begins with the milliseconds at which it was added."""
+    added_ms: int
+    """When the queue took the message: milliseconds since 1970, by the server's clock."""
     key: str
     sequence: int
     """Counts the messages of one key: 1, 2, 3 …"""

@@ -1,0 +1,61 @@
+"""The demo's Spark application, as a user would write it: its function works for a while and then tells the sink what it did.
+
+The sink is fenced as every sink of an at-least-once pipeline should be: it knows the epoch that is in force and does not take a
+result from before. Here it can ask the owner record itself, for sink and queue are one Redis.
+"""
+
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
+
+SINK = """
+local late = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0') > tonumber(ARGV[1])
+redis.call('RPUSH', KEYS[2], (late and '1' or '0') .. ARGV[2])
+if not late then redis.call('INCRBY', KEYS[3], ARGV[3]) end
+return late and 1 or 0
+"""
+"""Keys: owner record, results, count of processed messages. Arguments: epoch, result, number of messages."""
+
+SECONDS = float(os.environ.get("DEMO_SECONDS_PER_BATCH", "1.1"))
+"""What an executor spends on its part of a batch. It sleeps, for the demo's two cores have other work."""
+
+
+def work(rows: DataFrame, batch: int) -> None:
+    """The user's function: once per micro-batch, in the driver; `process` runs in the executors."""
+    url, root = os.environ["REDIS_URL"], os.environ["DEMO_ROOT"]
+    rows.foreachPartition(lambda part: process(part, batch, url, root))
+
+
+def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
+    """One executor's part of a batch: a second's work, spread over its partitions, each reported as it is done."""
+    import redis
+
+    task = TaskContext.get()
+    assert task is not None
+    parts: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        parts[row.partition, row.epoch].append(row)
+    with redis.Redis.from_url(url) as server:
+        sink = server.register_script(SINK)
+        for (partition, epoch), found in parts.items():
+            time.sleep(SECONDS / len(parts))
+            result = {
+                "partition": partition,
+                "epoch": epoch,
+                "executor": os.environ.get("SPARK_EXECUTOR_POD_NAME", ""),
+                "batch": batch,
+                "run": f"{task.taskAttemptId()}-{uuid4().hex[:6]}",
+                "rows": [
+                    [row.offset, round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
+                    for row in found
+                ],
+            }
+            place = f"{{{root}:{partition}}}"
+            keys = [f"pq:{place}:owner", f"demo:{place}:results", f"demo:{place}:count"]
+            sink(keys, [epoch, json.dumps(result, separators=(",", ":")), len(found)])

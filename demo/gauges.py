@@ -1,0 +1,103 @@
+"""Reads the queue's server directly, beside the operator: what flows, which epochs are in force, and what was done."""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import redis
+
+from baton.queues.redis.keys import partition_keys
+from demo.records import Fence, Processed
+from demo.view import Flow
+
+_PERIOD = 0.1
+_WINDOW = 3.0
+"""Seconds over which rates are averaged: longer than a batch, or they would jump between nothing and twice as much."""
+
+
+class Gauges:
+    """Polls the server ten times a second. `fences` is the witness's record of epochs, `flow` what the view shows."""
+
+    def __init__(self, url: str, queue: str, partitions: int, produced: Callable[[], int]) -> None:
+        self._server = redis.Redis.from_url(url)
+        self._queue, self._partitions, self._produced = queue, partitions, produced
+        self._closed = threading.Event()
+        self._samples: deque[tuple[float, int, int]] = deque()
+        self._epochs: dict[int, int] = {}
+        self.fences: list[Fence] = []
+        self.history: list[float] = []
+        self.flow = Flow()
+        self._thread = threading.Thread(target=self._follow, name="gauges", daemon=True)
+
+    def __enter__(self) -> "Gauges":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join()
+        self._server.close()
+
+    def results(self) -> Iterator[Processed]:
+        """Everything that the sink was told, partition by partition, in the order in which it came."""
+        for partition in range(self._partitions):
+            for raw in self._server.lrange(f"demo:{{{self._queue}:{partition}}}:results", 0, -1):
+                yield from _processed(bytes(raw))  # type: ignore[arg-type]
+
+    def _follow(self) -> None:
+        looks = 0
+        while not self._closed.wait(_PERIOD):
+            try:
+                self._look(time.monotonic(), looks % 10 == 0)
+            except redis.RedisError:
+                continue
+            looks += 1
+
+    def _look(self, now: float, keep: bool) -> None:
+        pipe = self._server.pipeline(transaction=False)
+        for partition in range(self._partitions):
+            keys = partition_keys(self._queue, partition)
+            pipe.hget(keys.owner, "epoch")
+            pipe.get(keys.refused)
+            pipe.get(f"demo:{{{self._queue}:{partition}}}:count")
+        pipe.time()
+        *answers, (seconds, micros) = pipe.execute()
+        at_ms = int(seconds) * 1000 + int(micros) // 1000
+        for partition, epoch in enumerate(answers[0::3]):
+            if epoch is not None and int(epoch) > self._epochs.get(partition, 0):
+                self._epochs[partition] = int(epoch)
+                self.fences.append(Fence(partition, int(epoch), at_ms))
+        refused = sum(int(each or 0) for each in answers[1::3])
+        self._flow(now, sum(int(each or 0) for each in answers[2::3]), refused, keep)
+
+    def _flow(self, now: float, processed: int, refused: int, keep: bool) -> None:
+        produced = self._produced()
+        self._samples.append((now, produced, processed))
+        while now - self._samples[0][0] > _WINDOW:
+            self._samples.popleft()
+        then, produced_then, processed_then = self._samples[0]
+        span = max(now - then, 0.001)
+        rate = (processed - processed_then) / span
+        if keep:
+            self.history.append(rate)
+        self.flow = Flow(produced, processed, (produced - produced_then) / span, rate, refused, tuple(self.history[-60:]))
+
+
+def _processed(raw: bytes) -> Iterator[Processed]:
+    result = json.loads(raw[1:])
+    for offset, added_ms, key, sequence, redelivered in result["rows"]:
+        yield Processed(
+            partition=result["partition"],
+            offset=offset,
+            added_ms=added_ms,
+            key=key,
+            sequence=sequence,
+            epoch=result["epoch"],
+            redelivered=redelivered,
+            executor=result["executor"],
+            batch=result["batch"],
+            run=f"{result['executor']}/{result['run']}",
+            late=raw[:1] == b"1",
+        )

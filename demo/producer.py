@@ -1,0 +1,107 @@
+"""Sends keyed, numbered messages at a steady rate until it is told to stop: `python -m demo.producer URL QUEUE RATE`.
+
+Each key counts for itself: 1, 2, 3 … Standard output is one line of JSON a few times a second, `{"produced": N}`, and at the end
+`{"keys": {"customer-17": N, …}}`: what the queue has acknowledged. SIGTERM ends it, after what is under way.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+KEYS = 240
+_TICK = 0.04
+"""Seconds between two calls; each sends what the clock says is due."""
+
+
+def run(url: str, queue: str, rate: float) -> None:
+    from baton.queues.redis import RedisProducer
+
+    stop = threading.Event()
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the demo stops its producer itself
+    sent: Counter[str] = Counter()
+    total = 0
+    begin = told = time.monotonic()
+    producer = RedisProducer(url, queue)
+    while not stop.wait(_TICK):
+        due = min(int((time.monotonic() - begin) * rate) - total, int(rate))
+        batch = []
+        for number in range(total, total + due):
+            key = f"customer-{number % KEYS}"
+            batch.append((key, str(sent[key] + 1)))
+            sent[key] += 1
+        producer.send_many(batch)
+        total += due
+        if time.monotonic() - told > 0.25:
+            told = time.monotonic()
+            print(json.dumps({"produced": total}), flush=True)
+    producer.close()
+    print(json.dumps({"keys": sent}), flush=True)
+
+
+class Producer:
+    """The producer as a process of its own, so that the view's work does not disturb its rate."""
+
+    def __init__(self, url: str, queue: str, rate: float) -> None:
+        self.produced = 0
+        self.keys: dict[str, int] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "demo.producer", url, queue, str(rate)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+        )
+        self._reader = threading.Thread(target=self._read, name="producer", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def stop(self) -> dict[str, int]:
+        """End it and return the last sequence of each key. Raises RuntimeError if it had failed."""
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError("the producer did not end within 30 s") from None
+        self._reader.join(5)
+        if self._process.returncode or not self.keys:
+            assert self._process.stderr is not None
+            raise RuntimeError(f"the producer failed: {self._process.stderr.read()[-2000:]}")
+        self.produced = sum(self.keys.values())
+        return self.keys
+
+    def failed(self) -> bool:
+        """It ended by itself."""
+        return self._process.poll() is not None
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            self.produced = told.get("produced", self.produced)
+            self.keys = told.get("keys", self.keys)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2], float(sys.argv[3]))

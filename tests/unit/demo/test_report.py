@@ -1,0 +1,29 @@
+"""The line that outside checks read."""
+
+import json
+
+from demo.audit import audit
+from demo.records import Evidence
+from demo.report import Totals, line
+from demo.timings import Timings
+
+
+def test_the_line_has_exactly_the_fields_of_the_contract_in_their_order() -> None:
+    verdict = audit(Evidence({"k": 2}, ()))
+    timings = Timings(pauses=[1.0, 3.0], ready_to_ledger=[0.1], ledger_to_executor=[0.4])
+    assert json.loads(line(verdict, timings, Totals(7, 7, 1, 12, 9, 1.0))) == {
+        "produced": 2,
+        "processed": 0,
+        "gaps": 2,
+        "duplicates": 0,
+        "redelivered": 0,
+        "order_violations": 0,
+        "moves": 7,
+        "lower_bound": 7,
+        "pause_ms_p50": 2000,
+        "pause_ms_max": 3000,
+        "ready_to_ledger_ms_p50": 100,
+        "ledger_to_executor_ms_p50": 400,
+        "stale_refused": 12,
+        "stale_accepted": 0,
+    }
