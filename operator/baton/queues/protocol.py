@@ -37,6 +37,9 @@ class QueueAdapter(Protocol):
         None: does not apply.
         """
 
+    async def warnings(self) -> tuple[str, ...]:
+        """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
+
     async def partitions(self) -> int | None:
         """How many partitions the queue has; None: it has not been made yet."""
 
@@ -44,14 +47,16 @@ class QueueAdapter(Protocol):
         """Make the queue with `count` partitions and record the group as its own. Raises QueueConflict where it has another count
         (and cannot change it) or belongs to another group."""
 
-    async def pause(self, partition: int, epoch: Epoch) -> int:
-        """Stop delivery under `epoch` and return how much is outstanding; acknowledgements stay allowed.
+    async def pause(self, partition: int, epoch: Epoch) -> int | None:
+        """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed.
 
-        Does nothing where another epoch is in force.
+        Does nothing where another epoch is in force: then nothing that was handed out under `epoch` can still be
+        acknowledged, and the answer is 0. None: this queue cannot say (External).
         """
 
     async def outstanding(self, partition: int) -> int | None:
-        """Entries delivered or planned, and not yet acknowledged or committed. None: this queue cannot say (External)."""
+        """Entries delivered or planned under the epoch in force, and not yet acknowledged or committed. None: this queue
+        cannot say (External)."""
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.

@@ -1,0 +1,43 @@
+"""What a consumer reads from a queue, and the range that a micro-batch reads."""
+
+from dataclasses import dataclass
+
+from baton.model.ids import Epoch, QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of one partition."""
+
+    queue: QueueName
+    partition: int
+    offset: str
+    """Its place in the partition, opaque: grows along the partition; acknowledge with it."""
+    key: bytes
+    value: bytes
+    timestamp: int
+    """When the queue took it, by the server's clock: milliseconds since 1970."""
+    epoch: Epoch
+    """The grant under which it was read; acknowledgements carry it."""
+    redelivered: bool
+    """It was handed out before, perhaps to another consumer, and may have been worked on in part or in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A range of one partition that a micro-batch reads, as often as it needs, until it is committed.
+
+    The range is recorded at the queue, so that after a crash the same owner is told the same range again.
+    """
+
+    partition: int
+    epoch: Epoch
+    segment: int
+    start: int
+    """The range begins after this entry."""
+    end: int
+    """The range ends with this entry."""
+    count: int
+    """How many entries it has."""
+    redelivered_to: int
+    """Entries up to this one were planned or handed out before; they read as redelivered."""

@@ -1,0 +1,31 @@
+"""The answers of a queue to somebody who may not have what he asks for."""
+
+from baton.queues.protocol import Owner
+
+
+class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fence's own word
+    """The caller does not own the partition at that epoch, or no longer. `record` is who does.
+
+    There is nothing to retry: whatever was read under that epoch belongs to somebody else now.
+    """
+
+    def __init__(self, partition: int, uid: str, epoch: int, record: Owner) -> None:
+        super().__init__(partition, uid, epoch, record)
+        self.partition = partition
+        self.record = record
+        self._asked = f"{uid} at epoch {epoch}"
+
+    def __str__(self) -> str:
+        owner = f"{self.record.uid or 'nobody'} at epoch {self.record.epoch}"
+        return f"partition {self.partition} belongs to {owner}; {self._asked} is refused"
+
+
+class PartitionPaused(Exception):  # noqa: N818 - likewise
+    """The partition changes hands: nothing new is handed out. What was handed out may still be acknowledged or committed."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(partition)
+        self.partition = partition
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} is paused: it is about to change hands"

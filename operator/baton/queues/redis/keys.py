@@ -1,0 +1,60 @@
+"""Where a partitioned queue lives in Redis.
+
+Everything of one partition carries one hash tag, `pq:{namespace/queue:partition}:…`, so that a script touches one partition
+only and Redis Cluster keeps a partition on one node.
+"""
+
+from typing import NamedTuple
+
+CONSUMER_GROUP = "baton"
+"""Of every segment's stream. There is one consumer in it: who may read is decided by the fence, so nothing is ever claimed."""
+
+FIRST_SEGMENT = 0
+
+
+class PartitionKeys(NamedTuple):
+    """The keys of one partition, in the order in which every script takes them."""
+
+    owner: str
+    """Hash, the fence: uid, epoch, paused; left and served, while a former owner's entries are still to be handed out."""
+    stream: str
+    """Stream of a segment. The n-th entry has the id `n-segment` and the fields k, v and t."""
+    progress: str
+    """Hash of a segment: last (entry added), done (how many are finished with), committed, and the plan in force."""
+    wake: str
+    """Stream that wakes blocked readers: one entry whose id is the epoch of the last grant."""
+    refused: str
+    """Counter of refused stale owners."""
+    slots: str
+    """Hash: slot -> version at which this partition accepts it."""
+    sequences: str
+    """Hash: slot:producer -> the last sequence number that was added, and when."""
+
+
+def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> PartitionKeys:
+    """`queue` is namespace/name."""
+    root = f"pq:{{{queue}:{partition}}}:"
+    return PartitionKeys(
+        owner=root + "owner",
+        stream=f"{root}stream:{segment}",
+        progress=f"{root}progress:{segment}",
+        wake=root + "wake",
+        refused=root + "refused",
+        slots=root + "slots",
+        sequences=root + "sequences",
+    )
+
+
+def queue_key(queue: str) -> str:
+    """Hash of the whole queue: group, partitions, ready, and table with its version (routing.py)."""
+    return f"pq:{{{queue}}}:queue"
+
+
+def entry_id(number: int, segment: int = FIRST_SEGMENT) -> str:
+    return f"{number}-{segment}"
+
+
+def entry_number(entry: bytes | str) -> int:
+    """The inverse of `entry_id`."""
+    text = entry.decode() if isinstance(entry, bytes) else entry
+    return int(text.partition("-")[0])

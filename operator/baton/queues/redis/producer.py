@@ -1,0 +1,161 @@
+"""Putting entries into a partitioned queue on Redis streams: in order per key, and once each, whatever happens on the way."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from secrets import token_hex
+from typing import Any, NamedTuple, Self
+
+import redis
+from redis.exceptions import (
+    BusyLoadingError,
+    ConnectionError,  # noqa: A004 - the library's name
+    NoScriptError,
+    OutOfMemoryError,
+    RedisError,
+    TimeoutError,  # noqa: A004 - likewise
+)
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import scripts
+from baton.queues.redis.connection import CONNECTION_OPTIONS, explain, retry, where
+from baton.queues.redis.keys import partition_keys, queue_key
+from baton.queues.redis.routing import RoutingTable, slot_of
+
+_BATCH = 200
+"""Entries per script: long ones keep others waiting."""
+_BATCH_BYTES = 1_000_000
+_PASSING = (ConnectionError, TimeoutError, BusyLoadingError, OutOfMemoryError, OSError)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+
+class _Numbered(NamedTuple):
+    slot: int
+    sequence: int
+    key: bytes
+    value: bytes
+
+
+class RedisProducer:
+    """Sends entries to a queue (`namespace/name`); safe to use from several threads.
+
+    Entries of one key stay in the order in which they were sent. A call that returned has its entries in the queue, once:
+    retries after a lost connection make no duplicates. A call that raised (QueueUnreachable, after `patience` seconds) may have
+    put some of them there.
+    """
+
+    def __init__(self, url: str, queue: str, *, patience: float = 30.0) -> None:
+        """`patience`: for how long a call tries again while the server is down, full, or the queue not made yet. Seconds."""
+        self._queue = queue
+        self._place = where(url)
+        self._patience = patience
+        self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
+        self._name = token_hex(6)
+        self._sequences: Counter[int] = Counter()
+        self._table: RoutingTable | None = None
+        self._lock = threading.Lock()
+
+    def send(self, key: bytes | str, value: bytes | str) -> None:
+        self.send_many([(key, value)])
+
+    def send_many(self, entries: Iterable[tuple[bytes | str, bytes | str]]) -> None:
+        """Send (key, value) pairs; many at once cost far less each than one by one."""
+        with self._lock:
+            waiting = [self._number(_bytes(key), _bytes(value)) for key, value in entries]
+            deadline = time.monotonic() + self._patience
+            pause = _FIRST_PAUSE
+            while waiting:
+                waiting, problem = self._try(waiting)
+                if waiting and time.monotonic() + pause > deadline:
+                    raise QueueUnreachable(f"{problem} {len(waiting)} entries may not have been sent.")
+                if waiting:
+                    time.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _number(self, key: bytes, value: bytes) -> _Numbered:
+        slot = slot_of(key)
+        self._sequences[slot] += 1
+        return _Numbered(slot, self._sequences[slot], key, value)
+
+    def _try(self, waiting: list[_Numbered]) -> tuple[list[_Numbered], str]:
+        """Send what is waiting; what is left of it, in order, and why."""
+        try:
+            table = self._table or self._read_table()
+            if table is None:
+                return waiting, f"The queue {self._queue} has not been made yet: no PartitionedQueue of a ConsumerGroup names it."
+            moved = self._send(table, waiting)
+        except _PASSING as error:
+            # What had been added before the error is recognised by its sequence number.
+            return waiting, explain(error, self._place, self._queue)
+        except RedisError as error:
+            raise QueueUnreachable(explain(error, self._place, self._queue)) from error
+        if moved:
+            self._table = None
+        return moved, f"The slots of some keys of {self._queue} are moving between partitions."
+
+    def _send(self, table: RoutingTable, waiting: list[_Numbered]) -> list[_Numbered]:
+        """One pass over all partitions; what was refused because its slot has moved, in order.
+
+        Of one partition only one batch is on its way at a time: a batch behind a refused one must not overtake it.
+        """
+        by_partition: dict[int, list[_Numbered]] = {}
+        for entry in waiting:
+            by_partition.setdefault(table.partitions[entry.slot], []).append(entry)
+        queues = {partition: _batches(entries) for partition, entries in by_partition.items()}
+        refused: set[int] = set()
+        while batches := {partition: batch for partition, rest in queues.items() if (batch := next(rest, None))}:
+            batches = {partition: [entry for entry in batch if entry.slot not in refused] for partition, batch in batches.items()}
+            for partition, positions in self._add({p: batch for p, batch in batches.items() if batch}).items():
+                refused.update(batches[partition][position].slot for position in positions)
+        return [entry for entry in waiting if entry.slot in refused]
+
+    def _add(self, batches: dict[int, list[_Numbered]]) -> dict[int, list[int]]:
+        """Per partition, the positions in its batch that it refused."""
+        with self._client.pipeline(transaction=False) as pipe:
+            for partition, batch in batches.items():
+                pipe.evalsha(scripts.ADD.sha, *self._request(partition, batch))
+            answers: dict[int, Any] = dict(zip(batches, pipe.execute(raise_on_error=False), strict=True))
+        for partition, answer in answers.items():
+            if isinstance(answer, NoScriptError):
+                answers[partition] = self._client.eval(scripts.ADD.text, *self._request(partition, batches[partition]))
+            elif isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _request(self, partition: int, batch: Sequence[_Numbered]) -> tuple[Any, ...]:
+        keys = partition_keys(self._queue, partition)
+        return (len(keys), *keys, self._name, *(field for entry in batch for field in entry))
+
+    def _read_table(self) -> RoutingTable | None:
+        fields: list[Any] = self._client.hmget(queue_key(self._queue), "version", "table")
+        version, text = fields
+        ready = version is not None and text is not None
+        self._table = RoutingTable.from_text(int(version), text.decode()) if ready else None
+        return self._table
+
+
+def _batches(entries: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
+    batch: list[_Numbered] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == _BATCH or size + len(entry.value) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(entry.key) + len(entry.value)
+    if batch:
+        yield batch
+
+
+def _bytes(text: bytes | str) -> bytes:
+    return text.encode() if isinstance(text, str) else text

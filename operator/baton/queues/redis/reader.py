@@ -1,0 +1,209 @@
+"""A partitioned queue on Redis streams, as its consumers see it.
+
+Every request names its owner and epoch, and is refused by the server where that is not who owns the partition.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import redis
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.entry import Entry, Plan
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import Owner
+from baton.queues.redis import scripts
+from baton.queues.redis.connection import CONNECTION_OPTIONS, explained, retry, where
+from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_id, entry_number, partition_keys
+from baton.queues.redis.wakeup import Wakeup
+
+_PAGE = 1000
+_ACKS = 5000
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where this reader is in a partition, under one epoch."""
+
+    epoch: int
+    received: int = 0
+    """The last entry that it received singly under this epoch."""
+    tail: int | None = None
+    """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, full, or not ours)."""
+    more: bool = True
+    """There may be something to read right now."""
+
+
+class RedisReader:
+    """Reads partitions for their owner, the pod with this UID; or, with `uid=` at a call, for another (a driver's executors).
+
+    `queue` is namespace/name. Reading, acknowledging, planning and committing raise StaleOwner where (uid, epoch) is not the
+    partition's owner, PartitionPaused where nothing new is handed out because it is changing hands, and QueueUnreachable.
+    All of it may be repeated after an error. One thread reads; another may be in `wait` meanwhile.
+    """
+
+    def __init__(self, url: str, queue: str, uid: str, *, max_outstanding: int = 10_000) -> None:
+        """`max_outstanding`: how many single entries of a partition may be handed out and unacknowledged."""
+        self._queue = queue
+        self._name = QueueName(queue.rpartition("/")[2])
+        self._uid = uid
+        self._max_outstanding = max_outstanding
+        self._place = where(url)
+        self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
+        self._wakeup = Wakeup(url)
+        self._positions: dict[int, _Position] = {}
+        self._lock = threading.Lock()
+
+    # Single entries
+
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, uid: str | None = None) -> list[Entry]:
+        """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
+        redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
+        """
+        position = self._position(partition, epoch)
+        arguments = (uid or self._uid, epoch, position.received, count, self._max_outstanding)
+        _, pending, seen, last, full, raw = self._ask(scripts.READ, partition, arguments)
+        entries = [self._entry(partition, epoch, fields, index < pending, seen) for index, fields in enumerate(raw)]
+        if raw:
+            position.received = entry_number(raw[-1][0])
+        position.more = len(raw) == count
+        position.tail = None if full else last
+        return entries
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, uid: str | None = None) -> None:
+        """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
+        for begin in range(0, len(offsets), _ACKS):
+            self._ask(scripts.ACK, partition, (uid or self._uid, epoch, *offsets[begin : begin + _ACKS]))
+        position = self._position(partition, epoch)
+        if position.tail is None:
+            position.more = True
+
+    # Micro-batches
+
+    def plan(self, partition: int, epoch: Epoch, limit: int, *, uid: str | None = None) -> Plan | None:
+        """Record the next range of at most `limit` entries; None: there is nothing new.
+
+        While a plan is not committed the answer is the same plan, marked redelivered, also while the partition is paused.
+        """
+        position = self._position(partition, epoch)
+        answer = self._ask(scripts.PLAN, partition, (uid or self._uid, epoch, limit))
+        position.more = False
+        if answer[0] == b"NONE":
+            position.tail = answer[1]
+            return None
+        _, start, end, count, seen = answer
+        position.tail = end
+        return Plan(partition, epoch, FIRST_SEGMENT, start, end, count, seen)
+
+    def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> Iterator[Entry]:
+        """The entries of a plan, in order, as often as asked for; also while paused.
+
+        Raises ValueError for a plan that is not the queue's.
+        """
+        after = plan.start
+        while after < plan.end:
+            answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE))
+            _planned(answer, plan)
+            raw = answer[1]
+            for fields in raw:
+                yield self._entry(partition, epoch, fields, False, plan.redelivered_to)
+            if len(raw) < _PAGE:
+                return
+            after = entry_number(raw[-1][0])
+
+    def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> None:
+        """Finish with everything in the plan. Raises ValueError for a plan that is not the queue's."""
+        _planned(self._ask(scripts.COMMIT, partition, (uid or self._uid, epoch, plan.end)), plan)
+
+    # Both
+
+    def verify(self, partition: int, epoch: Epoch, *, uid: str | None = None) -> None:
+        """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
+        self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch))
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        """Wait until there may be something to read in one of these partitions, or a new grant.
+
+        Answers which; the empty set after `timeout` seconds. Read before you wait: a partition
+        that was not read yet, or not to its end, ends the wait at once. The server wakes the waiter; nothing is polled. No partitions: waits for the timeout or an interrupt.
+        """
+        positions = {partition: self._positions.get(partition) for partition in partitions}
+        ready = {partition for partition, position in positions.items() if position is None or position.more}
+        if ready:
+            return ready
+        streams: dict[str, str] = {}
+        partition_of: dict[str, int] = {}
+        for partition, position in positions.items():
+            assert position is not None
+            keys = self._keys(partition)
+            streams[keys.wake] = f"{position.epoch}-0"
+            partition_of[keys.wake] = partition
+            if position.tail is not None:
+                streams[keys.stream] = entry_id(position.tail)
+                partition_of[keys.stream] = partition
+        with explained(self._place, self._queue):
+            woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
+        return woken
+
+    def interrupt(self) -> None:
+        """End the wait that another thread is in, or the next one."""
+        self._wakeup.interrupt()
+
+    def close(self) -> None:
+        self._wakeup.close()
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
+        with explained(self._place, self._queue):
+            answer: list[Any] = script.run(self._client, self._keys(partition), arguments)
+        uid, epoch = arguments[0], arguments[1]
+        match answer[0]:
+            case b"STALE":
+                _, recorded, recorded_epoch, paused = answer
+                self._position(partition, recorded_epoch).more = epoch != recorded_epoch and uid == recorded.decode()
+                record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
+                raise StaleOwner(partition, uid, epoch, record)
+            case b"PAUSED":
+                position = self._position(partition, epoch)
+                position.tail, position.more = None, False
+                raise PartitionPaused(partition)
+        return answer
+
+    def _position(self, partition: int, epoch: int) -> _Position:
+        position = self._positions.get(partition)
+        if position is None or position.epoch != epoch:
+            newer = _Position(epoch)
+            if position is not None and epoch < position.epoch:
+                return newer  # a late word of an earlier epoch does not make this reader lose its place
+            position = self._positions[partition] = newer
+        return position
+
+    def _entry(self, partition: int, epoch: Epoch, raw: Any, redelivered: bool, seen: int) -> Entry:
+        offset, fields = raw
+        named = dict(zip(fields[::2], fields[1::2], strict=True))
+        return Entry(
+            queue=self._name,
+            partition=partition,
+            offset=offset.decode(),
+            key=named[b"k"],
+            value=named[b"v"],
+            timestamp=int(named[b"t"]),
+            epoch=epoch,
+            redelivered=redelivered or entry_number(offset) <= seen,
+        )
+
+    def _keys(self, partition: int) -> PartitionKeys:
+        return partition_keys(self._queue, partition)
+
+
+def _planned(answer: Sequence[Any], plan: Plan) -> None:
+    if answer[0] == b"UNPLANNED":
+        raise ValueError(f"{plan} is not a plan of the queue")

@@ -1,0 +1,64 @@
+"""Which partition a key goes to: CRC16(key) mod 1024 gives a slot, and a table gives the slot's partition.
+
+The table is a hint for producers; the truth is with each partition, which knows the slots that it accepts.
+"""
+
+from binascii import crc_hqx
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+SLOTS = 1024
+
+
+def slot_of(key: bytes) -> int:
+    """CRC16 (XMODEM, as Redis Cluster uses it) mod 1024."""
+    return crc_hqx(key, 0) % SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTable:
+    """slot -> partition, in one version."""
+
+    version: int
+    partitions: tuple[int, ...]
+    """1024 partition numbers, by slot."""
+
+    @classmethod
+    def contiguous(cls, version: int, weights: Sequence[int]) -> "RoutingTable":
+        """One run of slots per partition, as long as its share of the weights, to within one slot.
+
+        Raises ValueError for more partitions than slots and for a weight below 1.
+        """
+        if not 0 < len(weights) <= SLOTS or min(weights) < 1:
+            raise ValueError(f"a queue has 1 to {SLOTS} partitions with weights of at least 1, not {len(weights)}")
+        total = sum(weights)
+        # A run ends where its share of the weights ends, but leaves one slot to each partition before and after it.
+        ends = [max(end * SLOTS // total, number + 1) for number, end in enumerate(accumulate(weights))]
+        for number in reversed(range(len(ends) - 1)):
+            ends[number] = min(ends[number], ends[number + 1] - 1)
+        return cls(version, tuple(bisect_right(ends, slot) for slot in range(SLOTS)))
+
+    @classmethod
+    def even(cls, version: int, count: int) -> "RoutingTable":
+        return cls.contiguous(version, [1] * count)
+
+    def partition_of(self, key: bytes) -> int:
+        return self.partitions[slot_of(key)]
+
+    def slots(self, partition: int) -> list[int]:
+        return [slot for slot, owner in enumerate(self.partitions) if owner == partition]
+
+    def to_text(self) -> str:
+        """Runs of `partition x length`, in the order of the slots: `0x86,1x85,…`."""
+        return ",".join(f"{partition}x{len(list(run))}" for partition, run in groupby(self.partitions))
+
+    @classmethod
+    def from_text(cls, version: int, text: str) -> "RoutingTable":
+        """The inverse of `to_text`. Raises ValueError for anything else."""
+        runs = [run.split("x") for run in text.split(",")]
+        partitions = tuple(int(partition) for partition, length in runs for _ in range(int(length)))
+        if len(partitions) != SLOTS:
+            raise ValueError(f"a routing table has {SLOTS} slots, found {len(partitions)}")
+        return cls(version, partitions)

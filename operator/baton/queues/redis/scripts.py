@@ -1,0 +1,49 @@
+"""The scripts that act on a partition, each in one step at the server (scripts/*.lua).
+
+They need Redis 7.0: those that empty a queue are flagged `allow-oom`, or a Redis that is full could never be emptied.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha1
+from importlib import resources
+from typing import Any, NamedTuple
+
+import redis
+from redis.exceptions import NoScriptError
+
+_INCLUDE = "--@include partition\n"
+
+
+class Script(NamedTuple):
+    text: str
+    sha: str
+
+    def run(self, client: "redis.Redis", keys: Sequence[str], arguments: Sequence[Any] = ()) -> Any:
+        """The script's answer; the server keeps the script after the first time."""
+        try:
+            return client.evalsha(self.sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return client.eval(self.text, len(keys), *keys, *arguments)
+
+
+def _load(name: str) -> Script:
+    folder = resources.files("baton.queues.redis") / "scripts"
+    text = (folder / f"{name}.lua").read_text()
+    if _INCLUDE in text:
+        text = text.replace(_INCLUDE, (folder / "partition.lua").read_text())
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+ACK = _load("ack")
+ADD = _load("add")
+CLAIM = _load("claim")
+COMMIT = _load("commit")
+CREATE = _load("create")
+GRANT = _load("grant")
+OUTSTANDING = _load("outstanding")
+PAUSE = _load("pause")
+PLAN = _load("plan")
+RANGE = _load("range")
+READ = _load("read")
+RELEASE = _load("release")
+VERIFY = _load("verify")

@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+--@include partition
+-- Finishes with a plan: everything up to its end. Allowed while paused; repeating it changes nothing. ARGV: uid, epoch, end.
+local refused = fence(ARGV[1], ARGV[2])
+if refused then return refused end
+local finish = tonumber(ARGV[3])
+local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count')
+local committed = tonumber(fields[1] or 0)
+if finish <= committed then return {'OK'} end
+if finish ~= tonumber(fields[2]) then return {'UNPLANNED'} end
+
+-- One batch behind: what this commit finishes with stays until the next one.
+redis.call('XTRIM', STREAM, 'MINID', '~', id(committed + 1))
+redis.call('HSET', PROGRESS, 'committed', finish)
+redis.call('HINCRBY', PROGRESS, 'done', fields[3])
+redis.call('HDEL', PROGRESS, 'planned', 'count')
+
+-- Entries that were handed out singly before are finished with too, and reading singly begins behind the end.
+local pending = redis.call('XPENDING', STREAM, GROUP)
+if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
+while pending[1] > 0 do
+  local entries = redis.call('XPENDING', STREAM, GROUP, '-', id(finish), 1000)
+  for _, entry in ipairs(entries) do redis.call('XACK', STREAM, GROUP, entry[1]) end
+  if #entries < 1000 then break end
+end
+local served, left = unserved()
+if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left') end
+return {'OK'}

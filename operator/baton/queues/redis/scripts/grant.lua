@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+--@include partition
+-- Makes somebody the owner ('' is nobody) at an epoch above the recorded one. ARGV: uid, epoch.
+-- Answer: the record that then stands. Repeating the grant in force gives the same answer and changes nothing: nothing
+-- un-pauses at the same epoch.
+local uid, epoch, paused = record()
+if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
+
+redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
+-- What the former owner leaves is handed out first, and marked.
+void_plan()
+local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
+if not pending.err and pending[1] > 0 then
+  redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]))
+else
+  redis.call('HDEL', OWNER, 'served', 'left')
+end
+-- A changed owner wakes nobody by itself. Nobody needs the wake-ups of earlier grants.
+redis.call('XADD', WAKE, 'MAXLEN', '=', 1, ARGV[2] .. '-0', 'uid', ARGV[1])
+return {ARGV[1], tonumber(ARGV[2]), 0}

@@ -1,0 +1,3 @@
+#!lua flags=allow-oom
+--@include partition
+return outstanding()

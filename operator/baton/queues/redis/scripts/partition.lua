@@ -1,0 +1,46 @@
+-- What every script knows of its partition. Included; never run by itself.
+local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES = unpack(KEYS)
+local GROUP, CONSUMER = 'baton', 'owner'
+local SEGMENT = STREAM:match('(%d+)$')
+
+local function id(number) return number .. '-' .. SEGMENT end
+local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
+
+-- The owner record: uid ('' is nobody), epoch (0: never granted), paused.
+local function record()
+  local fields = redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused')
+  return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1'
+end
+
+-- The answer to a caller who is not the owner at that epoch, or nil; and whether the partition is paused.
+-- The count is only a count: a Redis that cannot write it still answers.
+local function fence(caller, caller_epoch)
+  local uid, epoch, paused = record()
+  if caller ~= '' and caller == uid and tonumber(caller_epoch) == epoch then return nil, paused end
+  redis.pcall('INCR', REFUSED)
+  return {'STALE', uid, epoch, paused and 1 or 0}
+end
+
+-- A former owner's entries, (served, left], that this epoch has not handed out yet; nil where there are none.
+local function unserved()
+  local fields = redis.call('HMGET', OWNER, 'served', 'left')
+  if fields[2] then return tonumber(fields[1]), tonumber(fields[2]) end
+end
+
+-- Delivered or planned under the epoch in force, and not finished with.
+local function outstanding()
+  local pending = redis.call('XPENDING', STREAM, GROUP)[1]
+  local served, left = unserved()
+  if left and pending > 0 then
+    pending = pending - #redis.call('XPENDING', STREAM, GROUP, '(' .. id(served), id(left), pending)
+  end
+  return pending + tonumber(redis.call('HGET', PROGRESS, 'count') or 0)
+end
+
+-- A plan that will not be committed any more: what it covers will be handed out again, marked.
+local function void_plan()
+  local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen')
+  if not fields[1] then return end
+  redis.call('HSET', PROGRESS, 'seen', math.max(tonumber(fields[1]), tonumber(fields[2] or 0)))
+  redis.call('HDEL', PROGRESS, 'planned', 'count')
+end

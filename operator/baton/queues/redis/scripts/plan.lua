@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+--@include partition
+-- Records the range of a micro-batch. ARGV: uid, epoch, limit (entries).
+-- Answer: OK, start (exclusive), end, how many entries, end of what was handed out or planned before; or NONE, last entry.
+--
+-- A plan that is not committed yet is answered again, also while paused: a batch can be repeated, but not extended.
+local refused, paused = fence(ARGV[1], ARGV[2])
+if refused then return refused end
+local limit = tonumber(ARGV[3])
+local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'seen', 'last', 'done')
+local committed, planned, seen = tonumber(fields[1] or 0), tonumber(fields[2]), tonumber(fields[4] or 0)
+local last, done = tonumber(fields[5] or 0), tonumber(fields[6] or 0)
+
+if planned then
+  if seen < planned then redis.call('HSET', PROGRESS, 'seen', planned) end
+  return {'OK', committed, planned, tonumber(fields[3]), planned}
+end
+if paused then return {'PAUSED'} end
+
+local finish, count
+if done == committed then
+  finish = math.min(last, committed + limit) -- entries are numbered without gaps
+  count = finish - committed
+else -- single entries beyond the committed one were acknowledged, and are gone
+  local entries = redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', limit)
+  count = #entries
+  finish = count > 0 and number(entries[count][1]) or committed
+end
+if count == 0 then return {'NONE', last} end
+
+local pending = redis.call('XPENDING', STREAM, GROUP)
+if pending[1] > 0 then
+  seen = math.max(seen, number(pending[3]))
+  redis.call('HSET', PROGRESS, 'seen', seen)
+end
+redis.call('HSET', PROGRESS, 'planned', finish, 'count', count)
+return {'OK', committed, finish, count, seen}

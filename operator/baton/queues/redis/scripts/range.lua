@@ -1,0 +1,8 @@
+#!lua flags=allow-oom
+--@include partition
+-- Reads inside a plan, as often as needed, also while paused. ARGV: uid, epoch, after, end, count.
+local refused = fence(ARGV[1], ARGV[2])
+if refused then return refused end
+local fields = redis.call('HMGET', PROGRESS, 'planned', 'committed')
+if tonumber(ARGV[4]) > math.max(tonumber(fields[1] or 0), tonumber(fields[2] or 0)) then return {'UNPLANNED'} end
+return {'OK', redis.call('XRANGE', STREAM, '(' .. id(ARGV[3]), id(ARGV[4]), 'COUNT', ARGV[5])}

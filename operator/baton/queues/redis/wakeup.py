@@ -1,0 +1,75 @@
+"""Waiting for streams to grow, without polling and without outstaying the welcome.
+
+A blocking read of a consumer group cannot be fenced. So a plain XREAD blocks, which only wakes up; entries are taken by script.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import redis
+from redis.exceptions import RedisError
+
+from baton.queues.redis.connection import CONNECTION_OPTIONS, retry
+
+_LONGEST_BLOCK = 4.0
+"""Seconds, below the socket timeout: a server that died without a word is noticed."""
+_UNBLOCK_TRIES = 50
+_UNBLOCK_PAUSE = 0.002
+
+
+class Wakeup:
+    """One connection that blocks, and a way to end the block from another thread."""
+
+    def __init__(self, url: str) -> None:
+        self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
+        self._interrupted = threading.Event()
+        self._blocked_as: int | None = None
+        """The connection's id at the server, while it may be blocked."""
+
+    def wait(self, streams: Mapping[str, str], timeout: float) -> set[str]:
+        """The streams that have an entry beyond the given id; the empty set after `timeout` seconds or an interrupt.
+
+        Raises the library's errors.
+        """
+        deadline = time.monotonic() + timeout
+        try:
+            while not self._interrupted.is_set() and (left := deadline - time.monotonic()) > 0:
+                if not streams:
+                    self._interrupted.wait(left)
+                elif found := self._block(streams, min(left, _LONGEST_BLOCK)):
+                    return found
+            return set()
+        finally:
+            self._interrupted.clear()
+
+    def interrupt(self) -> None:
+        """End the wait that is going on, or the next one, at once."""
+        self._interrupted.set()
+        for _ in range(_UNBLOCK_TRIES):
+            # Between telling its id and blocking there is a moment in which the server has nothing to unblock.
+            blocked_as = self._blocked_as
+            if blocked_as is None:
+                return
+            try:
+                if self._client.client_unblock(blocked_as):
+                    return
+            except RedisError:
+                return  # then the wait fails as well, or ends by itself after _LONGEST_BLOCK
+            time.sleep(_UNBLOCK_PAUSE)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _block(self, streams: Mapping[str, str], seconds: float) -> set[str]:
+        with redis.Redis(connection_pool=self._client.connection_pool, single_connection_client=True) as connection:
+            self._blocked_as = connection.client_id()
+            try:
+                if self._interrupted.is_set():
+                    return set()
+                milliseconds = max(1, int(seconds * 1000))
+                reply: Any = connection.xread(dict(streams), count=1, block=milliseconds)
+            finally:
+                self._blocked_as = None
+        return {key.decode() for key, _ in reply or ()}
