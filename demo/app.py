@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from uuid import uuid4
 
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
 SINK = """
 local late = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0') > tonumber(ARGV[1])
@@ -59,3 +59,24 @@ def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
             place = f"{{{root}:{partition}}}"
             keys = [f"pq:{place}:owner", f"demo:{place}:results", f"demo:{place}:count"]
             sink(keys, [epoch, json.dumps(result, separators=(",", ":")), len(found)])
+
+
+def main() -> None:
+    import baton.spark
+
+    group = os.environ["BATON_GROUP"]
+    settings = baton.spark.conf(
+        group,
+        image=os.environ["EXECUTOR_IMAGE"],
+        template="/application/executor.yaml",
+        executors=int(os.environ["EXECUTORS"]),
+        executor_memory="512m",
+        service_account="driver",
+    )
+    spark = SparkSession.builder.appName(group).config(map={**settings}).getOrCreate()
+    fleet = baton.spark.Fleet(spark, group=group, queues={os.environ["QUEUE"]: os.environ["REDIS_URL"]})
+    fleet.start(work, checkpoint="/checkpoint").awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

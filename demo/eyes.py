@@ -69,7 +69,7 @@ class Eyes:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TookTooLong(f"{what}: not within {seconds:.0f} s; {describe(self.picture)}")
-                self._changed.wait(min(left, 1.0))
+                self._changed.wait(min(left, 0.1))  # a wish may be about the clock, or about what the gauges show
             self._story.wait_for("")
             return self.picture
 

@@ -29,6 +29,10 @@ class Gauges:
         self.fences: list[Fence] = []
         self.history: list[float] = []
         self.flow = Flow()
+        self.counts: dict[int, int] = {}
+        """Messages processed, by partition."""
+        self.lag = 0
+        """Messages that are not committed yet."""
         self._thread = threading.Thread(target=self._follow, name="gauges", daemon=True)
 
     def __enter__(self) -> "Gauges":
@@ -62,15 +66,18 @@ class Gauges:
             pipe.hget(keys.owner, "epoch")
             pipe.get(keys.refused)
             pipe.get(f"demo:{{{self._queue}:{partition}}}:count")
+            pipe.hmget(keys.progress, "last", "done")
         pipe.time()
         *answers, (seconds, micros) = pipe.execute()
         at_ms = int(seconds) * 1000 + int(micros) // 1000
-        for partition, epoch in enumerate(answers[0::3]):
+        epochs, refused, counts, progress = (answers[index::4] for index in range(4))
+        for partition, epoch in enumerate(epochs):
             if epoch is not None and int(epoch) > self._epochs.get(partition, 0):
                 self._epochs[partition] = int(epoch)
                 self.fences.append(Fence(partition, int(epoch), at_ms))
-        refused = sum(int(each or 0) for each in answers[1::3])
-        self._flow(now, sum(int(each or 0) for each in answers[2::3]), refused, keep)
+        self.counts = {partition: int(count or 0) for partition, count in enumerate(counts)}
+        self.lag = sum(int(last or 0) - int(done or 0) for last, done in progress)
+        self._flow(now, sum(self.counts.values()), sum(int(each or 0) for each in refused), keep)
 
     def _flow(self, now: float, processed: int, refused: int, keep: bool) -> None:
         produced = self._produced()
@@ -82,7 +89,8 @@ class Gauges:
         rate = (processed - processed_then) / span
         if keep:
             self.history.append(rate)
-        self.flow = Flow(produced, processed, (produced - produced_then) / span, rate, refused, tuple(self.history[-60:]))
+        rates = ((produced - produced_then) / span, rate)
+        self.flow = Flow(produced, processed, *rates, self.lag, refused, tuple(self.history[-60:]))
 
 
 def _processed(raw: bytes) -> Iterator[Processed]:

@@ -1,11 +1,12 @@
 """One look at the fleet: what the cluster says of members, ledger and group at one moment, made into one value."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.model.names import EXECUTORS_ANNOTATION, LEDGER_GROUP_KEY, SPARK_EXECUTOR_ID_LABEL, SPARK_ROLE_LABEL
+from baton.model.names import API_GROUP, EXECUTORS_ANNOTATION, LEDGER_GROUP_KEY, SPARK_EXECUTOR_ID_LABEL, SPARK_ROLE_LABEL
 
 Json = Mapping[str, Any]
 
@@ -49,6 +50,10 @@ class Picture:
     lower_bound: int = 0
     deadline_misses: int = 0
     replicas: int | None = None
+    victims: frozenset[str] = frozenset()
+    """Pods that are to go, by the ledger."""
+    owner_share: float | None = None
+    """The share of ranges that were read on their owner, by the driver's count."""
     ready: bool = False
     trouble: str = ""
     """Why the group is not Ready, if it is not."""
@@ -99,6 +104,8 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
         lower_bound=status.get("lowerBound", 0),
         deadline_misses=status.get("deadlineMisses", 0),
         replicas=(group.get("spec") or {}).get("replicas"),
+        victims=frozenset((_json(ledger.get(LEDGER_GROUP_KEY)).get("scale") or {}).get("victims") or ()),
+        owner_share=_json(_annotation(lease, f"{API_GROUP}/statistics")).get("owner_share"),
         ready=ready.get("status") == "True",
         trouble="" if ready.get("status") == "True" else f"{ready.get('reason', '')}: {ready.get('message', '')}".strip(": "),
     )
@@ -159,6 +166,14 @@ def _phase(pod: Json) -> str:
 
 def _annotation(lease: Json, name: str) -> str:
     return str(((lease.get("metadata") or {}).get("annotations") or {}).get(name, ""))
+
+
+def _json(text: str | None) -> Json:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _natural(name: str) -> tuple[str, int]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 
 def of_pod(uid: str, command: str) -> tuple[int, ...]:
-    """The pids of the pod's containers but its sandbox: everything in the control group of each container that has a process whose
-    command line contains `command`."""
+    """The pids of the pod's containers but its sandbox: all of a control group in which a command line contains `command`."""
     groups: dict[str, list[int]] = {}
     wanted: set[str] = set()
     for folder in Path("/proc").iterdir():
@@ -34,7 +33,7 @@ def send(pids: tuple[int, ...], what: signal.Signals) -> int:
 
 
 def _container(folder: Path, uid: str) -> str | None:
-    """The path of the container's control group if it belongs to the pod. Kubelet names it with the uid, by either of its drivers."""
+    """The path of the container's control group if it is the pod's. The kubelet puts the uid into it, in one of two spellings."""
     for line in (folder / "cgroup").read_text().splitlines():
         path = line.split(":", 2)[2]
         if f"pod{uid}" in path or f"pod{uid.replace('-', '_')}" in path:

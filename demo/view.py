@@ -33,6 +33,8 @@ class Flow:
     processed: int = 0
     produced_rate: float = 0.0
     processed_rate: float = 0.0
+    lag: int = 0
+    """Messages that are not committed yet."""
     stale_refused: int = 0
     history: tuple[float, ...] = ()
     """Processed per second, oldest first."""
@@ -113,10 +115,12 @@ def _flow(picture: Picture, flow: Flow) -> Text:
         f"{flow.processed:,}",
         (f" ({flow.processed_rate:,.0f}/s) ", "dim"),
         (spark(flow.history[-24:]), "green"),
+        ("   lag ", "dim"),
+        f"{flow.lag:,}",
         ("   moves ", "dim"),
         f"{picture.moves}",
         (f" (least {picture.lower_bound})", "dim"),
-        ("   stale refused ", "dim"),
+        ("   refused ", "dim"),
         f"{flow.stale_refused}",
     )
 

@@ -1,0 +1,37 @@
+"""Tries, straight at the queue, what an owner does: with credentials that are no longer good, all of it must be refused."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from baton.model.ids import Epoch
+from baton.queues.entry import Plan
+from baton.queues.fence import StaleOwner
+from baton.queues.redis import RedisReader
+from demo.records import Attempt
+
+
+def attempts(url: str, queue: str, uid: str, grants: Mapping[int, int]) -> Iterator[Attempt]:
+    """Every operation that the queue knows, for each partition and the epoch at which `uid` had it."""
+    with RedisReader(url, queue, uid) as reader:
+        for partition, number in sorted(grants.items()):
+            for operation, call in _operations(reader, partition, Epoch(number)):
+                yield Attempt(partition, operation, number, _refused(call))
+
+
+def _operations(reader: RedisReader, partition: int, epoch: Epoch) -> Iterator[tuple[str, Callable[[], object]]]:
+    forged = Plan(partition, epoch, segment=0, start=0, end=1, count=1, redelivered_to=0)
+    yield "read", lambda: reader.read(partition, epoch, 10)
+    yield "acknowledge", lambda: reader.ack(partition, epoch, ["1-0"])
+    yield "plan", lambda: reader.plan(partition, epoch, 10)
+    yield "read in a plan", lambda: list(reader.read_plan(partition, epoch, forged))
+    yield "commit", lambda: reader.commit(partition, epoch, forged)
+
+
+def _refused(call: Callable[[], object]) -> bool:
+    """Only the fence's own refusal counts: any other error would mean that the call got past it."""
+    try:
+        call()
+    except StaleOwner:
+        return True
+    except ValueError:  # it got as far as the plan
+        return False
+    return False

@@ -1,0 +1,149 @@
+"""The objects that the demo applies, as a user would write them in YAML."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from baton.model.names import API_GROUP, API_VERSION, GROUP_LABEL, ledger_name
+
+Json = dict[str, Any]
+
+NAMESPACE = "shop"
+QUEUE = GROUP = "orders"
+PARTITIONS = 12
+DELAY = 8
+"""Seconds. Long enough for an executor to come and go within it."""
+MAX_HANDOFF = 6
+"""Seconds. Longer than a batch, so that only who is stopped misses the deadline."""
+LEDGER = "/etc/baton/assignments"
+
+_API = f"{API_GROUP}/{API_VERSION}"
+
+
+def namespace() -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+def queue(url: str) -> list[Json]:
+    """The queue, and the Secret that says where it is."""
+    source = {"type": "Redis", "redis": {"urlSecretRef": {"name": f"{QUEUE}-redis", "key": "url"}}}
+    return [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": _named(f"{QUEUE}-redis"), "stringData": {"url": url}},
+        {
+            "apiVersion": _API,
+            "kind": "PartitionedQueue",
+            "metadata": _named(QUEUE),
+            "spec": {
+                "source": source,
+                "partitions": PARTITIONS,
+                "rebalance": {"delaySeconds": DELAY, "maxHandoffSeconds": MAX_HANDOFF},
+            },
+        },
+    ]
+
+
+def group(replicas: int) -> Json:
+    spec = {"queues": [{"name": QUEUE}], "replicas": replicas, "scale": {"mode": "Spark"}}
+    return {"apiVersion": _API, "kind": "ConsumerGroup", "metadata": _named(GROUP), "spec": spec}
+
+
+def access() -> list[Json]:
+    """What the driver may do: run executors, read the ledger, write its Lease."""
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["pods"],
+            "verbs": ["get", "list", "watch", "create", "delete", "deletecollection", "patch"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps", "services", "persistentvolumeclaims"],
+            "verbs": ["get", "list", "watch", "create", "delete", "deletecollection"],
+        },
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named("driver")},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": _named("driver"), "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": _named("driver"),
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "driver"},
+            "subjects": [{"kind": "ServiceAccount", "name": "driver", "namespace": NAMESPACE}],
+        },
+    ]
+
+
+def application(files: Mapping[str, str]) -> Json:
+    """The application's code and its executors' template, for the driver to mount."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("application"), "data": dict(files)}
+
+
+def executor(volumes: Sequence[Json], mounts: Sequence[Json]) -> Json:
+    """The executors' pod template: the group's label, and the ledger as a volume."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": {GROUP_LABEL: GROUP}},
+        "spec": {
+            "terminationGracePeriodSeconds": 20,
+            "containers": [
+                {
+                    "name": "spark-kubernetes-executor",
+                    "imagePullPolicy": "Never",
+                    "env": [_field("POD_UID", "metadata.uid")],
+                    "volumeMounts": [{"name": "ledger", "mountPath": LEDGER, "readOnly": True}, *mounts],
+                }
+            ],
+            "volumes": [{"name": "ledger", "configMap": {"name": ledger_name(GROUP), "optional": True}}, *volumes],
+        },
+    }
+
+
+def driver(image: str, environment: Mapping[str, str], volumes: Sequence[Json], mounts: Sequence[Json]) -> Json:
+    """The driver: one pod in client mode."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _named("driver"),
+        "spec": {
+            "serviceAccountName": "driver",
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 10,
+            "containers": [
+                {
+                    "name": "driver",
+                    "image": image,
+                    "imagePullPolicy": "Never",
+                    "args": ["driver", "/application/app.py"],
+                    "env": [
+                        _field("POD_NAME", "metadata.name"),
+                        _field("POD_NAMESPACE", "metadata.namespace"),
+                        _field("POD_UID", "metadata.uid"),
+                        _field("POD_IP", "status.podIP"),
+                        {"name": "REDIS_URL", "valueFrom": {"secretKeyRef": {"name": f"{QUEUE}-redis", "key": "url"}}},
+                        *({"name": name, "value": value} for name, value in environment.items()),
+                    ],
+                    "volumeMounts": [
+                        {"name": "application", "mountPath": "/application", "readOnly": True},
+                        {"name": "checkpoint", "mountPath": "/checkpoint"},
+                        *mounts,
+                    ],
+                }
+            ],
+            "volumes": [
+                {"name": "application", "configMap": {"name": "application"}},
+                {"name": "checkpoint", "emptyDir": {}},
+                *volumes,
+            ],
+        },
+    }
+
+
+def _named(name: str) -> Json:
+    return {"name": name, "namespace": NAMESPACE}
+
+
+def _field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

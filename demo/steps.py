@@ -1,0 +1,203 @@
+"""The story, step by step: each does something to the fleet and waits, with a bound, until what should come of it is seen."""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from baton.model.ranges import format_numbers
+from demo.attempts import attempts
+from demo.eyes import Eyes
+from demo.gauges import Gauges
+from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, QUEUE
+from demo.picture import Member, Picture
+from demo.processes import of_pod, send
+from demo.producer import Producer
+from demo.records import Attempt
+from demo.story import Story
+
+EXECUTOR = "KubernetesExecutorBackend"
+"""What the command line of an executor's JVM has in it."""
+_START = 60.0
+"""Seconds: far more than an executor needs to start."""
+_REBALANCE = DELAY + MAX_HANDOFF + 30.0
+
+
+class BrokenPromise(Exception):  # noqa: N818 - reads as what happened
+    """Something happened that Baton promises never to do."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What the steps work with, and what they leave for the verdict."""
+
+    story: Story
+    eyes: Eyes
+    gauges: Gauges
+    producer: Producer
+    kubectl: Callable[..., object]
+    url: str
+    attempts: list[Attempt] = field(default_factory=list)
+    stopped: set[str] = field(default_factory=set)
+    """Names of pods that are stopped."""
+
+
+def steps() -> list[tuple[str, Callable[[Run], None]]]:
+    return [
+        ("two executors share twelve partitions", begin),
+        ("scale out to four, under load", scale_out),
+        ("an executor comes and goes within the delay", come_and_go),
+        ("an executor is killed with SIGKILL", kill_one),
+        ("an executor is stopped with SIGSTOP, past its deadline, and wakes up", stop_one),
+        ("scale in to two", scale_in),
+        ("the producer stops, and the rest is processed", drain),
+    ]
+
+
+def begin(run: Run) -> None:
+    run.eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(2), 120)
+    _flowing(run)
+    run.story.good(f"{run.gauges.flow.processed_rate:,.0f} messages per second")
+
+
+def scale_out(run: Run) -> None:
+    before = run.eyes.picture
+    _scale(run, 4)
+    after = run.eyes.wait("four executors, all partitions owned", lambda picture: picture.settled(4), _START + _REBALANCE)
+    run.story.good(_moved(before, after))
+
+
+def come_and_go(run: Run) -> None:
+    before = run.eyes.picture
+    known = {member.uid for member in before.members}
+    _scale(run, 5)
+    during = run.eyes.wait(
+        "a fifth executor, held down",
+        lambda picture: len(picture.serving) == 5 and picture.state == "Holddown",
+        _START,
+    )
+    newcomer = next(member for member in during.serving if member.uid not in known)
+    run.story.cluster(f"{newcomer.name} has come; nothing is handed to it before {during.hold_until[11:19]}")
+    _scale(run, 4)
+    after = run.eyes.wait(f"{newcomer.name} gone again", lambda picture: picture.settled(4), _REBALANCE)
+    if after.moves != before.moves or _grants(after) != _grants(before):
+        raise BrokenPromise(f"a member that came and went within the delay cost {after.moves - before.moves} moves")
+    run.story.good("it went within the delay: no move, no pause, the same epochs")
+
+
+def kill_one(run: Run) -> None:
+    before = run.eyes.picture
+    victim = _fullest(before)
+    count = send(of_pod(victim.uid, EXECUTOR), signal.SIGKILL)
+    if not count:
+        raise RuntimeError(f"no process of {victim.name} was found")
+    run.story.deed(f"SIGKILL to {count} processes of {victim.name}, owner of {format_numbers(victim.owned)}")
+    lost = set(victim.owned)
+    run.eyes.wait("its partitions in other hands", lambda picture: _elsewhere(picture, victim, lost), _START + _REBALANCE)
+    after = run.eyes.wait("four executors again", lambda picture: picture.settled(4), _START + _REBALANCE)
+    run.story.good(_moved(before, after))
+
+
+def stop_one(run: Run) -> None:
+    """The pod that is to go is stopped just before it is asked to let go: it misses the deadline, is fenced off, and wakes up."""
+    before = run.eyes.picture
+    _scale(run, 3)
+    named = run.eyes.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 20)
+    victim = _victims(named)[0]
+    grants = dict(victim.owned)
+    run.eyes.wait("the end of the delay", lambda picture: picture.state != "Holddown" or _left(picture) < 1.5, DELAY + 5)
+    pids = of_pod(victim.uid, EXECUTOR)
+    if not send(pids, signal.SIGSTOP):
+        raise RuntimeError(f"no process of {victim.name} was found")
+    run.stopped.add(victim.name)
+    run.story.deed(f"SIGSTOP to {len(pids)} processes of {victim.name}, owner of {format_numbers(grants)}")
+    try:
+        run.eyes.wait(
+            "its deadline, and its partitions in other hands",
+            lambda picture: _elsewhere(picture, victim, set(grants)),
+            _REBALANCE,
+        )
+        run.story.good(f"the deadline passed: {format_numbers(grants)} went on without it")
+        _try(run, victim, grants, "while it is stopped")
+    finally:
+        send(pids, signal.SIGCONT)
+    run.stopped.discard(victim.name)
+    run.story.deed(f"SIGCONT: {victim.name} wakes up and goes on with what it had")
+    _try(run, victim, grants, "as if it were the one that woke up")
+    counts = run.gauges.counts
+    run.eyes.wait(
+        "its partitions to be processed by their new owners",
+        lambda picture: all(run.gauges.counts.get(number, 0) > counts.get(number, 0) for number in grants),
+        60,
+    )
+    after = run.eyes.wait("three executors", lambda picture: picture.settled(3), _START + _REBALANCE)
+    run.story.good(_moved(before, after))
+
+
+def scale_in(run: Run) -> None:
+    before = run.eyes.picture
+    _scale(run, 2)
+    after = run.eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(2), _REBALANCE + 30)
+    _flowing(run)
+    run.story.good(_moved(before, after))
+
+
+def drain(run: Run) -> None:
+    run.producer.stop()
+    run.story.deed(f"the producer has stopped after {run.producer.produced:,} messages")
+    run.eyes.wait("everything committed", lambda picture: run.gauges.lag == 0, 90)
+    run.story.good("nothing is left in the queue")
+
+
+def _scale(run: Run, replicas: int) -> None:
+    run.story.deed(f"kubectl scale consumergroup/{GROUP} --replicas={replicas}")
+    run.kubectl("--namespace", NAMESPACE, "scale", f"consumergroup/{GROUP}", f"--replicas={replicas}")
+
+
+def _flowing(run: Run) -> None:
+    """Wait until every partition has had something processed since now."""
+    before = run.gauges.counts
+    run.eyes.wait(
+        "every partition to be processed",
+        lambda picture: bool(before) and all(run.gauges.counts[number] > count for number, count in before.items()),
+        60,
+    )
+
+
+def _try(run: Run, victim: Member, grants: dict[int, int], when: str) -> None:
+    """Its credentials, straight at the queue."""
+    made = list(attempts(run.url, f"{NAMESPACE}/{QUEUE}", victim.uid, grants))
+    run.attempts += made
+    refused = sum(attempt.refused for attempt in made)
+    tell = run.story.good if refused == len(made) else run.story.bad
+    tell(f"{refused} of {len(made)} calls with its credentials, {when}, were refused by the queue")
+
+
+def _fullest(picture: Picture) -> Member:
+    return max(picture.serving, key=lambda member: len(member.owned))
+
+
+def _victims(picture: Picture) -> list[Member]:
+    return [member for member in picture.serving if member.name in picture.victims and member.owned]
+
+
+def _elsewhere(picture: Picture, member: Member, partitions: set[int]) -> bool:
+    owners = picture.owners
+    return all(number in owners and owners[number].uid != member.uid for number in partitions)
+
+
+def _grants(picture: Picture) -> dict[int, tuple[str, int]]:
+    return {number: (member.uid, member.owned[number]) for number, member in picture.owners.items()}
+
+
+def _left(picture: Picture) -> float:
+    """Seconds until the holddown ends."""
+    if not picture.hold_until:
+        return 0.0
+    return datetime.fromisoformat(picture.hold_until).astimezone(UTC).timestamp() - time.time()
+
+
+def _moved(before: Picture, after: Picture) -> str:
+    moves, least = after.moves - before.moves, after.lower_bound - before.lower_bound
+    return f"{moves} partitions moved (least possible {least})"
