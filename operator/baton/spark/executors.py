@@ -1,0 +1,87 @@
+"""The executors as Spark's scheduler knows them, and what can be asked of it without dynamic allocation.
+
+Everything here goes through py4j to classes that Spark keeps for itself (`private[spark]`); it was tried with 4.3.0.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from baton.model.ids import MemberId
+from baton.spark.locality import Executor
+
+log = logging.getLogger("baton.spark")
+
+POD_NAME_PREFIX = "spark.kubernetes.executor.podNamePrefix"
+
+
+class Executors(Protocol):
+    """Spark's side of the fleet."""
+
+    def registered(self) -> tuple[Executor, ...]:
+        """Those that could be given a task now."""
+
+    def resize(self, total: int) -> None:
+        """Have Spark's allocator keep so many; fewer than there are ends none of them."""
+
+    def end(self, ids: Iterable[str]) -> None:
+        """Kill these, and do not have them replaced beyond the total."""
+
+
+class SparkExecutors:
+    """Executors of a running application on Kubernetes, or of a local cluster in development and tests."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._gateway: Any = spark.sparkContext._gateway
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._backend: Any = self._context.schedulerBackend()
+        self._prefix = _pod_name_prefix(spark)
+        self._hosts: dict[str, str] = {}
+
+    def registered(self) -> tuple[Executor, ...]:
+        ids = self._backend.getExecutorIds()
+        active = {ids.apply(i) for i in range(ids.size())}
+        # A lost connection takes an executor out at once, long before Kubernetes reports its pod.
+        active = {name for name in active if self._backend.isExecutorActive(name)}
+        summaries = self._context.statusStore().executorList(True)
+        found = []
+        for i in range(summaries.size()):
+            summary = summaries.apply(i)
+            name = summary.id()
+            if name in active:
+                host = summary.hostPort().rsplit(":", 1)[0]
+                pod = MemberId(f"{self._prefix}-exec-{name}")
+                found.append(Executor(name, host, pod, summary.activeTasks(), summary.completedTasks() + summary.failedTasks()))
+        return tuple(sorted(found, key=lambda executor: (len(executor.id), executor.id)))
+
+    def resize(self, total: int) -> None:
+        jvm = self._gateway.jvm
+        empty = jvm.scala.collection.immutable.HashMap()
+        self._context.requestTotalExecutors(total, 0, empty)
+
+    def end(self, ids: Iterable[str]) -> None:
+        # Not SparkContext.killExecutors, which lowers the total as well: the total is what `resize` says.
+        adjust_total, count_failures, force = False, False, True
+        self._backend.killExecutors(scala_seq(self._gateway, ids), adjust_total, count_failures, force)
+
+
+def scala_seq(gateway: Any, items: Iterable[Any]) -> Any:
+    """A Scala Seq of Java objects or text."""
+    array = gateway.jvm.java.util.ArrayList()
+    for item in items:
+        array.add(item)
+    return gateway.jvm.scala.jdk.javaapi.CollectionConverters.asScala(array).toSeq()
+
+
+def _pod_name_prefix(spark: SparkSession) -> str:
+    context = spark.sparkContext
+    prefix = context.getConf().get(POD_NAME_PREFIX)
+    if prefix:
+        return prefix
+    if (context.master or "").startswith("k8s:"):
+        raise ValueError(
+            f"{POD_NAME_PREFIX} is not set, so nobody can tell which pod is which executor: use baton.spark.conf(...)"
+        )
+    return context.applicationId

@@ -1,0 +1,145 @@
+"""A fleet: a Spark application whose executors own the partitions of queues."""
+
+import logging
+from collections.abc import Mapping
+
+from pyspark import AccumulatorParam
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from baton.model.ids import QueueName
+from baton.spark.custody import Custody
+from baton.spark.executors import Executors, SparkExecutors
+from baton.spark.journal import Journal
+from baton.spark.loop import Limits, Loop, Process
+from baton.spark.queues import Queues
+from baton.spark.reading import ReadRanges, Source
+from baton.spark.receipts import Receipt
+from baton.spark.statistics import Counts, Statistics
+from baton.spark.surroundings import Cluster, Surroundings
+from baton.spark.watch import Watch
+
+log = logging.getLogger("baton.spark")
+
+
+class _Receipts(AccumulatorParam[list[Receipt]]):
+    def zero(self, value: list[Receipt]) -> list[Receipt]:
+        return []
+
+    def addInPlace(self, value1: list[Receipt], value2: list[Receipt]) -> list[Receipt]:  # noqa: N802 - Spark's name
+        value1 += value2
+        return value1
+
+
+class Fleet:
+    """Reads queues in micro-batches, each partition in the executor that owns it.
+
+    ::
+
+        fleet = baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis:6379"})
+        query = fleet.start(process, checkpoint="s3a://…")
+        query.awaitTermination()
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        group: str,
+        queues: Mapping[str, str],
+        limit: int = 10_000,
+        tasks_per_executor: int | None = None,
+        holdup_timeout: float = 5.0,
+        ledger_wait: float = 2.0,
+        repeat_wait: float = 120.0,
+        surroundings: Surroundings | None = None,
+        executors: Executors | None = None,
+    ) -> None:
+        """`group` is the ConsumerGroup's name, `queues` its queues by name with their URLs.
+
+        `limit`: entries of one partition in one batch. `tasks_per_executor`: how many tasks read in one executor (its cores).
+        `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others. `ledger_wait`: how long
+        a task waits for its pod's mounted ledger to be as new as the driver's. `repeat_wait`: how long a batch that the last
+        driver left unfinished waits for owners of all its partitions. All in seconds. `surroundings`: the Kubernetes cluster,
+        unless told otherwise.
+        """
+        self._spark = spark
+        self._group = group
+        self._surroundings = surroundings or Cluster()
+        self._sources = {QueueName(name): Source(url, f"{self._surroundings.namespace}/{name}") for name, url in queues.items()}
+        cores = int(spark.sparkContext.getConf().get("spark.executor.cores", "1") or 1)
+        self._limits = Limits(limit, tasks_per_executor or cores, repeat_wait)
+        self._holdup_timeout, self._ledger_wait = holdup_timeout, ledger_wait
+        self._executors = executors or SparkExecutors(spark)
+        self._counts = Counts()
+
+    def start(self, process: Process, *, checkpoint: str, interval: float = 0.0) -> StreamingQuery:
+        """Start the query, once this driver is the group's only one: another driver's Lease is waited for.
+
+        `process(rows, batch_id)` gets a DataFrame with the columns of `baton.spark.SCHEMA`; it may evaluate it as often as it
+        likes. When it returns, what it was given is committed; when it raises, the query ends, and what it was given comes
+        again after a restart, under the same batch_id. `checkpoint` is a directory that outlives the driver; `interval` the
+        least seconds from batch to batch.
+        """
+        ledger = self._surroundings.ledger(self._group)
+        session = self._surroundings.session(self._group)
+        session.say(app=self._spark.sparkContext.applicationId)
+        session.acquire()
+        custody = Custody(ledger, lambda releases: session.say(releases=releases))
+        queues = Queues(self._sources)
+        receipts = self._spark.sparkContext.accumulator([], _Receipts())
+        loop = Loop(
+            process,
+            queues=queues,
+            ledger=ledger,
+            custody=custody,
+            executors=self._executors,
+            journal=Journal(self._spark, checkpoint),
+            receipts=receipts,
+            read=ReadRanges(self._sources, receipts, self._surroundings.pod, self._ledger_wait),
+            counts=self._counts,
+            limits=self._limits,
+        )
+        query = self._clock(loop, checkpoint, interval)
+
+        def alive() -> bool:
+            if session.lost() and query.isActive:
+                log.error("the group has another driver: this one stops")
+                query.stop()
+            return query.isActive
+
+        def ended() -> None:
+            loop.stop()
+            session.close()
+            ledger.close()
+            queues.close()
+            log.info("the query has ended: %s", self.statistics().to_json())
+
+        Watch(
+            alive=alive,
+            ended=ended,
+            look_up=loop.look_up,
+            ledger=ledger,
+            custody=custody,
+            executors=self._executors,
+            session=session,
+            counts=self._counts,
+            patience=self._holdup_timeout,
+        ).start()
+        custody.review()
+        return query
+
+    def statistics(self) -> Statistics:
+        """What has been counted since the start."""
+        return self._counts.statistics()
+
+    def _clock(self, loop: Loop, checkpoint: str, interval: float) -> StreamingQuery:
+        """A query that always has a next batch; the loop finds out whether there is anything to do in it."""
+        ticks = self._spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()
+        return (
+            ticks.writeStream.foreachBatch(loop)
+            .queryName(f"baton-{self._group}")
+            .option("checkpointLocation", checkpoint)
+            .trigger(processingTime=f"{interval} seconds")
+            .start()
+        )

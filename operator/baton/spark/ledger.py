@@ -1,0 +1,185 @@
+"""The driver's view of the ledger: every member's key and the size that the fleet should have.
+
+The driver does not own partitions, so nothing makes the kubelet refresh a mounted map for it: it watches the ConfigMap at the
+API server.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import kubernetes.watch
+from kubernetes import client
+
+from baton.model.ids import MemberId
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.names import LEDGER_GROUP_KEY, ledger_name
+from baton.spark.ownership import Ownership, ownership
+from baton.spark.scale import Scale, parse_scale
+
+log = logging.getLogger("baton.spark")
+
+_Watch: Any = kubernetes.watch.Watch
+"""Not typed by the library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One state of the ledger."""
+
+    entries: Mapping[MemberId, MemberEntry] = field(default_factory=dict)
+    scale: Scale | None = None
+
+    def ownership(self) -> Ownership:
+        """The grants that it records."""
+        return ownership(self.entries.values())
+
+
+class LedgerView(Protocol):
+    """Where the driver learns the ledger from."""
+
+    def read(self) -> Ledger:
+        """The newest state that was seen."""
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        """Call `told` (from any thread) after each new state."""
+
+    def close(self) -> None:
+        """Stop looking."""
+
+
+def parse(data: Mapping[str, str]) -> Ledger:
+    """From the data of the ConfigMap. A key that does not read is ignored and logged: its member owns nothing."""
+    entries: dict[MemberId, MemberEntry] = {}
+    for name, text in data.items():
+        if name == LEDGER_GROUP_KEY:
+            continue
+        try:
+            entries[MemberId(name)] = MemberEntry.from_json(text)
+        except LedgerError as error:
+            log.warning("the ledger's key %s is not an entry and is ignored: %s", name, error)
+    try:
+        scale = parse_scale(data.get(LEDGER_GROUP_KEY))
+    except LedgerError as error:
+        log.warning("the size of the fleet in the ledger is ignored: %s", error)
+        scale = None
+    return Ledger(entries, scale)
+
+
+class _View:
+    """The newest state, and those who want to hear of it."""
+
+    def __init__(self) -> None:
+        self._data: Mapping[str, str] = {}
+        self._ledger = Ledger()
+        self._told: list[Callable[[], None]] = []
+        self._closed = threading.Event()
+
+    def read(self) -> Ledger:
+        return self._ledger
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        self._told.append(told)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _see(self, data: Mapping[str, str]) -> None:
+        if data == self._data:
+            return
+        self._data = dict(data)
+        self._ledger = parse(data)
+        for told in self._told:
+            told()
+
+
+class WatchedLedger(_View):
+    """The ConfigMap at the API server. While that is out of reach the last state stands: the queues refuse what it has become
+    too old for.
+    """
+
+    def __init__(self, api: client.ApiClient, namespace: str, group: str) -> None:
+        super().__init__()
+        self._core = client.CoreV1Api(api)
+        self._namespace = namespace
+        self._name = ledger_name(group)
+        self._watch: Any = None
+        threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
+
+    def close(self) -> None:
+        super().close()
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _run(self) -> None:
+        problem = False
+        while not self._closed.is_set():
+            try:
+                with self._following() as states:
+                    for data in states:
+                        self._see(data)
+                        if problem:
+                            problem = False
+                            log.info("the ledger %s/%s is in sight again", self._namespace, self._name)
+            except Exception as error:  # whatever the API server or the network does, the fleet goes on
+                if not problem:
+                    log.warning("the ledger %s/%s is out of sight, its last state stands: %s", self._namespace, self._name, error)
+                problem = True
+                self._closed.wait(1.0)
+
+    @contextmanager
+    def _following(self) -> Iterator[Iterator[Mapping[str, str]]]:
+        selector = f"metadata.name={self._name}"
+        listed: Any = self._core.list_namespaced_config_map(self._namespace, field_selector=selector, _request_timeout=10)
+        self._watch = _Watch()
+
+        def states() -> Iterator[Mapping[str, str]]:
+            yield listed.items[0].data or {} if listed.items else {}
+            assert self._watch is not None
+            # The server ends the watch after five minutes; a connection that died unseen is noticed by then.
+            events: Iterator[dict[str, Any]] = self._watch.stream(
+                self._core.list_namespaced_config_map,
+                self._namespace,
+                field_selector=selector,
+                resource_version=listed.metadata.resource_version,
+                timeout_seconds=300,
+                _request_timeout=(5, 310),
+            )
+            for event in events:
+                if self._closed.is_set():
+                    return
+                yield {} if event["type"] == "DELETED" else event["object"].data or {}
+
+        try:
+            yield states()
+        finally:
+            self._watch.stop()
+
+
+class MountedLedger(_View):
+    """A directory with one file per key, as a mounted ConfigMap is; for development without an API server. Looked at ten times
+    a second.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._see(self._files())
+        threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._closed.wait(0.1):
+            self._see(self._files())
+
+    def _files(self) -> Mapping[str, str]:
+        for _ in range(3):  # the directory may be swapped while it is read
+            try:
+                return {file.name: file.read_text() for file in self._path.iterdir() if not file.name.startswith("..")}
+            except FileNotFoundError:
+                time.sleep(0.01)
+        return self._data

@@ -1,0 +1,196 @@
+"""One batch after the other: plan at the queues, read on the owners, call the user's function, commit."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+
+from baton.model.ids import MemberId, QueueName
+from baton.queues.entry import Plan
+from baton.spark.batch import Range, plannable, same_rows, tasks
+from baton.spark.custody import Custody
+from baton.spark.executors import Executors
+from baton.spark.frames import Read, frame, materialise
+from baton.spark.journal import Begun, Journal
+from baton.spark.ledger import LedgerView
+from baton.spark.locality import Executor, by_pod
+from baton.spark.ownership import Grant
+from baton.spark.queues import Queues
+from baton.spark.receipts import Outcome, Receipt, verdicts
+from baton.spark.statistics import Counts
+
+log = logging.getLogger("baton.spark")
+
+_IDLE = 5.0
+_BREATH = 0.01
+
+Process = Callable[[DataFrame, int], None]
+"""The user's function: the rows of a micro-batch, and its id in the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a batch takes, and how long things are waited for (seconds)."""
+
+    entries: int
+    """Of one partition in one batch."""
+    tasks_per_executor: int
+    repeat_wait: float
+    """How long a batch that is repeated waits for owners of all the partitions that it had."""
+
+
+class Loop:
+    """What `foreachBatch` calls. Runs in one thread at a time."""
+
+    def __init__(
+        self,
+        process: Process,
+        *,
+        queues: Queues,
+        ledger: LedgerView,
+        custody: Custody,
+        executors: Executors,
+        journal: Journal,
+        receipts: "Accumulator[list[Receipt]]",
+        read: Read,
+        counts: Counts,
+        limits: Limits,
+    ) -> None:
+        self._process = process
+        self._queues, self._ledger, self._custody, self._executors = queues, ledger, custody, executors
+        self._journal, self._receipts, self._read, self._counts, self._limits = journal, receipts, read, counts, limits
+        self._ahead: dict[Grant, Plan] = {}
+        """Planned while a batch was repeated that had no place for it."""
+        self._stopping = threading.Event()
+        self._changed = threading.Event()
+        self._running = threading.Lock()
+        ledger.on_change(self.look_up)
+
+    def look_up(self) -> None:
+        """Something has changed that the loop does not see by itself: the ledger, or the executors."""
+        self._changed.set()
+        self._queues.interrupt()
+
+    def stop(self) -> None:
+        """Take no further batch; returns when the one that runs is over."""
+        self._stopping.set()
+        self.look_up()
+        with self._running:
+            pass
+
+    def __call__(self, clock: DataFrame, batch_id: int) -> None:
+        """Wait until there is something to read, and see it through. `clock` is the reason of the call; its rows mean nothing."""
+        with self._running:
+            begun = self._journal.begun(batch_id)
+            fleet, ranges = self._next() if begun is None else self._repeat(batch_id, begun)
+            try:
+                if ranges:
+                    if begun is None:
+                        self._journal.begin(batch_id, ranges)
+                    self._run(clock.sparkSession, batch_id, fleet, ranges)
+            finally:
+                self._custody.put_back([one.grant for one in ranges])
+
+    def _next(self) -> tuple[Mapping[MemberId, Executor], list[Range]]:
+        """What the queues have for anybody who is there, as soon as there is anything."""
+        while not self._stopping.is_set():
+            fleet, grants = self._take(None)
+            ranges = self._plan(grants, lambda grant: self._limits.entries)
+            planned = {one.grant for one in ranges}
+            self._custody.put_back([grant for grant in grants if grant not in planned])
+            if ranges:
+                return fleet, ranges
+            self._idle(grants)
+        return {}, []
+
+    def _repeat(self, batch_id: int, begun: Begun) -> tuple[Mapping[MemberId, Executor], list[Range]]:
+        """The rows that this batch had when it was begun, as far as they are not committed.
+
+        Waits for owners of its partitions: after a restart of the driver the executors are new, and the ledger has to be.
+        """
+        log.info("batch %d was begun before: repeating it (%d partitions)", batch_id, len(begun))
+        ranges: dict[Grant, Range] = {}
+        open_ = dict(begun)
+        until = time.monotonic() + self._limits.repeat_wait
+        fleet: Mapping[MemberId, Executor] = {}
+        while open_ and not self._stopping.is_set() and time.monotonic() < until:
+            fleet, grants = self._take(frozenset(open_))
+            for one in self._plan(grants, lambda grant: begun[grant.queue, grant.partition].count):
+                had = open_.pop((one.grant.queue, one.grant.partition))
+                if same_rows(had, one.plan):
+                    ranges[one.grant] = one
+                else:
+                    self._ahead[one.grant] = one.plan
+            self._custody.put_back([grant for grant in grants if grant not in ranges])
+            if open_:
+                self._changed.wait(0.2)
+                self._changed.clear()
+        if self._stopping.is_set():
+            # Not an empty batch: Spark would take it for the whole, and give its id to nothing else.
+            raise RuntimeError(f"the query was stopped before batch {batch_id} could be repeated")
+        if open_:
+            log.warning("batch %d is repeated without %s: nobody owns them, or they are committed", batch_id, sorted(open_))
+        return fleet, list(ranges.values())
+
+    def _take(self, only: frozenset[tuple[QueueName, int]] | None) -> tuple[Mapping[MemberId, Executor], list[Grant]]:
+        fleet = by_pod(self._executors.registered())
+        return fleet, self._custody.take(lambda owned: plannable(owned, fleet, self._queues.names, only))
+
+    def _plan(self, grants: list[Grant], limit: Callable[[Grant], int]) -> list[Range]:
+        ahead = [Range(grant, self._ahead.pop(grant)) for grant in grants if grant in self._ahead]
+        known = {one.grant for one in ahead}
+        return ahead + self._queues.plan([grant for grant in grants if grant not in known], limit)
+
+    def _idle(self, grants: list[Grant]) -> None:
+        """Until an entry arrives, or there is a reason to look up."""
+        began = time.monotonic()
+        if grants:
+            self._queues.wait(grants, _IDLE)
+        else:
+            self._changed.wait(_IDLE)
+        if time.monotonic() - began < _BREATH:  # whatever woke us may not be for us: do not spin over it
+            time.sleep(_BREATH)
+        self._changed.clear()
+
+    def _run(self, session: SparkSession, batch_id: int, fleet: Mapping[MemberId, Executor], ranges: list[Range]) -> None:
+        token = f"{batch_id}-{secrets.token_hex(4)}"
+        entries = self._ledger.read().entries
+        generations = {member: entry.generation for member, entry in entries.items()}
+        todo = tasks(ranges, fleet, generations, self._limits.tasks_per_executor)
+        self._receipts.value = []
+        rows = frame(session, todo, token, self._read)
+        try:
+            materialise(rows)
+            first = self._verdicts(token, ranges)
+            self._counts.read(first.values())
+            self._tell_refusals(batch_id, ranges, first)
+            if any(receipt.outcome is Outcome.READ for receipt in first.values()):
+                self._process(rows, batch_id)
+            self._commit(ranges, first, self._verdicts(token, ranges))
+        finally:
+            rows.unpersist()
+
+    def _verdicts(self, token: str, ranges: list[Range]) -> Mapping[int, Receipt]:
+        return verdicts(len(ranges), [receipt for receipt in self._receipts.value if receipt.batch == token])
+
+    def _commit(self, ranges: list[Range], first: Mapping[int, Receipt], last: Mapping[int, Receipt]) -> None:
+        for index, one in enumerate(ranges):
+            if last[index].outcome is Outcome.READ:
+                done = self._queues.commit(one, lambda: not self._stopping.is_set())
+                self._counts.add("ranges_committed" if done else "commits_refused")
+            elif first[index].outcome is Outcome.READ:
+                self._counts.add("ranges_lost")
+                log.warning("%s/%d was lost with its executor and comes again", one.grant.queue, one.grant.partition)
+            self._custody.put_back([one.grant])
+
+    def _tell_refusals(self, batch_id: int, ranges: list[Range], receipts: Mapping[int, Receipt]) -> None:
+        for index, receipt in receipts.items():
+            if receipt.outcome is not Outcome.READ:
+                grant = ranges[index].grant
+                log.info("batch %d: %s/%d was not read (%s) and comes again: %s",
+                         batch_id, grant.queue, grant.partition, receipt.outcome, receipt.detail)  # fmt: skip

@@ -1,0 +1,112 @@
+"""The driver's side of the queues: it plans, waits and commits in the name of the members."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+from baton.model.ids import QueueName
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisReader
+from baton.spark.batch import Range
+from baton.spark.ownership import Grant
+from baton.spark.reading import Source
+
+log = logging.getLogger("baton.spark")
+
+_AGAIN = 0.5
+"""Seconds until a queue that is out of reach is asked again."""
+
+
+class Queues:
+    """The fleet's queues, for the one thread that runs its batches."""
+
+    def __init__(self, sources: Mapping[QueueName, Source]) -> None:
+        self._readers = {name: RedisReader(source.url, source.queue, "driver") for name, source in sources.items()}
+        self._pool = ThreadPoolExecutor(max_workers=max(1, len(sources)), thread_name_prefix="baton-wait")
+        self._unreachable: set[QueueName] = set()
+
+    @property
+    def names(self) -> frozenset[QueueName]:
+        """The queues that the fleet reads."""
+        return frozenset(self._readers)
+
+    def plan(self, grants: Iterable[Grant], limit: Callable[[Grant], int]) -> list[Range]:
+        """A range for each grant under which there is something to read, recorded at its queue."""
+        found: list[Range] = []
+        skipped: set[QueueName] = set()
+        for grant in grants:
+            if grant.queue in skipped:
+                continue
+            try:
+                plan = self._readers[grant.queue].plan(grant.partition, grant.epoch, limit(grant), uid=grant.uid)
+            except (StaleOwner, PartitionPaused) as error:
+                log.debug("nothing to plan: %s", error)
+            except QueueUnreachable as error:
+                # The next partition would wait for the same timeout.
+                skipped.add(grant.queue)
+                self._lost(grant.queue, error)
+            else:
+                self._found(grant.queue)
+                if plan is not None:
+                    found.append(Range(grant, plan))
+        return found
+
+    def commit(self, one: Range, keep_trying: Callable[[], bool]) -> bool:
+        """The range is done with. False: refused, for the partition has been granted on; what was planned comes again there.
+
+        While the queue is out of reach this waits, as long as `keep_trying` says so.
+        """
+        grant = one.grant
+        while True:
+            try:
+                self._readers[grant.queue].commit(grant.partition, grant.epoch, one.plan, uid=grant.uid)
+            except StaleOwner as error:
+                log.warning("%s: a commit was refused, its entries come again at their new owner: %s", grant.queue, error)
+                return False
+            except QueueUnreachable as error:
+                self._lost(grant.queue, error)
+                if not keep_trying():
+                    return False
+                time.sleep(_AGAIN)
+            else:
+                self._found(grant.queue)
+                return True
+
+    def wait(self, grants: Iterable[Grant], seconds: float) -> None:
+        """Until there may be something to plan under one of the grants, an `interrupt`, or for so long. Plan first."""
+        of: dict[QueueName, list[int]] = {}
+        for grant in grants:
+            if grant.queue not in self._unreachable:
+                of.setdefault(grant.queue, []).append(grant.partition)
+        if self._unreachable:
+            seconds = _AGAIN
+        waiting = [self._pool.submit(self._readers[queue].wait, numbers, seconds) for queue, numbers in of.items()]
+        done, others = wait(waiting, timeout=seconds, return_when=FIRST_COMPLETED)
+        if others:
+            self.interrupt()
+            wait(others)
+        if not of or any(future.exception() for future in done):
+            time.sleep(_AGAIN)
+
+    def interrupt(self) -> None:
+        """End the wait that is going on, or the next one."""
+        for reader in self._readers.values():
+            reader.interrupt()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.shutdown(wait=True)
+        for reader in self._readers.values():
+            reader.close()
+
+    def _lost(self, queue: QueueName, error: Exception) -> None:
+        if queue not in self._unreachable:
+            self._unreachable.add(queue)
+            log.warning("queue %s is out of reach: %s", queue, error)
+
+    def _found(self, queue: QueueName) -> None:
+        if queue in self._unreachable:
+            self._unreachable.discard(queue)
+            log.info("queue %s answers again", queue)

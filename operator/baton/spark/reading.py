@@ -1,0 +1,119 @@
+"""What runs in the executors: reads the ranges that are this pod's own, and refuses the others."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import Accumulator
+
+from baton.model.ids import MemberId, QueueName, Uid
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.queues.entry import Entry
+from baton.queues.fence import StaleOwner
+from baton.queues.redis import RedisReader
+from baton.spark.batch import Range, Work, read_task
+from baton.spark.frames import record_batch, task_texts
+from baton.spark.ownership import refusal
+from baton.spark.receipts import Outcome, Receipt
+
+_ROWS = 10_000
+"""Of one Arrow batch."""
+
+
+class Pod(NamedTuple):
+    """The pod that a task runs in."""
+
+    name: MemberId
+    uid: Uid | None
+    """None where the pod template does not set POD_UID."""
+    ledger: Path
+    """Where the pod has the ledger mounted."""
+
+
+class Source(NamedTuple):
+    """One queue of the fleet."""
+
+    url: str
+    queue: str
+    """namespace/name"""
+
+
+class ReadRanges:
+    """The function of `mapInArrow`. Travels to the executors by pickle, so it has no connections of its own."""
+
+    def __init__(
+        self,
+        sources: Mapping[QueueName, Source],
+        receipts: "Accumulator[list[Receipt]]",
+        pod: Callable[[], Pod],
+        patience: float,
+    ) -> None:
+        self._sources = dict(sources)
+        self._receipts = receipts
+        self._pod = pod
+        self._patience = patience
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for text in task_texts(batches):
+            work = read_task(text)
+            for index, one in work.ranges:
+                entries, outcome, detail = self._read(work, one)
+                self._receipts.add([Receipt(work.batch, index, outcome, len(entries), detail)])
+                for start in range(0, len(entries), _ROWS):
+                    yield record_batch(entries[start : start + _ROWS])
+
+    def _read(self, work: Work, one: Range) -> tuple[list[Entry], Outcome, str]:
+        """All of a range or nothing of it: what was read before the queue refused may belong to somebody else by now."""
+        try:
+            if why := self._refusal(work, one):
+                return [], Outcome.NOT_OWNER, why
+            grant = one.grant
+            entries = list(_reader(self._sources[grant.queue]).read_plan(grant.partition, grant.epoch, one.plan, uid=grant.uid))
+            return entries, Outcome.READ, ""
+        except StaleOwner as error:
+            return [], Outcome.STALE, str(error)
+        except Exception as error:  # four failures of one task would end the query; the driver decides what becomes of the range
+            return [], Outcome.FAILED, f"{type(error).__name__}: {error}"
+
+    def _refusal(self, work: Work, one: Range) -> str | None:
+        """Why this pod may not; waits a little where its mounted ledger is older than what the driver has seen."""
+        pod = self._pod()
+        until = time.monotonic() + self._patience
+        while True:
+            entry = _own_entry(pod)
+            why = refusal(one.grant, pod.name, pod.uid, entry)
+            behind = pod.name == one.grant.member and (entry is None or entry.generation < work.generation)
+            if why is None or not behind or time.monotonic() > until:
+                return why
+            time.sleep(0.02)
+
+
+class ExecutorPod:
+    """Which pod an executor on Kubernetes is, by what Spark and the pod template put into its environment."""
+
+    def __init__(self, ledger: str) -> None:
+        self._ledger = ledger
+
+    def __call__(self) -> Pod:
+        uid = os.environ.get("POD_UID")
+        return Pod(MemberId(os.environ.get("SPARK_EXECUTOR_POD_NAME", "")), Uid(uid) if uid else None, Path(self._ledger))
+
+
+def _own_entry(pod: Pod) -> MemberEntry | None:
+    try:
+        return MemberEntry.from_json((pod.ledger / pod.name).read_text())
+    except (OSError, LedgerError):
+        return None
+
+
+_readers: dict[Source, RedisReader] = {}
+"""Of this Python worker, which Spark keeps from batch to batch."""
+
+
+def _reader(source: Source) -> RedisReader:
+    if source not in _readers:
+        _readers[source] = RedisReader(source.url, source.queue, "executor")
+    return _readers[source]

@@ -1,0 +1,59 @@
+"""The size of the fleet: what the ledger wants, and what the driver therefore asks of Spark."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from baton.model.ids import MemberId
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.spark.locality import Executor
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the ledger's `group` key asks for: so many executors, and these are to go."""
+
+    replicas: int
+    victims: frozenset[MemberId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to ask of Spark: a target for its allocator, and the executors to end."""
+
+    target: int
+    kill: tuple[str, ...] = ()
+
+
+def parse_scale(text: str | None) -> Scale | None:
+    """From the text of the ledger's `group` key; None: nobody asked for a size. Raises LedgerError for what cannot be one."""
+    if not text:
+        return None
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise LedgerError(f"group: not JSON: {error}") from None
+    wanted = raw.get("scale") if isinstance(raw, dict) else None
+    if wanted is None:
+        return None
+    replicas = wanted.get("replicas") if isinstance(wanted, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        raise LedgerError(f"group: scale.replicas: expected a number of executors, found {replicas!r}")
+    return Scale(replicas, frozenset(MemberId(str(name)) for name in wanted.get("victims", ())))
+
+
+def order(
+    wanted: Scale, executors: Iterable[Executor], entries: Mapping[MemberId, MemberEntry], busy: frozenset[MemberId]
+) -> Order:
+    """What follows from the ledger's wish.
+
+    A victim goes once its key owns and revokes nothing and the batch that runs has nothing of it (`busy`). Until then it counts
+    towards the target, so that an executor that crashes meanwhile is replaced at once.
+    """
+    victims = [executor for executor in executors if executor.pod in wanted.victims]
+    kill = [executor.id for executor in victims if executor.pod not in busy and _idle(entries.get(executor.pod))]
+    return Order(wanted.replicas + len(victims) - len(kill), tuple(sorted(kill)))
+
+
+def _idle(entry: MemberEntry | None) -> bool:
+    return entry is None or not (any(entry.owned.values()) or any(entry.revoking.values()))

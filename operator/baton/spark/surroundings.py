@@ -1,0 +1,83 @@
+"""What a fleet needs around it: a ledger to follow, a session to speak through, and tasks that know their pod.
+
+On Kubernetes all of it is the API server and the pods' mounts. In development and tests it can be a directory.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import kubernetes.config
+from kubernetes import client
+
+from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
+from baton.spark.reading import ExecutorPod, Pod
+from baton.spark.session import LeaseSession, Session, SilentSession
+from baton.spark.settings import EXECUTOR_LEDGER
+
+
+class Surroundings(Protocol):
+    """See `Cluster` and `Directory`."""
+
+    namespace: str
+    pod: Callable[[], Pod]
+    """Called in tasks, so it is pickled."""
+
+    def ledger(self, group: str) -> LedgerView:
+        """Start to follow the ledger of the group."""
+
+    def session(self, group: str) -> Session:
+        """The driver's session, not yet acquired."""
+
+
+class Cluster:
+    """A Kubernetes cluster: from inside by the pod's service account, from outside by the kubeconfig."""
+
+    def __init__(
+        self,
+        namespace: str | None = None,
+        *,
+        executor_ledger: str = EXECUTOR_LEDGER,
+        lease_seconds: float = 15.0,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        configuration: Any = client.Configuration()
+        config: Any = kubernetes.config  # not typed by the library
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+        except config.ConfigException:
+            config.load_kube_config(client_configuration=configuration)
+        self._configuration = configuration
+        self.namespace = namespace or environment.get("POD_NAMESPACE") or "default"
+        self.pod = ExecutorPod(executor_ledger)
+        self._lease_seconds = lease_seconds
+        # The pod's UID makes the Lease speak for the executors that the pod owns. Outside the cluster they have no owner, and the
+        # application's id speaks for them.
+        self._holder = environment.get("POD_UID") or f"driver-{uuid.uuid4()}"
+
+    def ledger(self, group: str) -> LedgerView:
+        return WatchedLedger(client.ApiClient(self._configuration), self.namespace, group)
+
+    def session(self, group: str) -> Session:
+        every = min(3.0, self._lease_seconds / 5)
+        return LeaseSession(
+            client.ApiClient(self._configuration), self.namespace, group, self._holder, self._lease_seconds, every
+        )
+
+
+class Directory:
+    """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests."""
+
+    def __init__(self, path: Path, pod: Callable[[], Pod], namespace: str = "default", session: Session | None = None) -> None:
+        self.namespace = namespace
+        self.pod = pod
+        self._path = path
+        self._session = session or SilentSession()
+
+    def ledger(self, group: str) -> LedgerView:
+        return MountedLedger(self._path)
+
+    def session(self, group: str) -> Session:
+        return self._session

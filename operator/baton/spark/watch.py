@@ -1,0 +1,111 @@
+"""The driver's second thread: while batches run, it looks after executors, the size of the fleet, and the driver's word."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from baton.spark.custody import Custody
+from baton.spark.executors import Executors
+from baton.spark.holdups import HoldUp, hold_up, to_kill
+from baton.spark.ledger import LedgerView
+from baton.spark.locality import Executor
+from baton.spark.scale import order
+from baton.spark.session import Session
+from baton.spark.statistics import Counts
+
+log = logging.getLogger("baton.spark")
+
+_EVERY = 0.5
+_REPORT = 60.0
+"""Seconds."""
+
+
+class Watch:
+    """Looks twice a second, and ends with the query."""
+
+    def __init__(
+        self,
+        *,
+        alive: Callable[[], bool],
+        ended: Callable[[], None],
+        look_up: Callable[[], None],
+        ledger: LedgerView,
+        custody: Custody,
+        executors: Executors,
+        session: Session,
+        counts: Counts,
+        patience: float,
+    ) -> None:
+        """`alive`: the query goes on. `ended` is called once, after it did not. `look_up`: the executors are others than before.
+
+        `patience`: seconds that a batch may be held up.
+        """
+        self._alive, self._ended, self._look_up, self._patience = alive, ended, look_up, patience
+        self._ledger, self._custody, self._executors = ledger, custody, executors
+        self._session, self._counts = session, counts
+        self._fleet: frozenset[str] = frozenset()
+        self._total: int | None = None
+        self._held: HoldUp | None = None
+        self._reported = time.monotonic()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="baton-fleet", daemon=True).start()
+
+    def _run(self) -> None:
+        problem = False
+        while self._is_alive():
+            try:
+                self._look()
+                problem = False
+            except Exception:  # a hiccup of py4j or of Spark: look again
+                if not problem:
+                    log.exception("looking after the executors failed, and is tried again")
+                problem = True
+            time.sleep(_EVERY)
+        self._ended()
+
+    def _is_alive(self) -> bool:
+        try:
+            return self._alive()
+        except Exception:  # the JVM is gone
+            return False
+
+    def _look(self) -> None:
+        fleet = self._executors.registered()
+        ids = frozenset(executor.id for executor in fleet)
+        if ids != self._fleet:
+            log.info("executors: %s", ", ".join(executor.pod for executor in fleet) or "none")
+            self._fleet = ids
+            self._look_up()
+        self._end_hold_ups(fleet)
+        self._resize(fleet)
+        self._session.say(executors=tuple(executor.id for executor in fleet), statistics=self._counts.statistics().to_json())
+        if time.monotonic() - self._reported > _REPORT:
+            self._reported = time.monotonic()
+            log.info("fleet of %d executors: %s", len(fleet), self._counts.statistics().to_json())
+
+    def _end_hold_ups(self, fleet: tuple[Executor, ...]) -> None:
+        members = self._custody.missed()
+        missed = frozenset(executor.id for executor in fleet if executor.pod in members)
+        now = time.monotonic()
+        self._held = hold_up(self._held, fleet, missed, now)
+        kill = to_kill(self._held, self._patience, now)
+        if kill:
+            log.warning("executors %s missed a deadline and hold up the batch: they are replaced", ", ".join(sorted(kill)))
+            self._executors.end(kill)
+            self._counts.add("executors_ended", len(kill))
+            self._held = None
+
+    def _resize(self, fleet: tuple[Executor, ...]) -> None:
+        ledger = self._ledger.read()
+        if ledger.scale is None:
+            return
+        wanted = order(ledger.scale, fleet, ledger.entries, self._custody.busy())
+        if wanted.target != self._total:
+            log.info("the fleet is to have %d executors (%d wanted)", wanted.target, ledger.scale.replicas)
+            self._executors.resize(wanted.target)
+            self._total = wanted.target
+        if wanted.kill:
+            log.info("executors %s have handed off and go", ", ".join(wanted.kill))
+            self._executors.end(wanted.kill)
