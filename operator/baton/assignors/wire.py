@@ -153,7 +153,7 @@ def _check_instances(members: Mapping[MemberId, Member]) -> None:
         instance = members[name].instance
         if instance is not None and known.setdefault(instance, name) != name:
             raise RequestError(
-                f"members.{name}.instance", f"{instance!r} is also {known[instance]}'s; an identity has one member"
+                f"members.{name}.instance", f"{_show(instance)} is {known[instance]}'s too; an identity has one member"
             )
 
 

@@ -1,0 +1,48 @@
+"""What holds for each of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.assignors.worlds import all_partitions, requests
+
+from baton.assignors import Request, UnknownAssignorError, get, names
+
+EVERY_ONE = pytest.mark.parametrize("name", names())
+
+
+@EVERY_ONE
+@given(request_=requests(contested=True, zones=True))
+def test_every_partition_that_somebody_reads_goes_to_one_member_that_reads_it(name, request_):
+    answer = get(name)(request_)
+    given_out = [partition for part in (answer.assignment, answer.withheld) for hand in part.values() for partition in hand]
+    read = frozenset().union(*(member.subscribed for member in request_.members.values()))
+    assert sorted(given_out) == [partition for partition in all_partitions(request_.queues) if partition.queue in read]
+    assert all(partition.queue in request_.members[owner].subscribed for partition, owner in answer.owners().items())
+
+
+@EVERY_ONE
+@given(request_=requests(contested=True, zones=True), shuffle=st.randoms())
+def test_the_order_in_which_things_are_listed_means_nothing(name, request_, shuffle):
+    def shuffled(mapping):
+        items = list(mapping.items())
+        shuffle.shuffle(items)
+        return dict(items)
+
+    listed_otherwise = Request(shuffled(request_.queues), shuffled(request_.members), shuffled(request_.zones))
+    assert get(name)(listed_otherwise) == get(name)(request_)
+
+
+@EVERY_ONE
+@given(request_=requests())
+def test_every_member_is_in_the_answer_also_with_nothing(name, request_):
+    assert get(name)(request_).assignment.keys() == request_.members.keys()
+
+
+@EVERY_ONE
+def test_nobody_there_gets_nothing(name):
+    assert get(name)(Request({"orders": 3}, {})).assignment == {}
+
+
+def test_an_unknown_name_lists_those_that_exist():
+    with pytest.raises(UnknownAssignorError, match=r"no assignor 'stickiest'; choose one of cooperative-sticky, .*sticky"):
+        get("stickiest")

@@ -1,0 +1,70 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.assignors.worlds import best_score, holders, owners_before, requests, subscriptions
+
+from baton.assignors import lower_bound
+from baton.assignors.bound import least_moves
+from baton.model import Partition
+
+
+def owned(queue="orders", **owners: range | list[int]) -> dict[Partition, str]:
+    return {Partition(queue, number): name for name, numbers in owners.items() for number in numbers}
+
+
+def everybody(names: str, *queues: str) -> dict[str, frozenset[str]]:
+    return {name: frozenset(queues or ("orders",)) for name in names}
+
+
+@given(requests(most_in_all=6), st.data())
+def test_it_is_what_trying_every_assignment_finds(request_, data):
+    gone = data.draw(st.sets(st.sampled_from(sorted(request_.members)), max_size=len(request_.members) - 1))
+    there = {name: read for name, read in subscriptions(request_).items() if name not in gone}
+    before = owners_before(request_)
+    trying = best_score(request_.queues, there, {partition: {name} for partition, name in before.items()})
+    assert lower_bound(request_.queues, there, before) == trying[2]
+
+
+@pytest.mark.parametrize(
+    ("members", "before", "moves"),
+    [
+        pytest.param("ab", owned(), 0, id="a first grant is no move"),
+        pytest.param("ab", owned(a=range(3), b=range(3, 6)), 0, id="balanced already"),
+        pytest.param("ab", owned(a=range(6)), 3, id="one gives half to a newcomer"),
+        pytest.param("ab", owned(a=range(2), b=range(2, 4), c=range(4, 6)), 2, id="what a member had that left must move"),
+        pytest.param("abcd", owned(a=range(2), b=range(2, 4), c=range(4, 6)), 1, id="a fourth member gets the one it must have"),
+        pytest.param("ab", owned(a=range(4)), 1, id="partitions that nobody had fill up first"),
+        pytest.param("ab", owned(a=[0, 1, 2, 9]), 0, id="a partition that was deleted costs nothing"),
+        pytest.param("", owned(a=range(6)), 0, id="nobody is left to take anything"),
+    ],
+)
+def test_six_partitions(members, before, moves):
+    assert lower_bound({"orders": 6}, everybody(members), before) == moves
+
+
+def test_a_member_that_no_longer_reads_a_queue_must_give_it_up():
+    members = {"a": frozenset({"payments"}), "b": frozenset({"orders", "payments"})}
+    before = owned(a=[0, 1]) | owned("payments", b=[0, 1])
+    assert lower_bound({"orders": 2, "payments": 2}, members, before) == 4
+
+
+def test_a_partition_that_nobody_reads_any_more_is_no_move():
+    assert lower_bound({"orders": 2}, {"a": frozenset()}, owned(a=[0, 1])) == 0
+
+
+def test_even_totals_are_not_enough_where_a_queue_is_uneven():
+    before = owned(a=range(2)) | owned("payments", b=range(2))
+    assert lower_bound({"orders": 2, "payments": 2}, everybody("ab", "orders", "payments"), before) == 2
+
+
+def test_a_thousand_members_and_ten_thousand_partitions_are_counted_exactly():
+    members = {f"m{place}": frozenset({"orders"}) for place in range(1000)}
+    before = {Partition("orders", number): f"m{number % 999}" for number in range(10_000)}
+    assert lower_bound({"orders": 10_000}, members, before) == 10
+
+
+@given(requests(most_in_all=6, contested=True))
+def test_a_partition_with_several_holders_is_at_home_with_each(request_):
+    members = subscriptions(request_)
+    trying = best_score(request_.queues, members, holders(request_))
+    assert least_moves(request_.queues, members, holders(request_)) == trying[2]

@@ -1,0 +1,173 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from baton.cli.main import main
+
+ASKED = {
+    "assignor": "solace",
+    "queues": {"orders": 7},
+    "members": {
+        "a": {"subscribed": ["orders"], "owned": [["orders", 0], ["orders", 3], ["orders", 6]], "generation": 3},
+        "b": {"subscribed": ["orders"], "owned": [["orders", 1], ["orders", 4]], "generation": 3},
+        "c": {"subscribed": ["orders"], "owned": [["orders", 2], ["orders", 5]], "generation": 3},
+        "d": {"subscribed": ["orders"]},
+    },
+}
+
+
+def plan(*lines: str | dict, args=()):
+    return CliRunner().invoke(
+        main, ["plan", *args], input="".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    )
+
+
+def answers(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def refusal(request) -> str:
+    result = plan(request)
+    assert result.exit_code == 1
+    [answer] = answers(result)
+    assert answer.keys() == {"error"}
+    return answer["error"]
+
+
+def test_a_request_is_answered_with_one_line():
+    result = plan(ASKED)
+    assert result.exit_code == 0
+    assert answers(result) == [
+        {
+            "assignment": {"a": {"orders": [0, 3]}, "b": {"orders": [1, 4]}, "c": {"orders": [2, 5]}, "d": {"orders": [6]}},
+            "withheld": {},
+            "moves": 1,
+            "lower_bound": 1,
+        }
+    ]
+
+
+def test_what_a_cooperative_assignor_withholds_counts_as_moved():
+    [answer] = answers(plan(ASKED | {"assignor": "cooperative-sticky"}))
+    assert answer["withheld"] == {"d": {"orders": [6]}}
+    assert answer["assignment"]["d"] == {}
+    assert (answer["moves"], answer["lower_bound"]) == (1, 1)
+
+
+def test_a_first_grant_is_no_move():
+    [answer] = answers(plan({"assignor": "range", "queues": {"orders": 2}, "members": {"a": {"subscribed": ["orders"]}}}))
+    assert (answer["moves"], answer["lower_bound"]) == (0, 0)
+
+
+def test_a_bad_line_does_not_stop_the_others():
+    result = plan(ASKED, "{", "", ASKED)
+    assert result.exit_code == 1
+    assert ["error" in answer for answer in answers(result)] == [False, True, False]
+
+
+def test_no_request_is_no_answer():
+    result = plan()
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["on one line", "over several lines"])
+def test_a_request_may_come_from_a_file(tmp_path: Path, indent):
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(ASKED, indent=indent))
+    assert answers(plan(args=["--request", str(file)])) == answers(plan(ASKED))
+
+
+def test_a_file_may_have_many_requests(tmp_path: Path):
+    file = tmp_path / "requests.jsonl"
+    file.write_text(2 * (json.dumps(ASKED) + "\n"))
+    assert len(answers(plan(args=["--request", str(file)]))) == 2
+
+
+def test_a_file_that_is_not_there_is_named():
+    result = plan(args=["--request", "nowhere.jsonl"])
+    assert result.exit_code == 2
+    assert "nowhere.jsonl" in result.stderr
+
+
+def test_a_claim_on_what_no_longer_exists_is_dropped():
+    asked = {
+        "assignor": "sticky",
+        "queues": {"orders": 1},
+        "members": {"a": {"subscribed": ["orders", "gone"], "owned": [["orders", 0], ["orders", 1], ["gone", 0]]}},
+    }
+    [answer] = answers(plan(asked))
+    assert answer == {"assignment": {"a": {"orders": [0]}}, "withheld": {}, "moves": 0, "lower_bound": 0}
+
+
+def with_(path: str, value: object) -> dict:
+    request = json.loads(json.dumps(ASKED))
+    *parents, last = path.split(".")
+    at = request
+    for parent in parents:
+        at = at[parent]
+    at[last] = value
+    return request
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        pytest.param("{", "not JSON", id="not JSON"),
+        pytest.param("[" * 100_000, "not a request: nested too deeply", id="nested too deeply"),
+        pytest.param("[]", "expected an object with assignor, queues, members, found []", id="not an object"),
+        pytest.param('{"assignor":"solace","assignor":"range"}', "assignor: is given twice", id="a key twice"),
+        pytest.param({}, "assignor: is missing", id="nothing"),
+        pytest.param({"assignor": "range", "queues": {"t": 2}}, "members: is missing", id="no members"),
+        pytest.param({"assignor": "range", "members": {}}, "queues: is missing", id="no queues"),
+        pytest.param(with_("asignor", "range"), "asignor: there is no such field; there are assignor, ", id="an unknown field"),
+        pytest.param(with_("assignor", "best"), "assignor: there is no assignor 'best'; choose one of ", id="unknown assignor"),
+        pytest.param(with_("assignor", 7), "assignor: expected a text that is not empty, found 7", id="a number for a name"),
+        pytest.param(with_("queues", ["orders"]), 'queues: expected an object, found ["orders"]', id="a list of queues"),
+        pytest.param(with_("queues.orders", -1), "queues.orders: expected a whole number from 0, found -1", id="negative"),
+        pytest.param(with_("queues.orders", 2.5), "queues.orders: expected a whole number from 0, found 2.5", id="fractional"),
+        pytest.param(with_("queues.orders", NAN), "queues.orders: expected a whole number from 0, found NaN", id="NaN"),
+        pytest.param(with_("queues.orders", INFINITY), "queues.orders: expected a whole number", id="infinite"),
+        pytest.param(with_("queues.orders", True), "queues.orders: expected a whole number from 0, found true", id="true"),
+        pytest.param(with_("queues.orders", None), "queues.orders: expected a whole number from 0, found null", id="null"),
+        pytest.param(with_("queues.orders", 10**9), "queues.orders: 1000000000 is too many; there can be 1000000", id="too many"),
+        pytest.param(with_("queues", {"": 1}), "queues: a name is empty", id="a queue without a name"),
+        pytest.param(with_("members.a", []), "members.a: expected an object such as ", id="a member that is a list"),
+        pytest.param(with_("members.a", {}), "members.a.subscribed: is missing", id="no subscription"),
+        pytest.param(with_("members.a.weight", NAN), "members.a.weight: there is no such field", id="weight"),
+        pytest.param(with_("members.a.subscribed", "orders"), "members.a.subscribed: expected a list", id="a text for a list"),
+        pytest.param(with_("members.a.subscribed", [1]), "members.a.subscribed[0]: expected a text", id="a number for a queue"),
+        pytest.param(
+            with_("members.a.subscribed", ["orders"] * 2), 'members.a.subscribed: "orders" is given 2 times; keep one', id="twice"
+        ),
+        pytest.param(with_("members.a.owned", [["orders"]]), "members.a.owned[0]: expected a pair such as ", id="half a claim"),
+        pytest.param(with_("members.a.owned", [["orders", -1]]), "members.a.owned[0]: expected a whole number", id="claims -1"),
+        pytest.param(with_("members.a.owned", [["orders", 1.5]]), "members.a.owned[0]: expected a whole", id="claims a half"),
+        pytest.param(with_("members.a.owned", [["orders", 1]] * 2), "members.a.owned: ", id="claims twice"),
+        pytest.param(with_("members.a.generation", 1.5), "members.a.generation: expected a whole", id="a fractional generation"),
+        pytest.param(with_("members.a.generation", -2), "members.a.generation: expected a whole", id="a negative generation"),
+        pytest.param(with_("members.a.zone", 3), "members.a.zone: expected a text that is not empty, found 3", id="a zone of 3"),
+        pytest.param(with_("members.a.zone", ""), "members.a.zone: expected a text that is not empty", id="an empty zone"),
+        pytest.param(with_("zones", {"orders": [["z"]]}), "zones.orders: has 1 entries for 7 partitions; give", id="few zones"),
+        pytest.param(with_("zones", {"orders": [["z"]] * 8}), "zones.orders: has 8 entries for 7", id="many zones"),
+        pytest.param(with_("zones", {"orders": ["z"] * 7}), "zones.orders[0]: expected a list", id="a text for a list of zones"),
+        pytest.param(with_("zones", {"order": []}), "zones.order: there is no such queue in queues", id="zones of no queue"),
+        pytest.param(with_("options", {"virtualNodes": 3}), "options.virtualNodes: solace has no such option", id="an option"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(request_, message):
+    assert refusal(request_).startswith(message)
+
+
+def test_an_identity_has_one_member():
+    request = with_("members.a.instance", "one")
+    request["members"]["b"]["instance"] = "one"
+    assert refusal(request) == 'members.b.instance: "one" is a\'s too; an identity has one member'
+
+
+def test_help_says_what_it_reads():
+    assert "one line of JSON in, one line of JSON out" in " ".join(plan(args=["--help"]).stdout.split())
