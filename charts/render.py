@@ -15,7 +15,7 @@ KUBE_VERSION = "1.35.0"
 
 _HEADER = """\
 # Baton, complete: namespace, CRDs, RBAC, Deployment. Rendered from charts/baton; do not edit, run `make generate`.
-#   kubectl apply --server-side -f install.yaml
+#   kubectl apply -f install.yaml
 """
 _NAMESPACE = f"""\
 apiVersion: v1

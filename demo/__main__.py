@@ -1,0 +1,59 @@
+"""`make demo`: the whole story on a real cluster, and the verdict. `python -m demo stop` stops what KEEP=1 has left running.
+
+Exit code: 0 for a clean run; 1 for a gap, an unmarked duplicate, a violation of order or an accepted stale access; 2 where the
+story could not be told to its end.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from demo.diagnosis import look
+from demo.performance import Performance, around
+from demo.story import Story
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console(stderr=True)
+    keep = os.environ.get("KEEP", "") not in ("", "0")
+    folder = Path(tempfile.mkdtemp(prefix="baton-demo-"))
+    with ExitStack() as running, ExitStack() as watching:
+        performance = Performance(console, Story(plain=not console.is_terminal), folder, running, watching)
+        try:
+            clean = performance.tell().clean
+        except KeyboardInterrupt:
+            console.print("interrupted: stopping everything", style="bold")
+            return 130
+        except Exception as error:
+            watching.close()
+            _explain(console, performance, error)
+            clean = None
+        if keep and performance.world is not None:
+            running.pop_all()
+            console.print(around(performance.world, performance.url, folder), highlight=False, markup=False)
+    if clean is None:
+        return 2
+    print(performance.line, flush=True)
+    return 0 if clean else 1
+
+
+def _explain(console: Console, performance: Performance, error: Exception) -> None:
+    if performance.world is not None:
+        for text in look(performance.world.kubectl):
+            console.print(text, highlight=False, markup=False)
+    console.print(f"the story could not be told to its end: {type(error).__name__}: {error}", style="bold red", markup=False)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The run from the first process to the verdict, and how to look around where it is kept."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+from tests.cluster import Cluster
+
+from demo.audit import Verdict, audit
+from demo.chart import chart
+from demo.eyes import Eyes
+from demo.gauges import Gauges
+from demo.manifests import GROUP, NAMESPACE, PARTITIONS, QUEUE
+from demo.mounts import Mounts
+from demo.picture import Picture
+from demo.producer import Producer
+from demo.records import Evidence
+from demo.report import Totals, line, table
+from demo.steps import Run, steps
+from demo.story import Story, clock_text
+from demo.view import Colours, Flow, Screen, render
+from demo.world import World, redis_server
+
+EXECUTORS = 2
+RATE = float(os.environ.get("RATE", "2500"))
+"""Messages per second."""
+
+
+class Performance:
+    """One run. `running` holds the world, which may be kept when the run is over; `watching` what only this process needs."""
+
+    def __init__(self, console: Console, story: Story, folder: Path, running: ExitStack, watching: ExitStack) -> None:
+        self._console, self._story, self._folder = console, story, folder
+        self._running, self._watching = running, watching
+        self._colours = Colours()
+        self._title = "starting"
+        self._run: Run | None = None
+        self.world: World | None = None
+        self.url = ""
+
+    def tell(self) -> Verdict:
+        """The whole story. Raises what went wrong; then `world` still says what there is to look at."""
+        self._watching.enter_context(Screen(self._console, self._draw))
+        run = self._run = self._prepare()
+        for number, (title, step) in enumerate(self._steps(), 1):
+            self._title = f"{number} of {len(self._steps())}: {title}"
+            self._story.step(title)
+            step(run)
+        self._title = "the verdict"
+        self._story.wait_for("the auditor")
+        verdict = audit(Evidence(run.producer.keys, run.gauges.results(), tuple(run.gauges.fences), tuple(run.attempts)))
+        self._watching.close()
+        self._conclude(run, verdict)
+        return verdict
+
+    def _steps(self) -> list[tuple[str, Callable[[Run], None]]]:
+        return steps()
+
+    def _prepare(self) -> Run:
+        story = self._story
+        story.step("a cluster, Redis, the operator and a Spark application")
+        story.wait_for("the cluster (the first time it is built, which takes some ten minutes)")
+        cluster = self._running.enter_context(Cluster(node=True))
+        story.good(f"Kubernetes is ready: export KUBECONFIG={cluster.kubeconfig}")
+        self.world = world = World(cluster, story, self._folder)
+        self.url = url = self._running.enter_context(redis_server(cluster.address, self._folder / "redis", story))
+        story.wait_for("the operator")
+        world.install_operator()
+        world.create_group(url, EXECUTORS)
+        eyes = self._watching.enter_context(Eyes(Path(cluster.kubeconfig), NAMESPACE, GROUP, QUEUE, story))
+        self._watching.enter_context(
+            Mounts(Path(cluster.kubelet), lambda: [(each.uid, each.name) for each in eyes.picture.members], eyes.mounted)
+        )
+        world.start_spark(EXECUTORS)
+        eyes.wait("the queue to be made", lambda picture: picture.partitions == PARTITIONS, 30)
+        queue = f"{NAMESPACE}/{QUEUE}"
+        story.deed(f"the producer sends {RATE:,.0f} keyed, numbered messages per second")
+        producer = self._watching.enter_context(Producer(url, queue, RATE))
+        gauges = self._watching.enter_context(Gauges(url, queue, PARTITIONS, lambda: producer.produced))
+        return Run(story, eyes, gauges, producer, world.kubectl, url)
+
+    def _draw(self, rows: int) -> RenderableType:
+        run = self._run
+        picture, flow = (run.eyes.picture, run.gauges.flow) if run else (Picture(), Flow())
+        return render(self._title, picture, flow, self._story, self._colours, frozenset(run.stopped if run else ()), rows)
+
+    def _conclude(self, run: Run, verdict: Verdict) -> None:
+        picture = run.eyes.picture
+        totals = Totals(
+            moves=picture.moves,
+            lower_bound=picture.lower_bound,
+            deadline_misses=picture.deadline_misses,
+            stale_refused=run.gauges.flow.stale_refused,
+            attempts=len(run.attempts),
+            owner_share=picture.owner_share,
+        )
+        columns = max(40, min(self._console.width - 12, 120))
+        drawn = chart(run.eyes.moments, self._story.steps, run.gauges.history, PARTITIONS, self._colours, columns)
+        self._console.print(Panel(drawn, title="who owned which partition, over time", title_align="left", border_style="dim"))
+        outcome = Text("clean", "bold green") if verdict.clean else Text("NOT clean", "bold red")
+        heading = Text.assemble("the verdict: ", outcome, f", after {clock_text(self._story.elapsed)}")
+        self._console.print(Panel(table(verdict, run.eyes.timings, totals), title=heading, title_align="left"))
+        self.line = line(verdict, run.eyes.timings, totals)
+
+
+def around(world: World, url: str, folder: Path) -> str:
+    """How to look around in a world that was kept, and how to stop it."""
+    return f"""\
+Everything is still running. To look around:
+  export KUBECONFIG={world.cluster.kubeconfig}
+  kubectl --namespace {NAMESPACE} get cg,pq,pods
+  kubectl --namespace {NAMESPACE} get configmap {GROUP}-assignments -o yaml        # the ledger
+  kubectl --namespace {NAMESPACE} describe cg {GROUP}                              # events
+  kubectl --namespace {NAMESPACE} scale cg/{GROUP} --replicas=3
+  kubectl --namespace {NAMESPACE} logs driver --follow
+  kubectl --namespace baton-system logs deployment/baton --all-pods
+  .venv/bin/baton status --namespace {NAMESPACE}
+  .venv/bin/python -m demo.producer {url} {NAMESPACE}/{QUEUE} 500      # messages, until Ctrl-C
+  objects as they were applied: {folder}
+To stop everything:
+  .venv/bin/python -m demo stop
+"""

@@ -1,0 +1,111 @@
+"""Everything that the story plays in: cluster, Redis, operator, queue, group, Spark application, producer, and the eyes on it."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster import Cluster
+
+from demo import manifests
+from demo.story import Story
+
+ROOT = Path(__file__).resolve().parent.parent
+OPERATOR_NAMESPACE = "baton-system"
+
+
+@contextmanager
+def redis_server(address: str, folder: Path, story: Story) -> Iterator[str]:
+    """A Redis on a free port of this address, with an append-only file as the queue's promises need it; gives its URL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.create_server((address, 0)) as probe:
+        port = probe.getsockname()[1]
+    command = ["redis-server", "--bind", address, "--port", str(port), "--protected-mode", "no", "--save", ""]
+    command += ["--dir", str(folder), "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    (folder / "pid").write_text(str(process.pid))
+    try:
+        _answering(address, port, process, folder / "log")
+        story.good(f"redis-server at {address}:{port}")
+        yield f"redis://{address}:{port}/0"
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answering(address: str, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with socket.create_connection((address, port), 1) as connection:
+                connection.sendall(b"PING\r\n")
+                if connection.recv(16).startswith(b"+PONG"):
+                    return
+        except OSError:
+            time.sleep(0.05)
+    raise RuntimeError(f"redis-server did not start: {log.read_text()[-1000:]}")
+
+
+class World:
+    """The cluster with everything installed in it, one part after the other."""
+
+    def __init__(self, cluster: Cluster, story: Story, folder: Path) -> None:
+        self.cluster, self.story, self._folder = cluster, story, folder
+
+    def kubectl(self, *arguments: str) -> str:
+        return str(self.cluster.kubectl(*arguments))
+
+    def apply(self, name: str, *objects: manifests.Json) -> None:
+        """Write the objects where a curious user can read them, and apply them."""
+        path = self._folder / f"{name}.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=1))
+        self.kubectl("apply", "-f", str(path))
+
+    def install_operator(self) -> None:
+        image = self.cluster.load_operator_image()
+        volumes, mounts = self.cluster.host_volumes()
+        repository, _, tag = image.rpartition(":")
+        values = {
+            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+            "extraVolumes": volumes,
+            "extraVolumeMounts": mounts,
+        }
+        path = self._folder / "values.json"
+        path.write_text(json.dumps(values))
+        self.story.deed(f"helm install baton charts/baton --namespace {OPERATOR_NAMESPACE}")
+        self.cluster.helm(
+            "install", "baton", str(ROOT / "charts" / "baton"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace",
+            "--values", str(path), "--wait", "--timeout", "90s",
+        )  # fmt: skip
+        self.story.good("the operator is available: two replicas, one leads")
+
+    def create_group(self, url: str, replicas: int) -> None:
+        self.story.deed("kubectl apply: a PartitionedQueue of 12 partitions and a ConsumerGroup")
+        self.apply("queue", manifests.namespace(), *manifests.queue(url), manifests.group(replicas))
+
+    def start_spark(self, executors: int) -> None:
+        image = self.cluster.load_spark_image()
+        volumes, mounts = self.cluster.host_volumes()
+        files = {
+            "app.py": (ROOT / "demo" / "app.py").read_text(),
+            "executor.yaml": json.dumps(manifests.executor(volumes, mounts)),
+        }
+        environment = {
+            "BATON_GROUP": manifests.GROUP,
+            "QUEUE": manifests.QUEUE,
+            "DEMO_ROOT": f"{manifests.NAMESPACE}/{manifests.QUEUE}",
+            "EXECUTOR_IMAGE": image,
+            "EXECUTORS": str(executors),
+        }
+        self.story.deed(f"kubectl apply: a Spark driver, which starts {executors} executors")
+        self.apply(
+            "spark", *manifests.access(), manifests.application(files), manifests.driver(image, environment, volumes, mounts)
+        )
