@@ -20,10 +20,11 @@ from demo.picture import Picture
 from demo.producer import Producer
 from demo.records import Evidence
 from demo.report import Totals, line, table
+from demo.server import redis_server
 from demo.steps import Run, steps
 from demo.story import Story, clock_text
 from demo.view import Colours, Flow, Screen, render
-from demo.world import World, redis_server
+from demo.world import World
 
 EXECUTORS = 2
 RATE = float(os.environ.get("RATE", "2500"))
