@@ -1,0 +1,29 @@
+"""The state machine of one group: observations and the time come in, effects go out.
+
+Pure: no I/O, no clock, no chance. The operator, the simulation and the tests run the same code.
+"""
+
+from baton.engine.effects import Effect, Grant, Pause
+from baton.engine.happenings import State
+from baton.engine.ledger import dump, load
+from baton.engine.state import GroupState, Problem
+from baton.engine.step import Step, step
+from baton.engine.summary import InFlight, Summary, summary
+from baton.model.ledger import LedgerError
+
+__all__ = [
+    "Effect",
+    "Grant",
+    "GroupState",
+    "InFlight",
+    "LedgerError",
+    "Pause",
+    "Problem",
+    "State",
+    "Step",
+    "Summary",
+    "dump",
+    "load",
+    "step",
+    "summary",
+]

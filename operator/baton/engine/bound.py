@@ -1,0 +1,49 @@
+"""The lower bound of a rebalance, counted when it ends (section 4): the least moves from who owned what at its start."""
+
+from baton.assignors import lower_bound
+from baton.engine.draft import Draft
+from baton.model.ids import MemberId, Partition, QueueName
+
+
+def least_moves(draft: Draft) -> int:
+    """Vacant seats keep what they have. Where seats were only filled, and partitions only placed, nothing else might move:
+    each of those that had an owner who is not there any more needs one move."""
+    origins = draft.origins
+    assert origins is not None
+    members = {seat.member for seat in draft.seats if seat.left is None and seat.member in draft.eligible}
+    fixed = {p: seat.member for seat in draft.seats if seat.left for p in seat.left}
+    moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
+    if not draft.full:
+        rest = (p for p in origins if p not in fixed and p in draft.slots)
+        return moved + sum(origins[p] is not None and origins[p] not in members for p in rest)
+    start = {p: origins.get(p, slot.last) for p, slot in draft.slots.items() if p not in fixed}
+    return moved + _shared(draft, start, members) + _exclusive(draft, start, members)
+
+
+def _elsewhere(origin: MemberId | None, holder: MemberId) -> bool:
+    return origin is not None and origin != holder
+
+
+def _shared(draft: Draft, start: dict[Partition, MemberId | None], members: set[MemberId]) -> int:
+    numbers: dict[QueueName, int] = {}
+    owners: dict[Partition, MemberId] = {}
+    for partition in sorted(start):
+        if draft.queues[partition.queue].exclusive:
+            continue
+        number = numbers.get(partition.queue, 0)
+        numbers[partition.queue] = number + 1
+        owner = start[partition]
+        if owner is not None:
+            owners[Partition(partition.queue, number)] = owner
+    queues = {queue: numbers.get(queue, 0) for queue, facts in draft.queues.items() if not facts.exclusive}
+    return lower_bound(queues, {member: draft.subscribed(member) for member in members}, owners)
+
+
+def _exclusive(draft: Draft, start: dict[Partition, MemberId | None], members: set[MemberId]) -> int:
+    least = 0
+    for queue, facts in draft.queues.items():
+        readers = [member for member in members if queue in draft.subscribed(member)]
+        if facts.exclusive and readers:
+            owners = [owner for partition, owner in start.items() if partition.queue == queue and owner is not None]
+            least += len(owners) - max(owners.count(member) for member in readers)
+    return least

@@ -1,0 +1,46 @@
+"""Who is a member: Ready, not terminating, not fenced off by a newer pod of the same identity, not to be scaled away."""
+
+from baton.engine.draft import Draft
+from baton.engine.happenings import Fenced
+from baton.engine.observation import ObservedMember, ScaleMode
+from baton.engine.victims import choose_victims
+from baton.model.ids import MemberId
+from baton.model.names import LEDGER_GROUP_KEY
+
+
+def count_members(draft: Draft) -> None:
+    """Fills `eligible`, and keeps who is fenced off and who is to go."""
+    ready = {
+        name: member
+        for name, member in draft.observation.members.items()
+        if not member.terminating and name != LEDGER_GROUP_KEY  # a pod of that name has no key in the ledger
+    }
+    _fence_doubles(draft, ready)
+    if draft.spec.scale_mode is ScaleMode.SPARK and draft.spec.replicas is not None:
+        draft.victims = choose_victims(draft, ready)
+    else:
+        draft.victims = ()
+    for name, _ in draft.victims:
+        ready.pop(name)
+    draft.eligible = ready
+
+
+def _fence_doubles(draft: Draft, ready: dict[MemberId, ObservedMember]) -> None:
+    """Of two live pods with one identity the newer wins (rule 6). Removes the older from `ready`."""
+    draft.fenced = frozenset()
+    if draft.spec.session_timeout <= 0:
+        return
+    newest: dict[str, MemberId] = {}
+    fenced: dict[MemberId, MemberId] = {}
+    for name in sorted(ready, key=lambda name: (ready[name].joined, name)):
+        instance = ready[name].instance
+        if instance is None:
+            continue
+        if instance in newest:
+            fenced[newest[instance]] = name
+        newest[instance] = name
+    for older, newer in fenced.items():
+        pod = ready.pop(older)
+        draft.fenced |= {(older, pod.uid)}
+        if (older, pod.uid) not in draft.before.fenced:
+            draft.happenings.append(Fenced(older, f"{newer} joined later with the same identity {pod.instance}"))

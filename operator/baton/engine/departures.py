@@ -1,0 +1,78 @@
+"""Members that went: vanished, asked to stop, or no longer subscribed. Their seats become vacant."""
+
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.state import Seat, moment
+from baton.model.ids import MemberId, Partition
+
+
+def notice_departures(draft: Draft) -> None:
+    """Rule 1 and 7: who vanished has released all it had; who was asked to stop keeps it for now."""
+    for member in sorted(draft.known):
+        known = draft.known[member]
+        if not draft.present(member, known.uid):
+            _vanish(draft, member)
+        elif member not in draft.eligible:
+            _leave(draft, member)
+        else:
+            _unsubscribe(draft, member)
+
+
+def _vanish(draft: Draft, member: MemberId) -> None:
+    kept = _kept(draft, member)
+    for partition in sorted(draft.owned[member]):
+        draft.gone(partition)
+    _vacate(draft, member, kept, vanished=True)
+    del draft.known[member]
+    draft.touched.add(member)
+
+
+def _leave(draft: Draft, member: MemberId) -> None:
+    _vacate(draft, member, _kept(draft, member), vanished=False)
+
+
+def _unsubscribe(draft: Draft, member: MemberId) -> None:
+    """Dropping a queue is leaving, for that queue: what it had there waits in a seat of its own."""
+    reads = draft.subscribed(member)
+    dropped = [partition for partition in sorted(draft.owned[member]) if partition.queue not in reads]
+    if not dropped:
+        return
+    left = frozenset(partition for partition in dropped if partition not in draft.moves)
+    for partition in dropped:
+        draft.gone(partition)
+    at = next((n for n, seat in enumerate(draft.seats) if seat.member == member), len(draft.seats) - 1)
+    draft.seats[at + 1 : at + 1] = _split(draft, Seat(member, draft.known[member].uid, left=left))
+
+
+def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
+    """What it has and is not already giving away."""
+    return frozenset(p for p in draft.owned[member] if p not in draft.moves or draft.moves[p].quiet)
+
+
+def _vacate(draft: Draft, member: MemberId, kept: frozenset[Partition], *, vanished: bool) -> None:
+    if member in draft.standbys:
+        draft.standbys.remove(member)
+    seats: list[Seat] = []
+    for seat in draft.seats:
+        if seat.member != member or seat.uid != draft.known[member].uid:
+            seats.append(seat)
+        elif seat.left is None:
+            seats += _split(draft, replace(seat, left=kept))
+        elif vanished and seat.expires is not None:
+            # A static member's term counts from when it vanished, not from when it was asked to stop.
+            seats.append(replace(seat, expires=moment(draft.now + seat.length)))
+        else:
+            seats.append(seat)
+    draft.seats = seats
+
+
+def _split(draft: Draft, seat: Seat) -> list[Seat]:
+    """A seat that was left: nothing, if it has no partitions; what is kept for a static member, and what others may take."""
+    assert seat.left is not None
+    length = draft.spec.session_timeout
+    if seat.instance is None or length <= 0:
+        return [seat] if seat.left else []
+    exclusive = frozenset(p for p in seat.left if draft.queues[p.queue].exclusive)
+    waiting = replace(seat, left=seat.left - exclusive, expires=moment(draft.now + length), length=length)
+    return [part for part in (waiting, replace(seat, left=exclusive)) if part.left]

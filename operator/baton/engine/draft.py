@@ -1,0 +1,269 @@
+"""One step in the making: the state as it changes, and what is to be told of it."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from baton.engine.happenings import Granted, Happening, How, Released, Revoked
+from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OnDeadline, OwnerRecord
+from baton.engine.state import (
+    GroupState,
+    Holddown,
+    Known,
+    Move,
+    Problem,
+    Rebalance,
+    Seat,
+    Slot,
+    moment,
+)
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+
+
+class Draft:
+    """A mutable copy of a state for the length of one step. The rules are in the modules that work on it."""
+
+    def __init__(self, state: GroupState, observation: Observation, now: float) -> None:
+        self.before = state
+        self.observation = observation
+        self.spec = observation.spec
+        self.now = now
+        self.generation = state.generation
+        self.queues = dict(state.queues)
+        self.slots = dict(state.slots)
+        self.tombs = dict(state.tombs)
+        self.known = dict(state.known)
+        self.seats = list(state.seats)
+        self.standbys = list(state.standbys)
+        self.moves = dict(state.moves)
+        self.waiting = dict(state.waiting)
+        self.holddown = state.holddown
+        running = state.rebalance
+        self.origins: dict[Partition, MemberId | None] | None = None if running is None else dict(running.origins)
+        """Of the rebalance under way; None: there is none."""
+        self.full = running is not None and running.full
+        self.eager = running is not None and running.eager
+        self.why = "" if running is None else running.why
+        self.facts = state.facts
+        self.fenced = state.fenced
+        self.victims = state.victims
+        self.totals = state.totals
+        self.happenings: list[Happening] = []
+        self.eligible: dict[MemberId, ObservedMember] = {}
+        """The members: Ready, not terminating, not fenced off, not to be scaled away."""
+        self.problem: Problem | None = None
+        self.unsettled = False
+        """Something went another way than planned: whether members are still within one has to be seen."""
+        self.at_once: str | None = None
+        """Why a plan is due without delay."""
+        self.touched: set[MemberId] = set()
+        self.owned: defaultdict[MemberId, set[Partition]] = defaultdict(set)
+        for partition, slot in self.slots.items():
+            if slot.owner is not None:
+                self.owned[slot.owner].add(partition)
+
+    # -- looking
+
+    def present(self, member: MemberId, uid: Uid) -> bool:
+        """This very pod is there, be it terminating."""
+        seen = self.observation.members.get(member)
+        return seen is not None and seen.uid == uid and (member, uid) not in self.fenced
+
+    def subscribed(self, member: MemberId) -> frozenset[QueueName]:
+        """The group's queues that an observed member reads."""
+        wanted = self.observation.members[member].subscribed
+        queues = frozenset(self.queues)
+        return queues if wanted is None else wanted & queues
+
+    def may_own(self, member: MemberId | None, queue: QueueName) -> bool:
+        return member in self.eligible and queue in self.subscribed(member)
+
+    def heading(self, partition: Partition) -> MemberId | None:
+        """Whose the partition is, or will be when its hand-off is done."""
+        move = self.moves.get(partition)
+        return self.slots[partition].owner if move is None else move.receiver
+
+    def loads(self) -> dict[MemberId, set[Partition]]:
+        """What every member has, or will have when all hand-offs are done that have begun."""
+        loads = {member: set(partitions) for member, partitions in self.owned.items() if partitions}
+        for partition, move in self.moves.items():
+            owner = self.slots[partition].owner
+            if owner is not None and owner != move.receiver:
+                loads[owner].discard(partition)
+            if move.receiver is not None:
+                loads.setdefault(move.receiver, set()).add(partition)
+        return loads
+
+    def orphans(self) -> list[Partition]:
+        """Partitions that nobody has or will have, sorted."""
+        return sorted(p for p, slot in self.slots.items() if slot.owner is None and p not in self.moves)
+
+    def kin(self, one: MemberId | None, other: MemberId | None) -> bool:
+        """Two names of one static member."""
+        if one is None or other is None or one == other:
+            return one == other
+        if self.spec.session_timeout <= 0:
+            return False
+        return self._identity(one) is not None and self._identity(one) == self._identity(other)
+
+    def _identity(self, member: MemberId) -> str | None:
+        if member in self.known:
+            return self.known[member].instance
+        seen = self.observation.members.get(member)
+        return None if seen is None else seen.instance
+
+    def queue(self, partition: Partition) -> ObservedQueue:
+        """How the partition's queue was observed."""
+        return self.observation.queues[partition.queue]
+
+    # -- doing
+
+    def aim(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
+        """Begin to hand a partition over, or turn a hand-off that is under way to another receiver, at a new epoch."""
+        slot = self.slots[partition]
+        move = self.moves.get(partition)
+        epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + 1)
+        uid = None if receiver is None else self.observation.members[receiver].uid
+        self.note_origin(partition)
+        if move is not None and not move.quiet:
+            move = replace(move, receiver=receiver, uid=uid, epoch=epoch, why=why)
+        elif slot.owner is None:
+            move = Move(receiver, uid, epoch, why=why)
+        else:
+            length = self.queue(partition).max_handoff
+            deadline = moment(self.now + length)
+            move = Move(receiver, uid, epoch, slot.owner, deadline, length, self.now, why)
+            self.happenings.append(Revoked(partition, slot.owner, slot.epoch, deadline, why))
+        self.put(partition, move)
+        self.waiting.pop(partition, None)
+        self.touched.update(m for m in (slot.owner, receiver) if m is not None)
+
+    def put(self, partition: Partition, move: Move) -> None:
+        """Keep a move. Without a giver nothing but its epoch counts any more."""
+        self.moves[partition] = move
+        slot = self.slots[partition]
+        if slot.owner is None:
+            self.slots[partition] = Slot(move.epoch, None, slot.last)
+
+    def assert_owner(self, partition: Partition, owner: MemberId, above: Epoch) -> None:
+        """Grant a partition again to who has it, at an epoch above one that the queue may have."""
+        slot = self.slots[partition]
+        move = self.moves.get(partition)
+        epoch = Epoch(max(slot.epoch, above, move.epoch if move else 0) + 1)
+        uid = self.observation.members[owner].uid
+        giver = slot.owner
+        self.put(partition, Move(owner, uid, epoch, giver, quiet=True, why="the queue's records were in doubt"))
+        self.touched.add(owner)
+
+    def raise_epoch(self, partition: Partition, above: Epoch) -> None:
+        """The grant of a move that is under way gets a new epoch, above one that the queue may have."""
+        move = self.moves[partition]
+        self.put(partition, replace(move, epoch=Epoch(max(move.epoch, above) + 1)))
+
+    def note_origin(self, partition: Partition) -> None:
+        """A rebalance moves this partition; the first such starts it."""
+        if self.origins is None:
+            self.origins = {}
+        self.origins.setdefault(partition, self.slots[partition].last)
+
+    @property
+    def rebalance(self) -> Rebalance | None:
+        return None if self.origins is None else Rebalance(self.origins, self.full, self.eager, self.why)
+
+    def new_generation(self) -> None:
+        """The assignment changes; several changes of one step are one."""
+        self.generation = self.before.generation + 1
+
+    def gone(self, partition: Partition) -> None:
+        """Its owner is no more; what was to follow its release follows."""
+        slot = self.slots[partition]
+        owner = slot.owner
+        assert owner is not None
+        move = self.moves.get(partition)
+        if move is None or move.released is None:
+            self.happenings.append(Released(partition, owner, How.GONE))
+        self.owned[owner].discard(partition)
+        self.touched.add(owner)
+        last = owner
+        if move is not None and move.receiver is not None and self.kin(owner, move.receiver):
+            last = move.receiver
+        self.slots[partition] = Slot(slot.epoch, None, last)
+        if move is not None and move.quiet:
+            del self.moves[partition]
+            self.slots[partition] = Slot(move.epoch, None, last)
+        elif move is not None:
+            self.put(partition, replace(move, giver=None, released=How.GONE))
+
+    def free(self, partition: Partition) -> None:
+        """The move ends with nobody: the partition is an orphan that was released."""
+        move = self.moves.pop(partition)
+        slot = self.slots[partition]
+        if slot.owner is not None:
+            self.owned[slot.owner].discard(partition)
+            self.touched.add(slot.owner)
+        self.slots[partition] = Slot(move.epoch, None, slot.last)
+
+    def granted(self, partition: Partition, record: OwnerRecord) -> None:
+        """The queue has taken the grant."""
+        move = self.moves.pop(partition)
+        slot = self.slots[partition]
+        if slot.owner is not None:
+            self.owned[slot.owner].discard(partition)
+            self.touched.add(slot.owner)
+        if move.receiver is None:
+            self.withdraw(partition, record.epoch)
+            return
+        self.slots[partition] = Slot(move.epoch, move.receiver, move.receiver)
+        self.owned[move.receiver].add(partition)
+        self.touched.add(move.receiver)
+        previous = move.receiver if self.kin(slot.last, move.receiver) else slot.last
+        if previous is not None and previous != move.receiver:
+            self.totals = self.totals._replace(moves=self.totals.moves + 1)
+        paused_for = None if move.since is None or move.quiet else moment(self.now - move.since)
+        self.happenings.append(Granted(partition, move.receiver, move.epoch, previous, paused_for, move.why))
+
+    def withdraw(self, partition: Partition, epoch: Epoch) -> None:
+        """Forget a partition, but not its epoch."""
+        slot = self.slots.pop(partition)
+        move = self.moves.pop(partition, None)
+        if slot.owner is not None:
+            self.owned[slot.owner].discard(partition)
+            self.touched.add(slot.owner)
+        highest = max(epoch, slot.epoch, move.epoch if move else 0)
+        if highest:
+            self.tombs[partition] = Epoch(highest)
+        self.waiting.pop(partition, None)
+
+    def miss(self, partition: Partition, move: Move) -> Move:
+        """A deadline passed. Counted once per hand-off, in the same write that records it."""
+        if move.missed:
+            return move
+        self.totals = self.totals._replace(deadline_misses=self.totals.deadline_misses + 1)
+        move = replace(move, missed=True)
+        self.moves[partition] = move
+        return move
+
+    def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:
+        """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force."""
+        queue = self.queue(partition)
+        return queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver
+
+    def trigger(self, why: str, *, pinned: bool = True) -> None:
+        """Start the holddown; a running one goes on unchanged (rule 1)."""
+        if self.holddown is None:
+            self.holddown = Holddown(moment(self.now + self.spec.delay), self.spec.delay, why, pinned)
+        elif pinned and not self.holddown.pinned:
+            self.holddown = replace(self.holddown, pinned=True)
+
+    def meet(self, member: MemberId) -> None:
+        """A member gets a key in the ledger."""
+        seen = self.observation.members[member]
+        old = self.known.get(member)
+        if old is None or old.uid != seen.uid:
+            self.known[member] = Known(seen.uid, instance=seen.instance, subscribed=seen.subscribed)
+            self.touched.add(member)
+
+    def sit(self, member: MemberId) -> Seat:
+        """A taken seat for an eligible member."""
+        self.meet(member)
+        seen = self.eligible[member]
+        return Seat(member, seen.uid, self.known[member].instance)

@@ -1,0 +1,93 @@
+"""The hand-off of each partition: pause, wait for the release, fence, grant (rule 3). What is asked for and what came of it."""
+
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.effects import Effect, Grant, Pause
+from baton.engine.happenings import How, Released
+from baton.engine.state import Move
+from baton.model.ids import Partition
+from baton.model.session import Release
+
+
+def take_outcomes(draft: Draft) -> None:
+    """What became of the grants at the queues."""
+    for partition, record in sorted(draft.observation.outcomes, key=lambda outcome: (outcome.partition, outcome.record.epoch)):
+        move = draft.moves.get(partition)
+        if move is None:
+            continue
+        if record == (move.uid, move.epoch):
+            draft.granted(partition, record)
+        elif record.epoch >= move.epoch:
+            # Refused: somebody wrote a higher epoch there. Go above it; the ledger learns of it first.
+            draft.raise_epoch(partition, record.epoch)
+
+
+def take_releases(draft: Draft) -> None:
+    """Who let go: by its session's word, because nothing is outstanding, or because the deadline passed."""
+    for partition in sorted(p for p, move in draft.moves.items() if waits_for_giver(move)):
+        move = draft.moves[partition]
+        how = _released(draft, partition, move)
+        if how is None:
+            continue
+        giver = move.giver
+        assert giver is not None
+        if how is How.DEADLINE:
+            move = draft.miss(partition, move)
+            if not draft.goes_on_at_deadline(partition, move):
+                continue
+        draft.moves[partition] = replace(move, released=how)
+        draft.happenings.append(Released(partition, giver, how))
+
+
+def rest_released(draft: Draft) -> None:
+    """What was released and has no receiver waits without an owner, unless it is withdrawn."""
+    for partition, move in sorted(draft.moves.items()):
+        if move.receiver is None and not waits_for_giver(move) and not _withdrawn(draft, partition):
+            draft.free(partition)
+
+
+def effects(draft: Draft) -> tuple[Effect, ...]:
+    """Everything that is still wanted."""
+    if not draft.moves:
+        return ()
+    barrier = draft.eager and any(waits_for_giver(move) for move in draft.moves.values())
+    wanted: list[Effect] = []
+    for partition, move in sorted(draft.moves.items()):
+        if waits_for_giver(move):
+            wanted.append(Pause(partition, draft.slots[partition].epoch))
+        elif not barrier or move.quiet:
+            wanted.append(Grant(partition, move.receiver, move.uid, move.epoch))
+    return tuple(wanted)
+
+
+def clamp(draft: Draft) -> None:
+    """A deadline from the ledger is never further away than the length it was written with: clocks differ (section 3, 4)."""
+    for partition, move in draft.moves.items():
+        if move.giver is not None and move.deadline > draft.now + move.length + 1e-6:
+            draft.moves[partition] = replace(move, deadline=draft.now + move.length)
+    held = draft.holddown
+    if held is not None and held.until > draft.now + held.length + 1e-6:
+        draft.holddown = replace(held, until=draft.now + held.length)
+    for n, seat in enumerate(draft.seats):
+        if seat.expires is not None and seat.expires > draft.now + seat.length + 1e-6:
+            draft.seats[n] = replace(seat, expires=draft.now + seat.length)
+
+
+def waits_for_giver(move: Move) -> bool:
+    return move.giver is not None and move.released is None and not move.quiet
+
+
+def _released(draft: Draft, partition: Partition, move: Move) -> How | None:
+    epoch = draft.slots[partition].epoch
+    assert move.giver is not None
+    word = Release(draft.known[move.giver].uid, partition.queue, partition.number, epoch)
+    if word in draft.observation.releases or (partition, epoch) in draft.observation.drained:
+        return How.CONSUMER
+    if draft.now >= move.deadline:
+        return How.DEADLINE
+    return None
+
+
+def _withdrawn(draft: Draft, partition: Partition) -> bool:
+    return partition.number >= draft.queues[partition.queue].partitions

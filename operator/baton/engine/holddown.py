@@ -1,0 +1,43 @@
+"""The holddown: from the first trigger a fixed time for the fleet to come to rest (rule 1)."""
+
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.placement import within_one
+from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
+
+
+def watch(draft: Draft) -> None:
+    """Start a holddown if there is a reason, end it if there is none any more."""
+    empty, new = vacant(draft), newcomers(draft)
+    if empty or new:
+        draft.trigger(_why(draft), pinned=False)
+    seated = taken(draft)
+    reads = {queue for member in seated for queue in draft.subscribed(member)}
+    resting = {partition for seat in draft.seats if seat.left for partition in seat.left}
+    if any(partition.queue in reads and partition not in resting for partition in draft.orphans()):
+        draft.trigger("partitions have no owner")
+    if draft.unsettled and not within_one(draft, seated):
+        draft.trigger("members are not within one partition of each other")
+    if draft.holddown is not None and not draft.holddown.pinned and not empty and not new:
+        # All seats are taken and nobody is left over. But an old imbalance does not perpetuate itself (rule 2).
+        if draft.facts is not None and draft.facts.assignor == "solace" and not within_one(draft, seated):
+            draft.holddown = replace(draft.holddown, pinned=True)
+        else:
+            draft.holddown = None
+    if draft.holddown is None:
+        stand_by(draft, unseated(draft))
+
+
+def due(draft: Draft) -> bool:
+    """Whether the time for a plan has come."""
+    if draft.holddown is None or draft.problem is not None:
+        return False
+    return draft.at_once is not None or draft.now >= draft.holddown.until
+
+
+def _why(draft: Draft) -> str:
+    gone = [f"{seat.member} {'is stopping' if seat.member in draft.known else 'left'}" for seat in vacant(draft)]
+    come = [f"{member} joined" for member in newcomers(draft)]
+    words = gone + come
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")

@@ -1,0 +1,280 @@
+"""The ledger ConfigMap's data: the one record that the operator restarts from and that pods read (section 3).
+
+Who owns and revokes what stands only in the members' keys; the key `group` has the rest: seats, hand-offs with their receivers
+and deadlines, what has no owner, timers and totals. Partitions are written as ranges (`0-3@12,7@17`) and what is alike shares
+one entry, so that 1,000 members with 10,000 partitions fit.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from baton.engine.observation import Protocol
+from baton.engine.state import (
+    Facts,
+    GroupState,
+    Holddown,
+    Known,
+    Move,
+    QueueFacts,
+    Rebalance,
+    Seat,
+    Slot,
+    Totals,
+)
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.names import LEDGER_GROUP_KEY
+from baton.model.ranges import format_grants, format_numbers, parse_grants, parse_numbers
+
+_VERSION = 1
+
+
+def dump(state: GroupState) -> dict[str, str]:
+    """The `data` of the ledger ConfigMap. Equal states have equal texts."""
+    owned: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
+    revoking: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
+    for partition, slot in state.slots.items():
+        if slot.owner is not None:
+            move = state.moves.get(partition)
+            (owned if move is None or move.quiet else revoking)[slot.owner][partition] = slot.epoch
+    data: dict[str, str] = {
+        member: MemberEntry(
+            group=state.group,
+            member=member,
+            uid=known.uid,
+            generation=known.generation,
+            active=known.active,
+            owned=_by_queue(owned[member]),
+            revoking=_by_queue(revoking[member]),
+        ).to_json()
+        for member, known in sorted(state.known.items())
+    }
+    return {**data, LEDGER_GROUP_KEY: json.dumps(_group(state), separators=(",", ":"), ensure_ascii=False)}
+
+
+def load(data: Mapping[str, str]) -> GroupState:
+    """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for anything else (a hand edited it)."""
+    if LEDGER_GROUP_KEY not in data:
+        raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
+    entries = {}
+    for key, text in data.items():
+        if key != LEDGER_GROUP_KEY:
+            try:
+                entries[MemberId(key)] = MemberEntry.from_json(text)
+            except LedgerError as error:
+                raise LedgerError(f"{key}: {error}") from None
+    try:
+        return _read(json.loads(data[LEDGER_GROUP_KEY]), entries)
+    except LedgerError as error:
+        raise LedgerError(f"{LEDGER_GROUP_KEY}: {error}") from None
+    except KeyError as error:
+        raise LedgerError(f"{LEDGER_GROUP_KEY}: {error} is missing, or names what is not there") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise LedgerError(f"{LEDGER_GROUP_KEY}: {error}") from None
+
+
+def _group(state: GroupState) -> dict[str, Any]:
+    facts, held, running = state.facts, state.holddown, state.rebalance
+    raw: dict[str, Any] = {
+        "version": _VERSION,
+        "group": state.group,
+        "generation": state.generation,
+        "queues": {queue: _slim(state.queues[queue]._asdict()) for queue in sorted(state.queues)},
+        "facts": None if facts is None else _slim(_fields(facts)),
+        "seats": [seat.member if seat.left is None else _seat(seat) for seat in state.seats],
+        "standbys": state.standbys,
+        "instances": {m: known.instance for m, known in sorted(state.known.items()) if known.instance is not None},
+        "subscribed": _subscriptions(state),
+        "free": [{"last": last, "of": _grants(part)} for last, part in _free(state)],
+        "moves": _moves(state),
+        "waiting": {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in state.waiting.items())},
+        "holddown": None if held is None else _fields(held),
+        "rebalance": None if running is None else _slim({"full": running.full, "eager": running.eager, "why": running.why}),
+        "origins": []
+        if running is None
+        else [{"owner": o, "of": _numbers(part)} for o, part in _grouped((o, p) for p, o in running.origins.items())],
+        "tombs": _grants(state.tombs),
+        "fenced": sorted(state.fenced),
+        "victims": state.victims,
+        "scale": None if state.replicas is None else {"replicas": state.replicas, "victims": [name for name, _ in state.victims]},
+        "totals": state.totals._asdict(),
+    }
+    return {"version": _VERSION, **_slim(raw)}
+
+
+def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> GroupState:
+    if raw["version"] != _VERSION:
+        raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {_VERSION}")
+    queues = {QueueName(name): QueueFacts(**facts) for name, facts in raw.get("queues", {}).items()}
+    slots = {Partition(name, number): Slot() for name, facts in queues.items() for number in range(facts.partitions)}
+    free: set[Partition] = set()
+    for part in raw.get("free", ()):
+        for partition, epoch in _read_grants(part["of"]).items():
+            slots[partition] = Slot(epoch, None, part.get("last"))
+            free.add(partition)
+    revoking: set[Partition] = set()
+    for member, entry in entries.items():
+        if entry.group != raw["group"] or entry.member != member:
+            raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
+        for queue, grants, gives in [(*item, False) for item in entry.owned.items()] + [
+            (*item, True) for item in entry.revoking.items()
+        ]:
+            for number, epoch in grants.items():
+                partition = Partition(queue, number)
+                if partition in free or slots.get(partition, Slot()).owner is not None:
+                    raise LedgerError(f"partition {number} of {queue} stands at {member} and elsewhere")
+                slots[partition] = Slot(epoch, member, member)
+                if gives:
+                    revoking.add(partition)
+    moves = _read_moves(raw.get("moves", ()), slots)
+    strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
+    strays |= {partition for partition in slots if partition.queue not in queues}
+    strays |= {p for p in slots if p.number >= queues[p.queue].partitions and p not in moves}
+    if strays:
+        raise LedgerError(f"{sorted(strays)[0]} has an owner but no queue, or a revoke but no deadline")
+    subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
+    instances = raw.get("instances", {})
+    known = {
+        member: Known(entry.uid, entry.active, entry.generation, instances.get(member), subscribed.get(member))
+        for member, entry in entries.items()
+    }
+    running = raw.get("rebalance")
+    origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in _read_numbers(part["of"])}
+    facts = raw.get("facts")
+    return GroupState(
+        group=str(raw["group"]),
+        generation=int(raw["generation"]),
+        queues=queues,
+        slots=slots,
+        tombs=_read_grants(raw.get("tombs", {})),
+        known=known,
+        seats=tuple(_read_seat(seat, known, slots) for seat in raw.get("seats", ())),
+        standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),
+        moves=moves,
+        waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in _read_numbers(of)},
+        holddown=None if raw.get("holddown") is None else Holddown(**raw["holddown"]),
+        rebalance=None if running is None else Rebalance(origins, **running),
+        facts=None if facts is None else Facts(**{**facts, "protocol": Protocol(facts["protocol"])}),
+        fenced=frozenset((MemberId(name), Uid(uid)) for name, uid in raw.get("fenced", ())),
+        replicas=None if raw.get("scale") is None else int(raw["scale"]["replicas"]),
+        victims=tuple((MemberId(name), Uid(uid)) for name, uid in raw.get("victims", ())),
+        totals=Totals(**raw.get("totals", {})),
+    )
+
+
+def _seat(seat: Seat) -> dict[str, Any]:
+    raw = _fields(seat) | {"left": _numbers(seat.left or ())}
+    return _slim(raw)
+
+
+def _read_seat(raw: Any, known: Mapping[MemberId, Known], slots: Mapping[Partition, Slot]) -> Seat:
+    if isinstance(raw, str):
+        member = _present(MemberId(raw), known)
+        return Seat(member, known[member].uid, known[member].instance)
+    return Seat(**{**raw, "left": frozenset(_in(p, slots) for p in _read_numbers(raw["left"]))})
+
+
+_MOVE = ("receiver", "uid", "giver", "deadline", "length", "since", "why", "quiet", "missed")
+
+
+def _moves(state: GroupState) -> list[dict[str, Any]]:
+    groups: defaultdict[tuple[Any, ...], dict[Partition, Epoch]] = defaultdict(dict)
+    for partition in sorted(state.moves):
+        move = state.moves[partition]
+        last = state.slots[partition].last if move.giver is None else None
+        groups[(*(getattr(move, name) for name in _MOVE), last)][partition] = move.epoch
+    return [_slim({**dict(zip((*_MOVE, "last"), alike, strict=True)), "of": _grants(part)}) for alike, part in groups.items()]
+
+
+def _said(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Without timers where there is no giver."""
+    return _slim(raw if raw["giver"] is not None else {**raw, "deadline": None, "length": None})
+
+
+def _read_moves(raw: Iterable[Mapping[str, Any]], slots: dict[Partition, Slot]) -> dict[Partition, Move]:
+    moves: dict[Partition, Move] = {}
+    for part in raw:
+        alike = {name: part[name] for name in _MOVE if name in part}
+        alike.setdefault("receiver", None)
+        alike.setdefault("uid", None)
+        for partition, epoch in _read_grants(part["of"]).items():
+            move = Move(epoch=epoch, **alike)
+            slot = slots.get(partition, Slot())
+            if slot.owner != move.giver or partition in moves:
+                raise LedgerError(f"{partition} is to be given by {move.giver}, and {slot.owner} has it")
+            if move.giver is None:
+                slots[partition] = Slot(epoch, None, part.get("last"))
+            moves[partition] = move
+    return moves
+
+
+def _free(state: GroupState) -> list[tuple[MemberId | None, dict[Partition, Epoch]]]:
+    groups: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
+    for partition, slot in sorted(state.slots.items()):
+        if slot.owner is None and partition not in state.moves and (slot.epoch or slot.last is not None):
+            groups[slot.last][partition] = slot.epoch
+    return sorted(groups.items(), key=lambda group: group[0] or "")
+
+
+def _subscriptions(state: GroupState) -> list[tuple[list[QueueName], list[MemberId]]]:
+    groups: defaultdict[tuple[QueueName, ...], list[MemberId]] = defaultdict(list)
+    for member, known in sorted(state.known.items()):
+        if known.subscribed is not None:
+            groups[tuple(sorted(known.subscribed))].append(member)
+    return [(list(queues), members) for queues, members in sorted(groups.items())]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def _slim(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what says nothing. A number always says something."""
+    return {name: value for name, value in raw.items() if value or (isinstance(value, int | float) and value is not False)}
+
+
+def _grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Partition]]]:
+    groups: defaultdict[Any, list[Partition]] = defaultdict(list)
+    for key, partition in pairs:
+        groups[key].append(partition)
+    return sorted(groups.items(), key=lambda group: group[0] or "")
+
+
+def _by_queue(grants: Mapping[Partition, Epoch]) -> dict[QueueName, dict[int, Epoch]]:
+    queues: defaultdict[QueueName, dict[int, Epoch]] = defaultdict(dict)
+    for partition, epoch in grants.items():
+        queues[partition.queue][partition.number] = epoch
+    return queues
+
+
+def _grants(grants: Mapping[Partition, Epoch]) -> dict[QueueName, str]:
+    return {queue: format_grants(part) for queue, part in sorted(_by_queue(grants).items())}
+
+
+def _numbers(partitions: Iterable[Partition]) -> dict[QueueName, str]:
+    groups = _grouped((partition.queue, partition) for partition in partitions)
+    return {queue: format_numbers(partition.number for partition in part) for queue, part in groups}
+
+
+def _read_grants(raw: Mapping[str, str]) -> dict[Partition, Epoch]:
+    return {
+        Partition(QueueName(queue), number): epoch for queue, text in raw.items() for number, epoch in parse_grants(text).items()
+    }
+
+
+def _read_numbers(raw: Mapping[str, str]) -> list[Partition]:
+    return [Partition(QueueName(queue), number) for queue, text in raw.items() for number in sorted(parse_numbers(text))]
+
+
+def _present(member: MemberId, known: Mapping[MemberId, Known]) -> MemberId:
+    if member not in known:
+        raise LedgerError(f"the key of {member!r} is missing")
+    return member
+
+
+def _in(partition: Partition, slots: Mapping[Partition, Slot]) -> Partition:
+    if partition not in slots:
+        raise LedgerError(f"{partition} is not a partition of the group")
+    return partition

@@ -1,0 +1,92 @@
+"""Queues that came, went, grew, shrank or changed their access type (rules 1 and 8)."""
+
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.placement import fewest
+from baton.engine.recovery import adopt, assert_again
+from baton.engine.state import QueueFacts, Seat, Slot
+from baton.model.ids import Epoch, Partition, QueueName
+
+
+def drop_missing_queues(draft: Draft) -> None:
+    """A queue that does not exist any more, or is not the group's: all of it ends at once. There is nothing left to act on."""
+    for queue in sorted(set(draft.queues) - set(draft.observation.queues)):
+        for number in range(draft.queues[queue].partitions):
+            _drop(draft, Partition(queue, number))
+        for partition in [partition for partition in draft.slots if partition.queue == queue]:
+            _drop(draft, partition)
+        del draft.queues[queue]
+        if draft.seats:
+            draft.trigger(f"the queue {queue} is gone")
+
+
+def follow_queues(draft: Draft) -> None:
+    """New queues, other partition counts, other access types, and servers that may have lost their records."""
+    fresh = not draft.queues
+    for queue, seen in sorted(draft.observation.queues.items()):
+        facts = draft.queues.get(queue)
+        if facts is None:
+            draft.queues[queue] = QueueFacts(seen.partitions, seen.exclusive, seen.incarnation)
+            for number in range(seen.partitions):
+                _open(draft, Partition(queue, number))
+            adopt(draft, queue)
+            if not fresh and draft.seats:
+                draft.trigger(f"the queue {queue} was added")
+            continue
+        draft.queues[queue] = QueueFacts(seen.partitions, seen.exclusive, seen.incarnation or facts.incarnation)
+        if seen.partitions != facts.partitions:
+            _resize(draft, queue, facts.partitions, seen.partitions)
+        if seen.exclusive != facts.exclusive:
+            draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")
+        if seen.incarnation not in (None, facts.incarnation) and facts.incarnation is not None:
+            assert_again(draft, queue)
+
+
+def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
+    """Acts at once, but only places what is new and withdraws what is deleted; a running holddown goes on."""
+    why = f"{queue} has {after} partitions instead of {before}"
+    draft.unsettled = True
+    draft.new_generation()
+    for number in range(after, before):
+        _close(draft, Partition(queue, number), why)
+    new = [Partition(queue, number) for number in range(before, after)]
+    for partition in new:
+        _open(draft, partition)
+    for partition, receiver in fewest(draft, [p for p in new if draft.heading(p) is None]).items():
+        draft.aim(partition, receiver, why)
+
+
+def _open(draft: Draft, partition: Partition) -> None:
+    slot = draft.slots.get(partition)
+    if slot is None:
+        draft.slots[partition] = Slot(draft.tombs.pop(partition, Epoch(0)))
+    elif slot.owner is not None and draft.may_own(slot.owner, partition.queue):
+        # It was being withdrawn and is wanted again.
+        draft.aim(partition, slot.owner, "the queue grew again")
+
+
+def _close(draft: Draft, partition: Partition, why: str) -> None:
+    draft.seats = [seat if not seat.left else _without(seat, partition) for seat in draft.seats]
+    draft.seats = [seat for seat in draft.seats if seat.left is None or seat.left]
+    draft.waiting.pop(partition, None)
+    slot = draft.slots[partition]
+    if slot.epoch == 0 and partition not in draft.moves:
+        draft.withdraw(partition, Epoch(0))
+    else:
+        draft.aim(partition, None, why)
+
+
+def _drop(draft: Draft, partition: Partition) -> None:
+    slot = draft.slots.get(partition)
+    if slot is None:
+        return
+    if slot.owner is not None:
+        draft.gone(partition)
+    draft.seats = [seat if not seat.left else _without(seat, partition) for seat in draft.seats]
+    draft.seats = [seat for seat in draft.seats if seat.left is None or seat.left]
+    draft.withdraw(partition, Epoch(0))
+
+
+def _without(seat: Seat, partition: Partition) -> Seat:
+    return seat if seat.left is None or partition not in seat.left else replace(seat, left=seat.left - {partition})

@@ -1,0 +1,105 @@
+"""The plan at the end of a holddown: who should own what, and which hand-offs lead there (rules 2, 4, 8)."""
+
+from baton.engine.draft import Draft
+from baton.engine.observation import Protocol
+from baton.engine.placement import target
+from baton.engine.seats import Room, stand_by, taken
+from baton.model.ids import MemberId, Partition
+
+
+def carry_out_plan(draft: Draft) -> None:
+    """Ends the holddown. Members of the plan get seats; vacant seats lapse, but those that wait for their static member."""
+    assert draft.holddown is not None
+    why = draft.at_once or draft.holddown.why
+    draft.holddown = None
+    members = _members(draft)
+    draft.seats = [seat for seat in draft.seats if seat.expires is not None]
+    if not members:
+        _let_go(draft)
+        return
+    kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
+    owners = target(draft, members, kept)
+    draft.seats += [draft.sit(member) for member in members]
+    stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
+    draft.waiting.clear()
+    changed = [p for p in sorted(draft.slots) if p not in kept and draft.heading(p) != owners.get(p)]
+    changed = [p for p in changed if p in owners or _must_go(draft, p)]
+    if not changed:
+        return
+    draft.new_generation()
+    if draft.spec.protocol is Protocol.EAGER:
+        _revoke_everything(draft, owners, kept, why)
+    for partition in changed:
+        receiver = owners.get(partition)
+        if receiver is None or partition in draft.moves or not _bounded(draft, partition):
+            draft.aim(partition, receiver, why)
+        else:
+            draft.waiting[partition] = receiver
+            draft.note_origin(partition)
+    draft.full = True
+    draft.why = why
+
+
+def begin_waiting(draft: Draft) -> None:
+    """Begin planned hand-offs, as many at once as maxConcurrentHandoffs allows (rule 9)."""
+    if not draft.waiting:
+        return
+    bound = draft.spec.max_concurrent_handoffs
+    paused = sum(move.giver in draft.eligible and move.receiver is not None and not move.quiet for move in draft.moves.values())
+    for partition, receiver in sorted(draft.waiting.items()):
+        if not _bounded(draft, partition):
+            draft.aim(partition, receiver, draft.why)
+        elif not bound or paused < bound:
+            draft.aim(partition, receiver, draft.why)
+            paused += 1
+
+
+def _members(draft: Draft) -> list[MemberId]:
+    """Members for whom there is something to own, ordered by joining, then name.
+
+    Who has partitions comes before who has none, so that the fewest move; then those with a seat, by seat; then standbys, by
+    waiting; then newcomers, by joining.
+    """
+    loads = draft.loads()
+    seated = sorted(taken(draft), key=lambda member: -len(loads.get(member, ())))
+    rest = _rest(draft)
+    room = Room(draft)
+    members = [member for member in seated if room.admit(member)]
+    members += [member for member in rest if room.admit(member)]
+    draft.standbys = [member for member in draft.standbys if member not in members]
+    return sorted(members, key=lambda member: (draft.eligible[member].joined, member))
+
+
+def _rest(draft: Draft) -> list[MemberId]:
+    """Members without a seat: standbys first, then by joining."""
+    placed = {*taken(draft), *draft.standbys}
+    others = sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
+    return draft.standbys + others
+
+
+def _bounded(draft: Draft, partition: Partition) -> bool:
+    """Its owner goes on working until its turn comes; nobody waits for a turn without an owner or with one that is stopping."""
+    return draft.slots[partition].owner in draft.eligible
+
+
+def _must_go(draft: Draft, partition: Partition) -> bool:
+    """Nobody is left to take it, and its owner is stopping."""
+    owner = draft.slots[partition].owner
+    return owner is not None and owner not in draft.eligible and partition not in draft.moves
+
+
+def _let_go(draft: Draft) -> None:
+    """The holddown ended with no member there: seats lapse, and who is stopping hands off to nobody."""
+    kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
+    for partition in sorted(draft.slots):
+        if partition not in kept and _must_go(draft, partition):
+            draft.aim(partition, None, "no member is left")
+
+
+def _revoke_everything(draft: Draft, owners: dict[Partition, MemberId], kept: set[Partition], why: str) -> None:
+    """Eager, for compatibility: everybody lets go of everything, and then gets what the plan says."""
+    draft.eager = True
+    for partition in sorted(draft.slots):
+        owner = draft.slots[partition].owner
+        if owner is not None and owners.get(partition) == owner and partition not in draft.moves and partition not in kept:
+            draft.aim(partition, owner, why)

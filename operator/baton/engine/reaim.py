@@ -1,0 +1,44 @@
+"""Receivers that vanished: nothing waits for somebody who is not there (rule 5)."""
+
+from baton.engine.draft import Draft
+from baton.engine.placement import by_the_assignor
+from baton.model.ids import Partition
+
+
+def turn_lost_moves(draft: Draft) -> None:
+    """Back to the giver if it is still a member (that costs no move), else to whom the assignor chooses."""
+    lost = [partition for partition, move in sorted(draft.moves.items()) if _lost(draft, partition)]
+    homeless: list[Partition] = []
+    for partition in lost:
+        move = draft.moves[partition]
+        draft.unsettled = True
+        if move.quiet:
+            draft.free(partition)
+        elif move.giver is not None and draft.may_own(move.giver, partition.queue):
+            draft.aim(partition, move.giver, f"{move.receiver} is gone")
+            draft.new_generation()
+        else:
+            homeless.append(partition)
+    chosen = by_the_assignor(draft, homeless) if homeless and not draft.spec.paused else {}
+    for partition in homeless:
+        move = draft.moves[partition]
+        if partition in chosen:
+            draft.aim(partition, chosen[partition], f"{move.receiver} is gone")
+            draft.new_generation()
+        elif move.giver is None:
+            draft.free(partition)
+        else:
+            draft.aim(partition, None, f"{move.receiver} is gone")
+    for partition, receiver in list(draft.waiting.items()):
+        if not draft.may_own(receiver, partition.queue):
+            del draft.waiting[partition]
+            draft.unsettled = True
+
+
+def _lost(draft: Draft, partition: Partition) -> bool:
+    move = draft.moves[partition]
+    if move.receiver is None:
+        return False
+    if not draft.may_own(move.receiver, partition.queue):
+        return True
+    return draft.eligible[move.receiver].uid != move.uid

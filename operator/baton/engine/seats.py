@@ -1,0 +1,154 @@
+"""Seats: the places of the last plan's members, who comes back to them and who takes over a vacant one (rule 1)."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.observation import ScaleMode
+from baton.engine.state import Seat, Slot
+from baton.model.ids import MemberId, QueueName
+
+
+def fill_seats(draft: Draft) -> None:
+    """Who returns takes its own; then who has stood by longest; then newcomers, while they are no more than the seats."""
+    _expire(draft)
+    _return(draft)
+    for standby in list(draft.standbys):
+        _take_one(draft, standby, "stood by")
+    _promote(draft)
+    candidates = newcomers(draft)
+    if len(candidates) <= len(vacant(draft)):
+        for member in candidates:
+            _take_one(draft, member, "joined")
+
+
+def vacant(draft: Draft) -> list[Seat]:
+    """Seats that anybody may take: those that wait for their static member are not among them."""
+    return [seat for seat in draft.seats if seat.left is not None and seat.expires is None]
+
+
+def taken(draft: Draft) -> list[MemberId]:
+    return [seat.member for seat in draft.seats if seat.left is None]
+
+
+def unseated(draft: Draft) -> list[MemberId]:
+    """Members that are neither seated nor told to stand by, ordered by joining, then name."""
+    placed = {*taken(draft), *draft.standbys}
+    return sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
+
+
+def newcomers(draft: Draft) -> list[MemberId]:
+    """Those of the unseated for whom there would be a partition."""
+    room = Room(draft)
+    for member in taken(draft):
+        room.enter(member)
+    return [member for member in unseated(draft) if room.admit(member)]
+
+
+def stand_by(draft: Draft, members: Iterable[MemberId]) -> None:
+    for member in members:
+        draft.meet(member)
+        draft.standbys.append(member)
+
+
+class Room:
+    """Counts for how many members there is something to own: an exclusive queue has one active member, others one per partition.
+
+    Where the desired size is known, pods above it find no room until an older one goes (rule 7).
+    """
+
+    def __init__(self, draft: Draft, *, vacant_too: bool = False) -> None:
+        self._draft = draft
+        self._inside = Counter[frozenset[QueueName]]()
+        seats = [seat for seat in draft.seats if seat.left is not None and (vacant_too or seat.expires is not None)]
+        self._inside[frozenset(draft.queues)] += len(seats)
+        # A driver removes what is too many (victims), everybody else's pods come and go by themselves.
+        self._size = draft.spec.replicas if draft.spec.scale_mode is not ScaleMode.SPARK else None
+        self._members = 0
+
+    def enter(self, member: MemberId) -> None:
+        """It has a place, whatever the room."""
+        self._inside[self._draft.subscribed(member)] += 1
+        self._members += 1
+
+    def admit(self, member: MemberId) -> bool:
+        """Takes it in if there is something for it."""
+        reads = self._draft.subscribed(member)
+        facts = self._draft.queues
+        places = sum(1 if facts[q].exclusive and facts[q].partitions else facts[q].partitions for q in reads)
+        rivals = sum(count for subscribed, count in self._inside.items() if subscribed & reads)
+        if rivals >= places or (self._size is not None and self._members >= self._size):
+            return False
+        self.enter(member)
+        return True
+
+
+def _expire(draft: Draft) -> None:
+    """A static member did not come back in time: its seat is for anybody, and there is no delay (rule 6)."""
+    for n, seat in enumerate(draft.seats):
+        if seat.expires is not None and draft.now >= seat.expires:
+            draft.seats[n] = replace(seat, expires=None)
+            draft.at_once = f"{seat.member} did not come back in time"
+
+
+def _return(draft: Draft) -> None:
+    for seat in [seat for seat in draft.seats if seat.left is not None]:
+        member = _owner_of(draft, seat)
+        if member is None or seat.left is None:
+            continue
+        reads = draft.subscribed(member)
+        mine = frozenset(p for p in seat.left if p.queue in reads)
+        if not mine:
+            continue
+        if mine != seat.left:
+            at = draft.seats.index(seat)
+            draft.seats[at : at + 1] = [replace(seat, left=mine), replace(seat, left=seat.left - mine, expires=None)]
+            seat = replace(seat, left=mine)
+        _take(draft, seat, member, f"{member} is back")
+        draft.unsettled = True
+
+
+def _owner_of(draft: Draft, seat: Seat) -> MemberId | None:
+    """Who comes back to this seat: the same pod, a pod of the same name, or of the same static identity."""
+    if seat.member in draft.eligible:
+        return seat.member
+    for member in unseated(draft) + draft.standbys:
+        seen = draft.eligible[member]
+        if seen.uid == seat.uid:
+            return member
+        if draft.spec.session_timeout > 0 and seat.instance is not None and seen.instance == seat.instance:
+            return member
+    return None
+
+
+def _take_one(draft: Draft, member: MemberId, how: str) -> None:
+    reads = draft.subscribed(member)
+    for seat in vacant(draft):
+        if seat.left is not None and all(partition.queue in reads for partition in seat.left):
+            _take(draft, seat, member, f"{member} {how} and takes the seat of {seat.member}")
+            return
+
+
+def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
+    assert seat.left is not None
+    for partition in sorted(seat.left):
+        slot = draft.slots[partition]
+        if draft.heading(partition) == member:
+            continue  # It was to go (a victim), and stays: it still has this.
+        if slot.owner is None and seat.instance is not None and seat.instance == draft.eligible[member].instance:
+            draft.slots[partition] = Slot(slot.epoch, None, member)  # the same static member under another name
+        draft.aim(partition, member, why)
+        draft.new_generation()
+    at = draft.seats.index(seat)
+    draft.seats[at : at + 1] = [] if member in taken(draft) else [draft.sit(member)]
+    if member in draft.standbys:
+        draft.standbys.remove(member)
+
+
+def _promote(draft: Draft) -> None:
+    """Standbys for whom there is something to own by now (the queue grew, the desired size did) are newcomers."""
+    room = Room(draft, vacant_too=True)
+    for member in taken(draft):
+        room.enter(member)
+    draft.standbys = [member for member in draft.standbys if not room.admit(member)]

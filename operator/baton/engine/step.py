@@ -1,0 +1,172 @@
+"""One step of the state machine: what is seen, in; what is to be done, out."""
+
+from dataclasses import dataclass, replace
+
+from baton.engine import handoff
+from baton.engine.bound import least_moves
+from baton.engine.census import count_members
+from baton.engine.departures import notice_departures
+from baton.engine.draft import Draft
+from baton.engine.effects import Effect
+from baton.engine.happenings import Happening, StandsBy, State, StateChanged
+from baton.engine.holddown import due, watch
+from baton.engine.observation import Observation, ScaleMode
+from baton.engine.partitions import drop_missing_queues, follow_queues
+from baton.engine.placement import within_one
+from baton.engine.plan import begin_waiting, carry_out_plan
+from baton.engine.reaim import turn_lost_moves
+from baton.engine.seats import fill_seats, taken
+from baton.engine.state import GroupState, View
+from baton.engine.triggers import follow_facts, follow_subscriptions
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What came of one step.
+
+    The caller first writes the ledger (`dump(state)`), and only when that write succeeded carries out the effects.
+    """
+
+    state: GroupState
+    effects: tuple[Effect, ...]
+    happenings: tuple[Happening, ...]
+    wake_at: float | None
+    """The latest time for the next step, if nothing is observed before; None: only an observation can change anything."""
+
+
+def step(state: GroupState, observation: Observation, now: float) -> Step:
+    """The next state of a group. Pure; times are seconds on one clock.
+
+    Level-triggered: effects that are still wanted are returned by every step until an observation shows them done.
+    """
+    view = state.view
+    if view is not None and (view.wake_at is None or now < view.wake_at) and observation == view.observation:
+        return Step(state, view.effects, (), view.wake_at)
+    draft = Draft(state, observation, now)
+    _look(draft)
+    if not observation.spec.paused:
+        _decide(draft)
+    handoff.take_releases(draft)  # a hand-off that does not wait has its deadline now
+    handoff.rest_released(draft)
+    return _close(draft)
+
+
+def state_of(state: GroupState) -> State:
+    """In the words of Solace's rebalancing status. A rebalance under way hides a holddown beside it, and a pause too."""
+    if state.moving:
+        return State.REBALANCING
+    if state.facts is not None and state.facts.paused:
+        return State.PAUSED
+    return State.READY if state.hold_until is None else State.HOLDDOWN
+
+
+def _look(draft: Draft) -> None:
+    """What happened, and what follows from it even while the group is paused."""
+    handoff.clamp(draft)
+    drop_missing_queues(draft)
+    count_members(draft)
+    handoff.take_outcomes(draft)
+    notice_departures(draft)
+    follow_facts(draft)
+    turn_lost_moves(draft)
+    handoff.take_releases(draft)
+    handoff.rest_released(draft)
+
+
+def _decide(draft: Draft) -> None:
+    """What is to change."""
+    follow_queues(draft)
+    follow_subscriptions(draft)
+    fill_seats(draft)
+    rest_static(draft)
+    watch(draft)
+    if due(draft):
+        carry_out_plan(draft)
+    begin_waiting(draft)
+
+
+def rest_static(draft: Draft) -> None:
+    """A static member that is asked to stop releases at once: its seat waits for it, not for a receiver (rule 7)."""
+    for seat in draft.seats:
+        if seat.expires is not None and seat.left and draft.present(seat.member, seat.uid):
+            for partition in sorted(seat.left):
+                if draft.slots[partition].owner == seat.member and partition not in draft.moves:
+                    draft.aim(partition, None, f"{seat.member} is stopping and keeps its seat")
+                    draft.new_generation()
+
+
+def _close(draft: Draft) -> Step:
+    before = draft.before
+    moving = any(not move.quiet for move in draft.moves.values())
+    if draft.origins is not None and not moving and not draft.waiting:
+        draft.totals = draft.totals._replace(lower_bound=draft.totals.lower_bound + least_moves(draft))
+        draft.origins, draft.full, draft.eager = None, False, False
+    _tell(draft)
+    spec = draft.spec
+    state = GroupState(
+        group=before.group,
+        generation=draft.generation,
+        queues=draft.queues,
+        slots=draft.slots,
+        tombs=draft.tombs,
+        known=draft.known,
+        seats=tuple(draft.seats),
+        standbys=tuple(draft.standbys),
+        moves=draft.moves,
+        waiting=draft.waiting,
+        holddown=draft.holddown,
+        rebalance=draft.rebalance,
+        facts=draft.facts,
+        fenced=draft.fenced,
+        replicas=spec.replicas if spec.scale_mode is ScaleMode.SPARK else None,
+        victims=draft.victims,
+        totals=draft.totals,
+    )
+    effects = handoff.effects(draft)
+    wake_at = _wake_at(draft)
+    view = View(
+        draft.observation,
+        effects,
+        wake_at,
+        members=len(draft.eligible),
+        standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
+        problem=draft.problem,
+        balanced=within_one(draft, taken(draft)) and not draft.orphans(),
+    )
+    if (state_of(state), _until(state)) != (state_of(before), _until(before)):
+        why = draft.holddown.why if draft.holddown is not None else draft.why
+        draft.happenings.append(StateChanged(state_of(state), _until(state), why))
+    return Step(replace(state, view=view), effects, tuple(draft.happenings), wake_at)
+
+
+def _until(state: GroupState) -> float | None:
+    return state.hold_until if state_of(state) is State.HOLDDOWN else None
+
+
+def _tell(draft: Draft) -> None:
+    """Bring the members' keys up to date, and tell who stands by."""
+    incoming = {move.receiver for move in draft.moves.values()} | set(draft.waiting.values())
+    seats = {seat.member for seat in draft.seats}
+    for member in sorted(draft.known):
+        known = draft.known[member]
+        has = bool(draft.owned[member]) or member in incoming
+        if not has and member not in draft.eligible and member not in seats:
+            del draft.known[member]
+            continue
+        if not has and member in draft.eligible and member not in seats and member not in draft.standbys:
+            del draft.known[member]  # it is a newcomer now, and has no part in the assignment yet
+            continue
+        was = draft.before.known.get(member)
+        if member in draft.touched or has != known.active:
+            draft.known[member] = replace(known, active=has, generation=draft.generation)
+        if not has and member in draft.eligible and (was is None or was.active or was.uid != known.uid):
+            draft.happenings.append(StandsBy(member))
+
+
+def _wake_at(draft: Draft) -> float | None:
+    times = [m.deadline for m in draft.moves.values() if handoff.waits_for_giver(m) and not m.missed]
+    if not draft.spec.paused:
+        if draft.holddown is not None and draft.problem is None:
+            times.append(draft.holddown.until)
+        times += [seat.expires for seat in draft.seats if seat.expires is not None]
+    return min(times, default=None)

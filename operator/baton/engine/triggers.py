@@ -1,0 +1,46 @@
+"""What starts a rebalance besides members and partitions: the facts of the group, compared with those recorded (section 4)."""
+
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.placement import assignor_in_use
+from baton.engine.state import Facts
+
+
+def follow_facts(draft: Draft) -> None:
+    """A difference is a trigger; then it is recorded. While the group is paused differences wait."""
+    spec, before = draft.spec, draft.facts
+    assignor = assignor_in_use(draft)
+    if before is not None and (assignor is None or not draft.eligible):
+        assignor = before.assignor or assignor
+    if before is None:
+        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request)
+        return
+    if spec.paused:
+        draft.facts = replace(before, paused=True)
+        return
+    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request)
+    if before.paused:
+        draft.at_once = "the group goes on after a pause"
+    if not any(seat.left is None for seat in draft.seats):
+        return  # Nobody has anything yet: who joins starts the first holddown.
+    if before.assignor is not None and assignor != before.assignor:
+        draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
+    if spec.protocol != before.protocol:
+        draft.trigger(f"the protocol is {spec.protocol} instead of {before.protocol}")
+    if draft.observation.request not in (None, before.request):
+        draft.trigger("a rebalance was asked for")
+
+
+def follow_subscriptions(draft: Draft) -> None:
+    """A member that reads more than before is a trigger, unless it only comes back to what it has just left."""
+    for member, known in sorted(draft.known.items()):
+        seen = draft.eligible.get(member)
+        if seen is None or seen.subscribed == known.subscribed:
+            continue
+        queues = frozenset(draft.queues)
+        more = draft.subscribed(member) - (queues if known.subscribed is None else known.subscribed)
+        left = {partition.queue for seat in draft.seats if seat.member == member and seat.left for partition in seat.left}
+        draft.known[member] = replace(known, subscribed=seen.subscribed)
+        if more - left:
+            draft.trigger(f"{member} reads {', '.join(sorted(more))} too")

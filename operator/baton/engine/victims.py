@@ -1,0 +1,29 @@
+"""Which pods are to go when the fleet is larger than wished and the driver removes them one by one (mode Spark)."""
+
+from collections.abc import Mapping
+
+from baton.engine.draft import Draft
+from baton.engine.observation import ObservedMember
+from baton.engine.state import PodKey
+from baton.model.ids import MemberId
+
+
+def choose_victims(draft: Draft, ready: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
+    """The pods whose loss costs the fewest moves: standbys, then those with fewest partitions, then the youngest.
+
+    A victim stays one until the desired size says otherwise: the last chosen is spared first.
+    """
+    excess = len(ready) - (draft.spec.replicas or 0)
+    if excess <= 0:
+        return ()
+    chosen = [pod for pod in draft.victims if pod[0] in ready and ready[pod[0]].uid == pod[1]][:excess]
+    if len(chosen) < excess:
+        loads = draft.loads()
+        seated = {seat.member for seat in draft.seats if seat.left is None}
+        names = {name for name, _ in chosen}
+        rest = sorted(
+            (name for name in ready if name not in names),
+            key=lambda name: (name in seated, len(loads.get(name, ())), -ready[name].joined, name),
+        )
+        chosen += [(name, ready[name].uid) for name in rest[: excess - len(chosen)]]
+    return tuple(chosen)
