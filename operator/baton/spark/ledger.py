@@ -79,6 +79,7 @@ class _View:
         self._ledger = Ledger()
         self._told: list[Callable[[], None]] = []
         self._closed = threading.Event()
+        self._lock = threading.Lock()
 
     def read(self) -> Ledger:
         return self._ledger
@@ -90,12 +91,13 @@ class _View:
         self._closed.set()
 
     def _see(self, data: Mapping[str, str]) -> None:
-        if data == self._data:
-            return
-        self._data = dict(data)
-        self._ledger = parse(data)
-        for told in self._told:
-            told()
+        with self._lock:
+            if data == self._data:
+                return
+            self._data = dict(data)
+            self._ledger = parse(data)
+            for told in self._told:
+                told()
 
 
 class WatchedLedger(_View):
@@ -169,12 +171,16 @@ class MountedLedger(_View):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._see(self._files())
+        self.look()
         threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
 
     def _run(self) -> None:
         while not self._closed.wait(0.1):
-            self._see(self._files())
+            self.look()
+
+    def look(self) -> None:
+        """Look now."""
+        self._see(self._files())
 
     def _files(self) -> Mapping[str, str]:
         for _ in range(3):  # the directory may be swapped while it is read

@@ -1,0 +1,77 @@
+import pytest
+
+from baton.model import Epoch
+from baton.queues.entry import Plan
+from baton.spark.batch import Range, plannable, read_task, same_rows, tasks
+from baton.spark.locality import by_pod, location
+from baton.spark.ownership import ownership
+
+
+def plan(partition: int, start: int = 0, end: int = 10, epoch: int = 1) -> Plan:
+    return Plan(partition, Epoch(epoch), 0, start, end, end - start, 0)
+
+
+@pytest.fixture
+def fleet(executor):
+    return by_pod([executor(1), executor(2)])
+
+
+def test_a_location_asks_for_the_process_and_not_only_for_the_host(executor):
+    assert location(executor(7)) == "executor_10.0.0.7_7"
+
+
+def test_what_registered_executors_own_is_planned_in_order(entry, grant, fleet):
+    ledger = ownership([entry("exec-2", {1: 1}), entry("exec-1", {2: 1, 0: 1})])
+    assert plannable(ledger, fleet, ["orders"], None) == [grant("exec-1", 0), grant("exec-2", 1), grant("exec-1", 2)]
+
+
+def test_a_partition_that_is_to_be_let_go_is_not_planned(entry, fleet):
+    assert plannable(ownership([entry("exec-1", {}, {0: 1})]), fleet, ["orders"], None) == []
+
+
+def test_an_owner_that_is_not_registered_with_this_driver_is_not_planned(entry, fleet):
+    assert plannable(ownership([entry("exec-9", {0: 1})]), fleet, ["orders"], None) == []
+
+
+def test_a_queue_of_the_group_that_the_fleet_does_not_read_is_left_alone(entry, fleet):
+    assert plannable(ownership([entry("exec-1", {0: 1})]), fleet, ["payments"], None) == []
+
+
+def test_a_batch_that_is_repeated_takes_only_the_partitions_that_it_had(entry, grant, fleet):
+    ledger = ownership([entry("exec-1", {0: 1, 1: 1})])
+    assert plannable(ledger, fleet, ["orders"], frozenset({("orders", 1)})) == [grant("exec-1", 1)]
+
+
+def test_one_task_per_owner_reads_all_its_ranges(grant, fleet):
+    ranges = [Range(grant(member, number), plan(number)) for number, member in enumerate(["exec-1", "exec-2", "exec-1"])]
+    made = tasks(ranges, fleet, {"exec-1": 5})
+    assert [(task.executor.id, [index for index, _ in task.ranges], task.generation) for task in made] == [
+        ("1", [0, 2], 5),
+        ("2", [1], 0),
+    ]
+
+
+def test_an_executor_with_cores_reads_with_as_many_tasks(grant, fleet):
+    ranges = [Range(grant("exec-1", number), plan(number)) for number in range(5)]
+    made = tasks(ranges, fleet, {}, cores=2)
+    assert [[index for index, _ in task.ranges] for task in made] == [[0, 2, 4], [1, 3]]
+
+
+def test_an_executor_with_more_cores_than_ranges_has_no_empty_task(grant, fleet):
+    assert len(tasks([Range(grant("exec-1", 0), plan(0))], fleet, {}, cores=8)) == 1
+
+
+def test_a_task_reads_in_its_process_what_the_driver_wrote(grant, fleet):
+    ranges = [Range(grant("exec-1", 3, 12), plan(3, 5, 9, 12))]
+    (task,) = tasks(ranges, fleet, {"exec-1": 4})
+    work = read_task(task.to_json("17-ab"))
+    assert (work.batch, work.generation, work.ranges) == ("17-ab", 4, ((0, ranges[0]),))
+
+
+def test_the_same_range_under_another_epoch_has_the_same_rows():
+    assert same_rows(plan(0, 5, 9, epoch=1), plan(0, 5, 9, epoch=2))
+
+
+def test_a_range_that_begins_later_or_ends_elsewhere_has_other_rows():
+    assert not same_rows(plan(0, 5, 9), plan(0, 9, 12))
+    assert not same_rows(plan(0, 5, 9), plan(0, 5, 10))

@@ -1,0 +1,116 @@
+from collections.abc import Callable
+
+import pytest
+
+from baton.spark.custody import Custody
+from baton.spark.ledger import Ledger
+
+
+class Board:
+    """A ledger view that the test writes."""
+
+    def __init__(self) -> None:
+        self._ledger = Ledger()
+        self._told: list[Callable[[], None]] = []
+
+    def write(self, *entries) -> None:
+        self._ledger = Ledger({entry.member: entry for entry in entries})
+        for told in self._told:
+            told()
+
+    def read(self) -> Ledger:
+        return self._ledger
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        self._told.append(told)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def board():
+    return Board()
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def custody(board, said):
+    return Custody(board, said.append)
+
+
+def owned(ownership):
+    return sorted(ownership.owned)
+
+
+def test_what_no_batch_has_is_released_at_once(board, custody, said, entry, grant):
+    board.write(entry("exec-1", {1: 1}, {0: 1}))
+    assert said == [{grant("exec-1", 0).released()}]
+
+
+def test_what_a_batch_has_is_released_when_its_part_is_done(board, custody, said, entry, grant):
+    board.write(entry("exec-1", {0: 1, 1: 1}))
+    assert custody.take(owned) == [grant("exec-1", 0), grant("exec-1", 1)]
+    board.write(entry("exec-1", {1: 1}, {0: 1}))
+    assert said == []
+    custody.put_back([grant("exec-1", 1)])
+    assert said == []
+    custody.put_back([grant("exec-1", 0)])
+    assert said == [{grant("exec-1", 0).released()}]
+
+
+def test_a_partition_that_is_to_be_let_go_is_never_taken(board, custody, entry):
+    board.write(entry("exec-1", {}, {0: 1}))
+    assert custody.take(owned) == []
+
+
+def test_a_release_is_withdrawn_once_the_ledger_has_moved_on(board, custody, said, entry):
+    board.write(entry("exec-1", {}, {0: 1}))
+    board.write(entry("exec-1"), entry("exec-2", {0: 2}))
+    assert said[-1] == frozenset()
+
+
+def test_the_same_ledger_again_is_not_told_again(board, custody, said, entry):
+    board.write(entry("exec-1", {}, {0: 1}))
+    board.write(entry("exec-1", {}, {0: 1}, generation=2))
+    assert len(said) == 1
+
+
+def test_members_with_a_part_in_the_batch_are_busy(board, custody, entry, grant):
+    board.write(entry("exec-1", {0: 1}), entry("exec-2"))
+    custody.take(owned)
+    assert custody.busy() == {"exec-1"}
+    custody.put_back([grant("exec-1", 0)])
+    assert custody.busy() == frozenset()
+
+
+def test_who_lost_its_part_to_somebody_else_has_missed_a_deadline(board, custody, entry):
+    board.write(entry("exec-1", {0: 1}))
+    custody.take(owned)
+    board.write(entry("exec-1"), entry("exec-2", {0: 2}))
+    assert custody.missed() == {"exec-1"}
+
+
+def test_who_is_to_let_go_has_not_missed_anything_yet(board, custody, entry):
+    board.write(entry("exec-1", {0: 1}))
+    custody.take(owned)
+    board.write(entry("exec-1", {}, {0: 1}))
+    assert custody.missed() == frozenset()
+
+
+def test_a_ledger_that_was_deleted_makes_nobody_late(board, custody, entry):
+    board.write(entry("exec-1", {0: 1}))
+    custody.take(owned)
+    board.write()
+    assert custody.missed() == frozenset()
+
+
+def test_an_owner_that_was_asserted_again_at_a_new_epoch_is_not_late(board, custody, entry):
+    board.write(entry("exec-1", {0: 1}))
+    custody.take(owned)
+    board.write(entry("exec-1", {0: 5}))
+    assert custody.missed() == frozenset()

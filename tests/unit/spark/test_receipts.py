@@ -1,0 +1,30 @@
+from baton.spark.receipts import Outcome, Receipt, verdicts
+
+
+def read(number: int) -> Receipt:
+    return Receipt("b", number, Outcome.READ, 10)
+
+
+def refused(number: int) -> Receipt:
+    return Receipt("b", number, Outcome.NOT_OWNER)
+
+
+def test_a_range_that_was_read_may_be_committed():
+    assert verdicts(1, [read(0)])[0].outcome is Outcome.READ
+
+
+def test_a_range_that_was_refused_may_not():
+    assert verdicts(2, [read(0), refused(1)])[1].outcome is Outcome.NOT_OWNER
+
+
+def test_a_range_that_was_read_and_later_refused_may_not_for_the_function_saw_too_little():
+    assert verdicts(1, [read(0), refused(0)])[0].outcome is Outcome.NOT_OWNER
+    assert verdicts(1, [refused(0), read(0)])[0].outcome is Outcome.NOT_OWNER
+
+
+def test_a_range_that_was_read_twice_on_its_owner_may():
+    assert verdicts(1, [read(0), read(0)])[0].outcome is Outcome.READ
+
+
+def test_a_range_that_no_finished_task_reported_was_not_read():
+    assert verdicts(1, [])[0].outcome is Outcome.FAILED
