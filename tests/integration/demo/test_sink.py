@@ -1,0 +1,81 @@
+"""The demo's own parts on a real Redis: what they report is what happened."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+from demo.app import SINK
+from demo.attempts import attempts
+from demo.gauges import Gauges
+from demo.producer import Producer
+from demo.server import redis_server
+from demo.story import Story
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.redis import RedisQueue
+
+QUEUE = "shop/orders"
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server("127.0.0.1", tmp_path_factory.mktemp("redis"), Story(plain=False)) as found:
+        yield found
+
+
+@pytest.fixture
+async def queue(url: str) -> RedisQueue:
+    with redis.Redis.from_url(url) as server:
+        server.flushall()
+    found = RedisQueue(url, QUEUE, QUEUE)
+    await found.ensure(12)
+    return found
+
+
+async def test_a_result_from_before_the_epoch_in_force_is_kept_as_late_and_not_counted(url: str, queue: RedisQueue) -> None:
+    await queue.grant(3, Uid("a"), Epoch(1))
+    with redis.Redis.from_url(url) as server, watching(url) as gauges:
+        sink = server.register_script(SINK)
+        keys = [f"pq:{{{QUEUE}:3}}:owner", f"demo:{{{QUEUE}:3}}:results", f"demo:{{{QUEUE}:3}}:count"]
+        result = '{"partition":3,"epoch":1,"executor":"e","batch":1,"run":"r","rows":[["%d-0",5,"k",%d,false]]}'
+        assert sink(keys, [1, result % (1, 1), 1]) == 0
+        await queue.grant(3, Uid("b"), Epoch(2))
+        assert sink(keys, [1, result % (2, 2), 1]) == 1
+        assert [(row.sequence, row.late) for row in gauges.results()] == [(1, False), (2, True)]
+        assert server.get(keys[2]) == b"1"
+
+
+async def test_lost_credentials_are_refused_and_good_ones_would_not_be(url: str, queue: RedisQueue) -> None:
+    await queue.grant(3, Uid("a"), Epoch(1))
+    await queue.grant(3, Uid("b"), Epoch(2))
+    assert all(attempt.refused for attempt in attempts(url, QUEUE, "a", {3: 1}))
+    assert all(attempt.refused for attempt in attempts(url, QUEUE, "b", {3: 1}))
+    assert not any(attempt.refused for attempt in attempts(url, QUEUE, "b", {3: 2}))
+
+
+async def test_the_producer_reports_what_the_queue_has_taken(url: str, queue: RedisQueue) -> None:
+    with Producer(url, QUEUE, 2000) as producer:
+        for _ in waiting(lambda: producer.produced > 500):
+            assert not producer.failed()
+        keys = producer.stop()
+    assert sum(keys.values()) == producer.produced == sum((await queue.lag()).values())
+
+
+@contextmanager
+def watching(url: str) -> Iterator[Gauges]:
+    with Gauges(url, QUEUE, 12, lambda: 0) as gauges:
+        yield gauges
+
+
+def waiting(done: Callable[[], bool], seconds: float = 20.0) -> Iterator[None]:
+    """Look again and again until it is so. Raises TimeoutError."""
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            raise TimeoutError("not within the bound")
+        yield
+        time.sleep(0.02)
