@@ -46,6 +46,7 @@ quick: check ## What needs no root and no cluster: static checks, unit tests, si
 .PHONY: generate
 generate: setup ## Write what is generated: crds/, charts/baton/crds/, manifests/install.yaml
 	$(BIN)/python -m baton.resources.generate
+	$(BIN)/python -m charts.render
 
 .PHONY: lock
 lock: setup ## Resolve the dependencies again and write requirements.lock
