@@ -45,7 +45,7 @@ class Performance:
 
     def tell(self) -> Verdict:
         """The whole story. Raises what went wrong; then `world` still says what there is to look at."""
-        self._watching.enter_context(Screen(self._console, self._draw))
+        self._watching.enter_context(Screen(self._console, self._draw, self._story))
         run = self._run = self._prepare()
         for number, (title, step) in enumerate(self._steps(), 1):
             self._title = f"{number} of {len(self._steps())}: {title}"

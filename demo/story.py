@@ -29,7 +29,7 @@ class Line:
     text: str
 
 
-_STEPLESS = {Voice.STEP: "==>", Voice.DEED: " ->", Voice.CLUSTER: "   ", Voice.GOOD: " ok", Voice.BAD: " !!"}
+_MARKS = {Voice.STEP: "==>", Voice.DEED: " ->", Voice.CLUSTER: "   ", Voice.GOOD: " ok", Voice.BAD: " !!"}
 
 
 class Story:
@@ -42,6 +42,7 @@ class Story:
         self._lines: list[Line] = []
         self._steps: list[Line] = []
         self._waiting = ""
+        self._since = 0.0
         self._lock = threading.Lock()
 
     @property
@@ -60,11 +61,16 @@ class Story:
 
     @property
     def waiting(self) -> str:
-        """What is being waited for."""
-        return self._waiting
+        """What is being waited for, and for how many seconds; empty if nothing is."""
+        return f"{self._waiting} ({self.elapsed - self._since:.0f} s)" if self._waiting else ""
 
     def wait_for(self, what: str) -> None:
-        self._waiting = what
+        self._waiting, self._since = what, self.elapsed
+
+    def remind(self) -> None:
+        """Where there is no screen that shows it: a line that says what is being waited for."""
+        if self._plain and self._waiting and self.elapsed - self._since > 5:
+            self._print(self.elapsed, " ..", self.waiting)
 
     def step(self, text: str) -> None:
         self._say(Voice.STEP, text)
@@ -88,7 +94,10 @@ class Story:
             if voice is Voice.STEP:
                 self._steps.append(line)
             if self._plain:
-                print(f"{clock_text(line.at)} {_STEPLESS[voice]} {text}", file=sys.stderr, flush=True)
+                self._print(line.at, _MARKS[voice], text)
+
+    def _print(self, at: float, mark: str, text: str) -> None:
+        print(f"{clock_text(at)} {mark} {text}", file=sys.stderr, flush=True)
 
 
 def clock_text(seconds: float) -> str:

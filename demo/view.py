@@ -141,24 +141,26 @@ def _told(lines: tuple[Line, ...], rows: int) -> Text:
 
 
 class Screen:
-    """Shows `render` a few times a second while it is open; does nothing where the output is no terminal."""
+    """Shows `render` a few times a second while it is open; where the output is no terminal it reminds of what is awaited."""
 
-    def __init__(self, console: Console, drawn: Callable[[int], RenderableType]) -> None:
-        self._console, self._drawn = console, drawn
+    def __init__(self, console: Console, drawn: Callable[[int], RenderableType], story: Story) -> None:
+        self._console, self._drawn, self._story = console, drawn, story
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._draw, name="screen", daemon=True)
+        self._thread = threading.Thread(target=self._draw if console.is_terminal else self._remind, name="screen", daemon=True)
 
     def __enter__(self) -> "Screen":
-        if self._console.is_terminal:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def _draw(self) -> None:
-        with Live(console=self._console, auto_refresh=False, transient=True, screen=False) as live:
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
             while not self._closed.wait(0.25):
                 live.update(self._drawn(max(6, self._console.height - 18)), refresh=True)
+
+    def _remind(self) -> None:
+        while not self._closed.wait(10):
+            self._story.remind()
