@@ -1,0 +1,117 @@
+"""`baton operator`: the operator itself."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="BATON_KUBECONFIG",
+    help="Whom to talk to. Default: the pod's own service account, or else $KUBECONFIG or ~/.kube/config.",
+)
+@click.option(
+    "--namespace", "-n", "namespaces", multiple=True, help="Serve only this namespace; may be repeated. Default: all of them."
+)
+@click.option(
+    "--lease-namespace", envvar="POD_NAMESPACE", default="default", show_default=True, help="Where the leader's Lease is."
+)
+@click.option("--lease-name", envvar="BATON_LEASE_NAME", default="baton-operator", show_default=True, help="The leader's Lease.")
+@click.option("--identity", envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
+@click.option(
+    "--lease-duration",
+    type=float,
+    default=8.0,
+    show_default=True,
+    help="Seconds after which another takes over from a dead leader.",
+)
+@click.option(
+    "--renew-deadline", type=float, default=5.0, show_default=True, help="Seconds after which a leader that cannot renew stops."
+)
+@click.option(
+    "--retry-period", type=float, default=1.0, show_default=True, help="Seconds between renewals, and looks at the Lease."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    envvar="BATON_METRICS_PORT",
+    default=8080,
+    show_default=True,
+    help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
+)
+@click.option("--metrics-address", default="", help="Address to bind that port to. Default: all.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    envvar="BATON_LOG_LEVEL",
+    default="info",
+    show_default=True,
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "json", "text"]),
+    envvar="BATON_LOG_FORMAT",
+    default="auto",
+    show_default=True,
+    help="auto: text on a terminal, JSON elsewhere.",
+)
+def operator(
+    kubeconfig: Path | None,
+    namespaces: tuple[str, ...],
+    lease_namespace: str,
+    lease_name: str,
+    identity: str | None,
+    lease_duration: float,
+    renew_deadline: float,
+    retry_period: float,
+    metrics_port: int,
+    metrics_address: str,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run the operator until it is told to stop.
+
+    Several may run: one leads, the others watch and take over.
+    """
+    from kubernetes.aio.config import ConfigException
+
+    from baton.controller.logs import set_up
+    from baton.controller.program import Options, default_identity, operate
+    from baton.kube.election import Terms
+
+    set_up(log_level, log_format)
+    try:
+        terms = Terms(lease_duration, renew_deadline, retry_period)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    options = Options(
+        kubeconfig=kubeconfig or default_kubeconfig(),
+        namespaces=namespaces,
+        lease_namespace=lease_namespace,
+        lease_name=lease_name,
+        identity=identity or default_identity(),
+        terms=terms,
+        metrics_address=metrics_address,
+        metrics_port=metrics_port,
+    )
+    try:
+        asyncio.run(operate(options))
+    except ConfigException as error:
+        click.echo(f"no way to reach the API server: {error}; give --kubeconfig FILE", err=True)
+        sys.exit(2)
+    except OSError as error:
+        click.echo(f"cannot serve on port {metrics_port}: {error}; choose another --metrics-port", err=True)
+        sys.exit(2)
+
+
+def default_kubeconfig() -> Path | None:
+    """None inside a pod (its service account is used); else as kubectl finds it."""
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(named) if named else Path.home() / ".kube" / "config"

@@ -1,0 +1,76 @@
+"""From a PartitionedQueue to the adapter that speaks to it."""
+
+import base64
+import binascii
+from importlib import import_module
+from importlib.util import find_spec
+from typing import cast
+
+from baton.kube.api import Api, NotFoundError, core_path
+from baton.kube.objects import QueueView
+from baton.queues.protocol import QueueAdapter, QueueUnreachable
+from baton.resources import PartitionedQueueSpec, SourceType
+
+
+class UnsupportedSource(Exception):  # noqa: N818 -- a condition's reason, in the users' words
+    """This operator has no adapter for the source. The message is the user's."""
+
+
+async def open_queue(api: Api, queue: QueueView, group: str) -> QueueAdapter:
+    """The adapter for one queue as one group (namespace/name) uses it; it connects when it is first asked something.
+
+    Raises UnsupportedSource, and QueueUnreachable where the Secret with the URL is missing or says nothing; and what `Api`
+    raises.
+    """
+    spec = queue.spec
+    assert spec is not None
+    match spec.source.type:
+        case SourceType.REDIS:
+            from baton.queues.redis import RedisQueue
+
+            return RedisQueue(await _redis_url(api, queue, spec), queue=queue.full_name, group=group)
+        case SourceType.EXTERNAL:
+            from baton.queues.external import ExternalQueue
+
+            return cast(QueueAdapter, ExternalQueue())
+        case SourceType.KAFKA:
+            return _kafka(queue, group, spec)
+
+
+def _kafka(queue: QueueView, group: str, spec: PartitionedQueueSpec) -> QueueAdapter:
+    if find_spec("baton.queues.kafka") is None:
+        raise UnsupportedSource(
+            f"spec.source.type Kafka of queue {queue.name}: this operator cannot speak to Kafka yet; use Redis, or External "
+            "where the "
+            "consumers' word is enough"
+        )
+    adapter = import_module("baton.queues.kafka").KafkaQueue
+    assert spec.source.kafka is not None
+    return cast(
+        QueueAdapter, adapter(spec.source.kafka.bootstrap_servers, spec.source.kafka.topic, queue=queue.full_name, group=group)
+    )
+
+
+async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> str:
+    source = spec.source.redis
+    assert source is not None
+    if source.url is not None:
+        return source.url
+    reference = source.url_secret_ref
+    assert reference is not None
+    where = f"Secret {queue.namespace}/{reference.name}, which spec.source.redis.urlSecretRef of queue {queue.name} names,"
+    try:
+        secret = await api.get(core_path(queue.namespace, "secrets", reference.name))
+    except NotFoundError:
+        raise QueueUnreachable(f"{where} does not exist: create it with the key {reference.key}") from None
+    try:
+        url = base64.b64decode((secret.get("data") or {})[reference.key], validate=True).decode().strip()
+    except KeyError:
+        raise QueueUnreachable(f"{where} has no key {reference.key}: add it, with the server's URL") from None
+    except (binascii.Error, UnicodeDecodeError):
+        raise QueueUnreachable(f"{where} has something else than a URL under {reference.key}") from None
+    if not url.startswith(("redis://", "rediss://")):
+        raise QueueUnreachable(
+            f"{where} has something else than a URL such as redis://:password@redis:6379/0 under {reference.key}"
+        )
+    return url

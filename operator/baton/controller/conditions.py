@@ -1,0 +1,72 @@
+"""The conditions of a group and of a queue, from what the engine and the queues say. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from baton.controller.problems import Problem, Reason
+from baton.kube.times import to_text
+from baton.resources import Condition, ConditionStatus
+
+Told = tuple[str, ConditionStatus, Reason, str]
+"""type, status, reason, message"""
+
+
+def truth(value: bool) -> ConditionStatus:
+    return ConditionStatus.TRUE if value else ConditionStatus.FALSE
+
+
+def ready(problem: Problem | None, sentence: str) -> Told:
+    """Ready, with the worst problem or a sentence on how things are."""
+    if problem is None:
+        return ("Ready", ConditionStatus.TRUE, Reason.READY, sentence)
+    return ("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
+
+
+def balanced(value: bool, members: int) -> Told:
+    if value:
+        return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
+    if members == 0:
+        return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "there is nobody to own the partitions")
+    return ("Balanced", ConditionStatus.FALSE, Reason.UNBALANCED, "the partitions are not spread evenly (yet)")
+
+
+def rebalancing(moving: int, hold_until: str | None) -> Told:
+    if moving:
+        what = "partition is" if moving == 1 else "partitions are"
+        return ("Rebalancing", ConditionStatus.TRUE, Reason.HANDING_OFF, f"{moving} {what} changing hands")
+    if hold_until is not None:
+        return (
+            "Rebalancing",
+            ConditionStatus.FALSE,
+            Reason.HOLDDOWN,
+            f"a change of the fleet is held down until {hold_until}, in case it is undone",
+        )
+    return ("Rebalancing", ConditionStatus.FALSE, Reason.STABLE, "nothing moves")
+
+
+def fenced(unfenced: Iterable[str]) -> Told:
+    names = ", ".join(sorted(unfenced))
+    if not names:
+        return ("Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues themselves refuse whoever does not own a partition")
+    return (
+        "Fenced",
+        ConditionStatus.FALSE,
+        Reason.NOT_ENFORCED,
+        f"nothing but the consumers' word keeps a former owner from {names}: an External queue cannot refuse anybody",
+    )
+
+
+def conditions(told: Iterable[Told], before: Iterable[Mapping[str, Any]], generation: int, now: float) -> list[Condition]:
+    """With transition times: a condition whose status is what it was keeps its time."""
+    since = {(one.get("type"), one.get("status")): one.get("lastTransitionTime") for one in before}
+    return [
+        Condition(
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message[:4096],
+            last_transition_time=since.get((kind, status.value)) or to_text(now),
+            observed_generation=generation,
+        )
+        for kind, status, reason, message in told
+    ]

@@ -1,0 +1,130 @@
+"""A loop for every ConsumerGroup, for as long as this operator leads."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from baton.controller.loop import GroupLoop
+from baton.controller.mirror import GroupKey
+from baton.controller.services import Services
+from baton.controller.strays import report_strays
+from baton.kube.objects import GroupView
+from baton.kube.shelf import Manifest
+
+LOOK_EVERY = 2.0
+RESTART_AFTER = 5.0
+STOPPED_FOR = 3.0
+"""Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
+
+log = structlog.get_logger("baton.fleet")
+
+
+class Fleet:
+    """Starts and stops loops as groups come and go and leadership changes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._loops: dict[GroupKey, tuple[GroupLoop, asyncio.Task[None]]] = {}
+        self._not_before: dict[GroupKey, float] = {}
+        self._news = asyncio.Event()
+        self._leads = False
+        mirror = services.mirror
+        mirror.wake = self._wake
+        mirror.ledger_changed = self._ledger_changed
+        mirror.groups_changed = self.notify
+
+    def notify(self) -> None:
+        """Groups came or went, or leadership changed."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled; then all loops have stopped."""
+        try:
+            slept = self._services.clock.ticks()
+            while True:
+                self._news.clear()
+                await self._follow()
+                slept = self._notice_outages(slept)
+                try:
+                    async with asyncio.timeout(LOOK_EVERY):
+                        await self._news.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            await self._stop_all()
+
+    def loops(self) -> Mapping[GroupKey, GroupLoop]:
+        return {key: loop for key, (loop, _) in self._loops.items()}
+
+    async def _follow(self) -> None:
+        leads = self._services.elector.leading
+        self._services.metrics.leading(leads)
+        if not leads:
+            if self._leads:
+                await self._stop_all()
+            self._leads = False
+            return
+        if not self._leads:
+            self._leads = True
+            self._services.mirror.sessions.outage(self._services.clock.ticks())
+        wanted = {
+            (view.namespace, view.name): view
+            for held in list(self._services.mirror.groups.buckets().values())
+            for view in held.values()
+        }
+        await self._reap(wanted)
+        for key, view in wanted.items():
+            if key not in self._loops and self._services.clock.ticks() >= self._not_before.get(key, 0.0):
+                self._start(key, view)
+        self._services.board.refresh_all()
+        report_strays(self._services)
+
+    async def _reap(self, wanted: Mapping[GroupKey, GroupView]) -> None:
+        """Loops that have ended, and those whose group is another by now."""
+        for key, (loop, task) in list(self._loops.items()):
+            if task.done():
+                del self._loops[key]
+                self._not_before[key] = self._services.clock.ticks() + RESTART_AFTER
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    log.error("a group's loop failed; it starts again", namespace=key[0], group=key[1], exc_info=error)
+                elif key in wanted and wanted[key].uid != loop.uid:
+                    self._not_before.pop(key)
+            elif key not in wanted or wanted[key].uid != loop.uid:
+                loop.wake()
+        self._not_before = {key: at for key, at in self._not_before.items() if key in wanted}
+
+    def _start(self, key: GroupKey, view: GroupView) -> None:
+        loop = GroupLoop(view, self._services)
+        task = asyncio.create_task(loop.run(), name=f"group {view.full_name}")
+        task.add_done_callback(lambda _: self.notify())
+        self._loops[key] = (loop, task)
+
+    async def _stop_all(self) -> None:
+        tasks = [task for _, task in self._loops.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._loops.clear()
+        self._services.board.close()
+        self._services.metrics.strays({})
+
+    def _notice_outages(self, slept_at: float) -> float:
+        """After an outage of this operator's own, everybody's session gets a full term."""
+        now = self._services.clock.ticks()
+        ended = self._services.elector.outage_ended_at
+        if now - slept_at > LOOK_EVERY + STOPPED_FOR:
+            self._services.mirror.sessions.outage(now)
+        if ended is not None and ended > slept_at:
+            self._services.mirror.sessions.outage(ended)
+        return now
+
+    def _wake(self, key: GroupKey) -> None:
+        if key in self._loops:
+            self._loops[key][0].wake()
+        elif key[1]:
+            self._news.set()
+
+    def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:
+        if key in self._loops:
+            self._loops[key][0].ledger_event(kind, manifest)

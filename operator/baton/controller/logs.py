@@ -1,0 +1,45 @@
+"""Logs: lines for people on a terminal, JSON for machines elsewhere; kopf's and other libraries' go the same way."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+
+def set_up(level: str, style: str = "auto") -> None:
+    """`level`: debug, info, warning or error. `style`: json, text, or auto (text on a terminal)."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    last: list[Any] = (
+        [structlog.dev.ConsoleRenderer()] if text else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("baton").setLevel(level.upper())
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.ERROR)

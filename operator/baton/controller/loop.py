@@ -1,0 +1,287 @@
+"""The loop of one ConsumerGroup: observe -> step -> ledger -> tell -> carry out -> outcomes, and sleep until there is something
+to do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import structlog
+
+from baton.controller.keepers import Keepers, Recorded
+from baton.controller.mirror import GroupKey
+from baton.controller.observe import QueueSight, membership_problems, observation, queue_problems
+from baton.controller.problems import Problem, Reason
+from baton.controller.relist import relist_group
+from baton.controller.report import Reporter
+from baton.controller.scaling import Scaling
+from baton.controller.scribe import Deposed, Scribe, TooLarge
+from baton.controller.services import Services
+from baton.controller.tell import Teller
+from baton.engine import GroupState, Step, dump, load, step
+from baton.engine.observation import Observation
+from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError, group_path
+from baton.kube.bump import bumps
+from baton.kube.events import Regarding
+from baton.kube.ledger import Ledger, Owner
+from baton.kube.members import Membership, membership
+from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView
+from baton.kube.shelf import Manifest
+from baton.model.ids import MemberId, QueueName, Uid
+from baton.model.ledger import LedgerError
+from baton.resources import ConsumerGroupSpec
+
+AFTER_FAILURE = 1.0
+LONGEST_SLEEP = 30.0
+
+
+class GroupLoop:
+    """One group, as long as this operator leads and the group exists."""
+
+    def __init__(self, group: GroupView, services: Services) -> None:
+        self.key: GroupKey = (group.namespace, group.name)
+        self.uid = group.uid
+        self._full_name = group.full_name
+        self._services = services
+        self._path = group_path(GROUP_VERSION, group.namespace, "consumergroups", group.name)
+        about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
+        self._news = asyncio.Event()
+        self._scribe = Scribe(
+            Ledger(services.api, Owner(group.namespace, group.name, group.uid), services.elector.term), services.elector
+        )
+        self._keepers = Keepers(self.key, services.api, services.mirror, self.wake)
+        self._teller = Teller(self.key, about, services.events, services.metrics)
+        self._scaling = Scaling(group.namespace, services.scaler)
+        self._reporter = Reporter(self.key, group.uid, self._path, services)
+        self._state = GroupState.new(self._full_name)
+        self._measured: set[Uid] = set()
+        self._resync_at = float("-inf")
+        self._background: set[asyncio.Task[None]] = set()
+        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
+
+    def wake(self) -> None:
+        """Something changed."""
+        self._news.set()
+
+    def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
+        """The watch showed the ledger."""
+        if self._scribe.event(kind, manifest):
+            self.wake()
+
+    async def run(self) -> None:
+        """Until the group is gone, or a later leader has taken over."""
+        writing = asyncio.create_task(self._reporter.run())
+        try:
+            working = await self._until_it_works(self._begin)
+            while working and await self._until_it_works(self._cycle):
+                await self._sleep()
+            self._log.info("the group is gone")
+        except Deposed:
+            self._log.info("another leader has taken over")
+        finally:
+            writing.cancel()
+            for task in self._background:
+                task.cancel()
+            await self._keepers.close()
+            self._reporter.close()
+
+    async def _until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """The API server may be away, or see things differently for a while: try again, from the facts."""
+        while True:
+            try:
+                return await work()
+            except (UnavailableError, ApiError) as error:
+                self._log.warning("the API server did not do what was asked; trying again", error=str(error))
+                self._reporter.beat()
+                await asyncio.sleep(AFTER_FAILURE)
+
+    async def _begin(self) -> bool:
+        """Take the ledger over, and carry on from it."""
+        await relist_group(self._services.api, self._services.mirror, self.key)
+        group = self._group()
+        if group is None or (group.deleting and FINALIZER not in group.finalizers):
+            return False
+        if FINALIZER not in group.finalizers and not group.deleting:
+            patch = {"metadata": {"resourceVersion": group.version, "finalizers": [*group.finalizers, FINALIZER]}}
+            await self._services.api.merge(self._path, patch)
+        data = await self._scribe.claim()
+        if data:
+            try:
+                self._state = load(data)
+            except LedgerError as error:
+                self._teller.warn(
+                    "LedgerRebuilt",
+                    f"the ledger does not read as one ({error}); it is made anew from what the queues have recorded",
+                )
+        self._resync_at = self._services.clock.ticks()
+        return True
+
+    async def _cycle(self) -> bool:
+        """Once around; False when the group is gone and nothing is left to do."""
+        await self._scribe.gather()
+        self._news.clear()
+        if await self._scribe.check():
+            self._restored()
+        await self._resync()
+        group = self._group()
+        if group is None or (group.deleting and FINALIZER not in group.finalizers):
+            return False
+        spec = group.spec
+        if spec is None:
+            self._reporter.invalid(group)
+            return True
+        self._keepers.sync(() if group.deleting else self._names(spec))
+        sights = self._keepers.sights(() if group.deleting else self._names(spec), self._recorded())
+        seen = self._membership(spec)
+        problems = await self._advance(group, spec, sights, seen)
+        self._bump()
+        await self._apply_scale(spec, seen, deleting=group.deleting)
+        done = await self._let_go(group)
+        self._reporter.report(
+            group, self._state, sights, seen, [*problems, *self._problems(group, spec, sights, seen)], self._scribe
+        )
+        return not done
+
+    async def _advance(
+        self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership
+    ) -> list[Problem]:
+        """One step of the engine. Only what stands in the ledger is done and told."""
+        outcomes = self._keepers.outcomes
+        shown: Observation = observation(group, spec, sights, seen, self._keepers.drained, outcomes)
+        now = self._services.clock.now()
+        made: Step = step(self._state, shown, now)
+        try:
+            if await self._scribe.write(dump(made.state)):
+                self._restored()
+        except TooLarge as error:
+            return [
+                Problem(
+                    Reason.SIZE_LIMIT,
+                    f"{error}: the last assignment that fitted stays in force; use fewer partitions or members per group, or "
+                    "an assignor that "
+                    "keeps a member's partitions together (range, contiguous)",
+                )
+            ]
+        self._state = made.state
+        self._wake_at = made.wake_at
+        self._measure_latency(seen)
+        self._teller.tell(made.happenings, now)
+        self._keepers.settle(sights)
+        self._keepers.want(made.effects, outcomes)
+        return []
+
+    async def _resync(self) -> None:
+        """Every now and then compare with the facts, in case a notification was lost."""
+        now = self._services.clock.ticks()
+        if now < self._resync_at:
+            return
+        await relist_group(self._services.api, self._services.mirror, self.key)
+        self._scribe.doubt()
+        self._scaling.recheck()
+        if await self._scribe.check():
+            self._restored()
+        group = self._group()
+        every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
+        self._resync_at = now + every
+        self._news.clear()
+
+    def _membership(self, spec: ConsumerGroupSpec) -> Membership:
+        mirror, now = self._services.mirror, self._services.clock.ticks()
+        return membership(
+            self.key[1],
+            mirror.pods.bucket(*self.key).values(),
+            mirror.leases.bucket(*self.key).values(),
+            lambda lease: mirror.sessions.lapsed(lease, now),
+            spec.membership.identity_label,
+        )
+
+    def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
+        leases = self._services.mirror.leases.bucket(*self.key).values()
+        problems = queue_problems(self.key[0], sights)
+        problems += membership_problems(self.key[1], self.key[0], seen, {one.name: one.problem for one in leases if one.problem})
+        if self._scaling.problem is not None:
+            problems.append(self._scaling.problem)
+        if group.deleting:
+            left = len(self._state.slots)
+            problems.append(Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back"))
+        return problems
+
+    async def _let_go(self, group: GroupView) -> bool:
+        """Release queues whose partitions have all been taken back; True when a deleted group has nothing else to do."""
+        kept = {partition.queue for partition in self._state.slots}
+        named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
+        done_with = self._keepers.names - kept - {name for name in named if self._services.mirror.queues.get(self.key[0], name)}
+        released = await self._keepers.dismiss(done_with)
+        if not group.deleting or kept or not released:
+            if group.deleting and not released:
+                self._retry_soon()
+            return False
+        patch = {"metadata": {"uid": self.uid, "finalizers": [one for one in group.finalizers if one != FINALIZER] or None}}
+        with suppress(NotFoundError, ConflictError):
+            await self._services.api.merge(self._path, patch)
+        return True
+
+    async def _apply_scale(self, spec: ConsumerGroupSpec, seen: Membership, deleting: bool) -> None:
+        if deleting:
+            return
+        owned: dict[MemberId, int] = {}
+        for slot in self._state.slots.values():
+            if slot.owner is not None:
+                owned[slot.owner] = owned.get(slot.owner, 0) + 1
+        scaled = await self._scaling.apply(spec, seen, self._services.mirror.pods.bucket(*self.key).values(), owned)
+        if scaled is not None:
+            self._teller.say("Scaled", scaled)
+
+    def _bump(self) -> None:
+        """Not waited for: the effects need not wait until kubelets have been told."""
+        wanted = bumps(self._scribe.written or {}, self._services.mirror.pods.bucket(*self.key).values())
+        if wanted:
+            task = asyncio.create_task(self._services.bumper.carry_out(wanted))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    def _measure_latency(self, seen: Membership) -> None:
+        """For everybody who was taken into account for the first time."""
+        mirror, uids = self._services.mirror, {member.uid for member in seen.members.values()}
+        for pod in mirror.pods.bucket(*self.key).values():
+            if pod.uid in uids - self._measured and (since := mirror.eligible_since(self.key, pod)) is not None:
+                took = self._services.clock.ticks() - since
+                self._services.metrics.ready_to_ledger.labels(*self.key).observe(took)
+                self._log.info("a new member is in the ledger", member=pod.name, ready_to_ledger_ms=round(took * 1000, 1))
+        self._measured = uids
+
+    def _restored(self) -> None:
+        self._teller.warn(
+            "LedgerRestored",
+            "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
+            "ConsumerGroup instead",
+        )
+
+    def _group(self) -> GroupView | None:
+        group = self._services.mirror.group(self.key)
+        return group if group is not None and group.uid == self.uid else None
+
+    def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
+        return [QueueName(queue.name) for queue in spec.queues]
+
+    def _recorded(self) -> Mapping[QueueName, Recorded]:
+        return {name: Recorded(facts.partitions, facts.incarnation) for name, facts in self._state.queues.items()}
+
+    _wake_at: float | None = None
+
+    def _retry_soon(self) -> None:
+        asyncio.get_running_loop().call_later(AFTER_FAILURE, self.wake)
+
+    async def _sleep(self) -> None:
+        """Until news, the engine's next deadline, the next session that may lapse, or the next resync."""
+        clock, mirror = self._services.clock, self._services.mirror
+        ticks = clock.ticks()
+        until = [self._resync_at, ticks + LONGEST_SLEEP]
+        if self._wake_at is not None:
+            until.append(ticks + self._wake_at - clock.now())
+        lapses = [mirror.sessions.lapses_at(lease) for lease in mirror.leases.bucket(*self.key).values() if lease.holder]
+        until += [at for at in lapses if at > ticks]
+        try:
+            async with asyncio.timeout(max(0.0, min(until) - ticks)):
+                await self._news.wait()
+        except TimeoutError:
+            pass

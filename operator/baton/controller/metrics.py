@@ -1,0 +1,192 @@
+"""What Prometheus is told. Names and labels are listed in docs/reference/metrics.md.
+
+Gauges and totals are read from the last snapshot of each group when they are scraped, so a group that is gone leaves nothing
+behind, and totals that stand in the ledger survive a restart. Scrapes run on another thread: a snapshot is one immutable
+value, swapped at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from baton.controller.clock import Clock
+from baton.resources import GroupState
+
+Key = tuple[str, str]
+
+LATENCIES = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0)
+PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
+HOLDDOWNS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSnapshot:
+    reachable: bool = False
+    lag: Mapping[int, int] = field(default_factory=dict)
+    stale_refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One group as of its last reconcile."""
+
+    state: str
+    members: int
+    standbys: int
+    partitions: int
+    moving: int
+    moves: int
+    lower_bound: int
+    deadline_misses: int
+    ledger_bytes: int
+    ledger_writes: int
+    ledger_restored: int
+    reconciled_at: float
+    """monotonic seconds"""
+    queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
+
+
+class Metrics(Collector):
+    """All of the operator's metrics, and the registry to scrape them from."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        labels = ("namespace", "group")
+        self.pause = self._histogram(
+            "baton_pause_seconds", "From revoking a partition to granting it to the next owner", labels, PAUSES
+        )
+        self.holddown = self._histogram(
+            "baton_holddown_seconds", "How long changes of the fleet were held down", labels, HOLDDOWNS
+        )
+        self.ready_to_ledger = self._histogram(
+            "baton_ready_to_ledger_seconds",
+            "From seeing a pod able to take part (Ready; an executor also registered) to the ledger that names it",
+            labels,
+            LATENCIES,
+        )
+        self._groups: dict[Key, Snapshot] = {}
+        self._strays: Mapping[Key, int] = {}
+        self._leading = False
+        self.registry.register(self)
+
+    def _histogram(self, name: str, about: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, about, labels, buckets=buckets, registry=self.registry)
+
+    def group(self, key: Key, snapshot: Snapshot) -> None:
+        self._groups = {**self._groups, key: snapshot}
+
+    def forget(self, key: Key) -> None:
+        """The group is gone, or somebody else's."""
+        self._groups = {one: snapshot for one, snapshot in self._groups.items() if one != key}
+        for histogram in (self.pause, self.holddown, self.ready_to_ledger):
+            try:
+                histogram.remove(*key)
+            except KeyError:
+                continue
+
+    def strays(self, pods: Mapping[Key, int]) -> None:
+        """Pods whose label names no group, by namespace and label."""
+        self._strays = dict(pods)
+
+    def leading(self, value: bool) -> None:
+        self._leading = value
+
+    def oldest_reconcile(self) -> float:
+        """Age in seconds of the last reconcile of the group that has waited longest; 0 without groups."""
+        now = Clock.ticks()
+        return max((now - snapshot.reconciled_at for snapshot in self._groups.values()), default=0.0)
+
+    def collect(self) -> Iterator[Metric]:
+        yield _gauge("baton_leader", "1 where this replica leads", (), [((), float(self._leading))])
+        yield _gauge(
+            "baton_pods_without_group",
+            "Pods whose label baton.dev/group names no ConsumerGroup of their namespace",
+            ("namespace", "group"),
+            [(key, float(count)) for key, count in self._strays.items()],
+        )
+        yield from self._of_groups(self._groups)
+        yield from self._of_queues(self._groups)
+
+    def _of_groups(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
+        labels = ("namespace", "group")
+        now = Clock.ticks()
+        yield _gauge(
+            "baton_group_state",
+            "1 for the state that the group is in",
+            (*labels, "state"),
+            [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in GroupState],
+        )
+        yield _gauge(
+            "baton_members",
+            "Pods that take part, by role (active, standby)",
+            (*labels, "role"),
+            [
+                ((*key, role), float(count))
+                for key, one in groups.items()
+                for role, count in (("active", one.members - one.standbys), ("standby", one.standbys))
+            ],
+        )
+        gauges: list[tuple[str, str, Callable[[Snapshot], float]]] = [
+            ("baton_partitions", "Partitions of the group's queues", lambda one: one.partitions),
+            ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.moving),
+            ("baton_reconcile_age_seconds", "Since the last reconcile", lambda one: now - one.reconciled_at),
+            ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
+        ]
+        for name, about, value in gauges:
+            yield _gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
+        counters: list[tuple[str, str, Callable[[Snapshot], float]]] = [
+            ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.moves),
+            ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.lower_bound),
+            (
+                "baton_deadline_misses",
+                "Partitions taken from a member that did not let go in time",
+                lambda one: one.deadline_misses,
+            ),
+            ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger_writes),
+            (
+                "baton_ledger_restored",
+                "Times this replica put an edited or deleted ledger right",
+                lambda one: one.ledger_restored,
+            ),
+        ]
+        for name, about, value in counters:
+            yield _counter(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
+
+    def _of_queues(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
+        labels = ("namespace", "group", "queue")
+        queues = [((*key, name), queue) for key, one in groups.items() for name, queue in one.queues.items()]
+        yield _gauge(
+            "baton_queue_reachable", "1 where the queue answers", labels, [(key, float(one.reachable)) for key, one in queues]
+        )
+        yield _gauge(
+            "baton_queue_lag",
+            "Entries of a partition that are not yet acknowledged or committed",
+            (*labels, "partition"),
+            [((*key, str(number)), float(lag)) for key, one in queues for number, lag in one.lag.items()],
+        )
+        yield _counter(
+            "baton_stale_refused",
+            "Times the queue refused a consumer that does not own the partition (any more)",
+            labels,
+            [(key, float(one.stale_refused)) for key, one in queues],
+        )
+
+
+Samples = list[tuple[tuple[str, ...], float]]
+
+
+def _gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    family = CounterMetricFamily(name, about, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family

@@ -1,0 +1,117 @@
+"""What the operator knows of the cluster, kept by watches and lists, and who is told when it changes."""
+
+from collections.abc import Callable
+
+from baton.controller.clock import Clock
+from baton.kube import leases, objects, pods
+from baton.kube.leases import LeaseView
+from baton.kube.objects import GroupView, QueueView
+from baton.kube.pods import PodView
+from baton.kube.sessions import SessionClock
+from baton.kube.shelf import Manifest, Shelf
+from baton.model.ids import Uid
+from baton.model.names import GROUP_LABEL, ledger_name
+
+GroupKey = tuple[str, str]
+"""namespace and name of a ConsumerGroup"""
+
+JUST_NOW = 2.0
+"""Seconds. Kubernetes writes transitions in whole seconds."""
+
+
+class Mirror:
+    """Pods, sessions, groups and queues. `wake` is called with a group whose facts changed, `groups_changed` when groups came or
+    went."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.sessions = SessionClock()
+        self.pods: Shelf[PodView] = Shelf(pods.view, self._pod_changed)
+        self.leases: Shelf[LeaseView] = Shelf(leases.view, self._lease_changed)
+        self.groups: Shelf[GroupView] = Shelf(objects.group_view, self._group_changed)
+        self.queues: Shelf[QueueView] = Shelf(objects.queue_view, self._queue_changed)
+        self.wake: Callable[[GroupKey], None] = lambda key: None
+        self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
+        self.groups_changed: Callable[[], None] = lambda: None
+        self._became_ready: dict[Uid, float] = {}
+        self._registered: dict[tuple[GroupKey, str], float] = {}
+
+    def group(self, key: GroupKey) -> GroupView | None:
+        return self.groups.get(*key)
+
+    def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
+        """A ledger ConfigMap was written or deleted, by whomever."""
+        metadata = manifest["metadata"]
+        group = str((metadata.get("labels") or {}).get(GROUP_LABEL))
+        if metadata["name"] == ledger_name(group):
+            self.ledger_changed((metadata["namespace"], group), kind, manifest)
+
+    def eligible_since(self, key: GroupKey, pod: PodView) -> float | None:
+        """When the pod was seen to become able to take part (monotonic seconds): Ready, and an executor also registered with its
+        driver.
+
+        None: that was before this operator watched.
+        """
+        ready = self._became_ready.get(pod.uid)
+        if ready is None or pod.executor_id is None:
+            return ready
+        registered = self._registered.get((key, pod.executor_id))
+        return ready if registered is None else max(ready, registered)
+
+    def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
+        if before == after:
+            return
+        if after is None:
+            if before is not None:
+                self._became_ready.pop(before.uid, None)
+        elif after.ready_since is not None and self._newly_ready(before, after.uid, after.ready_since):
+            self._became_ready[after.uid] = self._clock.ticks()
+        for view in (before, after):
+            if view is not None:
+                self.wake((view.namespace, view.group))
+
+    def _newly_ready(self, before: PodView | None, uid: Uid, since: float) -> bool:
+        """Whether this view is the first of it being Ready, and not one of a pod that was so long before anybody looked."""
+        if before is not None and before.uid == uid:
+            return not before.ready
+        return self._clock.now() < since + JUST_NOW
+
+    def _lease_changed(self, before: LeaseView | None, after: LeaseView | None) -> None:
+        now = self._clock.ticks()
+        if after is not None:
+            key = (after.namespace, after.group)
+            revived = self.sessions.lapsed(after, now)
+            self.sessions.renewed(after, now)
+            for executor in after.executors - (before.executors if before else frozenset()):
+                self._registered[key, executor] = now
+            if before == after and not revived:
+                return
+        for view in (before, after):
+            if view is not None:
+                self.wake((view.namespace, view.group))
+
+    def _group_changed(self, before: GroupView | None, after: GroupView | None) -> None:
+        view = after or before
+        if view is None or before == after:
+            return
+        if before is None or after is None or before.uid != after.uid:
+            self.groups_changed()
+        self.wake((view.namespace, view.name))
+
+    def _queue_changed(self, before: QueueView | None, after: QueueView | None) -> None:
+        view = after or before
+        if view is None or before == after:
+            return
+        self.groups_changed()  # what no group uses is told so
+        for group in self.groups_of(view.namespace, view.name):
+            self.wake((group.namespace, group.name))
+
+    def groups_of(self, namespace: str, queue: str) -> list[GroupView]:
+        """The groups that name this queue."""
+        return [
+            group
+            for (within, _), held in self.groups.buckets().items()
+            if within == namespace
+            for group in held.values()
+            if group.spec is not None and any(one.name == queue for one in group.spec.queues)
+        ]

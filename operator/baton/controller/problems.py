@@ -1,0 +1,71 @@
+"""What can be wrong with a group or a queue: a reason for machines, and a sentence with the cure for people."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Reasons of the conditions. docs/reference/conditions.md says of each what it means and what to do."""
+
+    READY = "Ready"
+    REACHABLE = "Reachable"
+    INVALID_SPEC = "InvalidSpec"
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    QUEUE_UNREACHABLE = "QueueUnreachable"
+    CONFLICT = "Conflict"
+    UNKNOWN_ASSIGNOR = "UnknownAssignor"
+    UNSUPPORTED_SOURCE = "UnsupportedSource"
+    PARTITION_COUNT_REFUSED = "PartitionCountRefused"
+    SIZE_LIMIT = "SizeLimit"
+    NO_MEMBERS = "NoMembers"
+    SCALE_FAILED = "ScaleFailed"
+    LEDGER_REBUILT = "LedgerRebuilt"
+    DELETING = "Deleting"
+    UNUSED = "Unused"
+    PROBLEM = "Problem"
+    BALANCED = "Balanced"
+    UNBALANCED = "Unbalanced"
+    STABLE = "Stable"
+    HANDING_OFF = "HandingOff"
+    HOLDDOWN = "Holddown"
+    ENFORCED = "Enforced"
+    NOT_ENFORCED = "NotEnforced"
+    PERSISTENT = "Persistent"
+    AT_RISK = "AtRisk"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    reason: Reason
+    message: str
+
+    @property
+    def rank(self) -> int:
+        """The most telling comes first: the Ready condition has room for one reason."""
+        return _RANK.index(self.reason) if self.reason in _RANK else len(_RANK)
+
+
+_RANK = (
+    Reason.DELETING,
+    Reason.INVALID_SPEC,
+    Reason.QUEUE_NOT_FOUND,
+    Reason.UNSUPPORTED_SOURCE,
+    Reason.CONFLICT,
+    Reason.UNKNOWN_ASSIGNOR,
+    Reason.QUEUE_UNREACHABLE,
+    Reason.SIZE_LIMIT,
+    Reason.SCALE_FAILED,
+    Reason.PARTITION_COUNT_REFUSED,
+    Reason.NO_MEMBERS,
+)
+
+
+def worst(problems: "list[Problem]") -> Problem | None:
+    """The most telling problem, with the sentences of all of its kind."""
+    if not problems:
+        return None
+    first = min(problems, key=lambda problem: problem.rank)
+    sentences = sorted({problem.message for problem in problems if problem.reason is first.reason})
+    return Problem(first.reason, "; ".join(sentences))

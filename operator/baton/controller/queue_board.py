@@ -1,0 +1,140 @@
+"""What the groups say of the queues they use, put together into the status of each PartitionedQueue."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from baton.controller.clock import Clock
+from baton.controller.conditions import Told, conditions
+from baton.controller.keeper import QueueFacts
+from baton.controller.mirror import GroupKey, Mirror
+from baton.controller.problems import Reason
+from baton.controller.status_writer import StatusWriter
+from baton.kube.api import Api, group_path
+from baton.kube.objects import GROUP_VERSION, QueueView
+from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus
+
+QueueKey = tuple[str, str]
+"""namespace and name of a PartitionedQueue"""
+
+
+@dataclass(slots=True)
+class _Writing:
+    uid: str
+    writer: StatusWriter
+    task: asyncio.Task[None]
+
+
+class QueueBoard:
+    """Reports by queue and group."""
+
+    def __init__(self, api: Api, mirror: Mirror, clock: Clock) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._clock = clock
+        self._reports: dict[QueueKey, dict[GroupKey, QueueFacts]] = {}
+        self._writing: dict[QueueKey, _Writing] = {}
+
+    def report(self, group: GroupKey, facts: Mapping[str, QueueFacts]) -> None:
+        """What one group knows of all its queues; those that it no longer names are not its any more."""
+        namespace = group[0]
+        for queue, reports in self._reports.items():
+            if queue[0] == namespace and queue[1] not in facts and reports.pop(group, None) is not None:
+                self.refresh(queue)
+        for name, known in facts.items():
+            reports = self._reports.setdefault((namespace, name), {})
+            if reports.get(group) != known:
+                reports[group] = known
+                self.refresh((namespace, name))
+
+    def forget(self, group: GroupKey) -> None:
+        """The group is gone, or somebody else's."""
+        self.report(group, {})
+
+    def refresh(self, queue: QueueKey) -> None:
+        """Write the queue's status if it reads differently now."""
+        view = self._mirror.queues.get(*queue)
+        writing = self._writing.get(queue)
+        if writing is not None and (view is None or view.uid != writing.uid):
+            writing.task.cancel()
+            del self._writing[queue]
+            writing = None
+        if view is None:
+            return
+        if writing is None:
+            writer = StatusWriter(self._api, group_path(GROUP_VERSION, view.namespace, "partitionedqueues", view.name), view.uid)
+            writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
+        status = queue_status(view, list(self._reports.get(queue, {}).values()), self._clock.now())
+        writing.writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(view.status))
+
+    def refresh_all(self) -> None:
+        """Also of queues that no group names."""
+        for held in list(self._mirror.queues.buckets().values()):
+            for view in list(held.values()):
+                self.refresh((view.namespace, view.name))
+
+    def close(self) -> None:
+        """Somebody else writes from now on."""
+        for writing in self._writing.values():
+            writing.task.cancel()
+        self._writing.clear()
+        self._reports.clear()
+
+
+def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> PartitionedQueueStatus:
+    """The status of a queue from what its groups say. A group that may not use it (Conflict) has that in its own status."""
+    usable = [facts for facts in reports if facts.problem is None or facts.problem.reason is not Reason.CONFLICT]
+    facts = min(usable or reports, key=lambda one: one.problem is not None, default=None)
+    before = view.status.get("conditions") or ()
+    operating = facts.partitions if facts is not None else None
+    return PartitionedQueueStatus(
+        observed_generation=view.generation,
+        partitions=operating if operating is not None else view.status.get("partitions"),
+        partition_scale_status=_scaling(view, operating),
+        conditions=conditions([_ready(view, facts), *_durable(facts)], before, view.generation, now),
+    )
+
+
+def _ready(view: QueueView, facts: QueueFacts | None) -> Told:
+    if view.spec is None:
+        return ("Ready", ConditionStatus.FALSE, Reason.INVALID_SPEC, view.problem or "")
+    if facts is None:
+        return (
+            "Ready",
+            ConditionStatus.UNKNOWN,
+            Reason.UNUSED,
+            "no ConsumerGroup of this namespace names this queue in its spec.queues",
+        )
+    if facts.problem is not None:
+        return ("Ready", ConditionStatus.FALSE, facts.problem.reason, facts.problem.message)
+    if facts.refused is not None:
+        return ("Ready", ConditionStatus.FALSE, Reason.PARTITION_COUNT_REFUSED, facts.refused)
+    if facts.partitions is None:
+        return ("Ready", ConditionStatus.UNKNOWN, Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
+    return ("Ready", ConditionStatus.TRUE, Reason.REACHABLE, "the queue answers and is as the spec says")
+
+
+def _durable(facts: QueueFacts | None) -> list[Told]:
+    if facts is None or facts.partitions is None or not facts.fenced:
+        return []
+    if facts.warnings:
+        return [("Durable", ConditionStatus.FALSE, Reason.AT_RISK, "; ".join(facts.warnings))]
+    return [
+        (
+            "Durable",
+            ConditionStatus.TRUE,
+            Reason.PERSISTENT,
+            "nothing in the server's configuration was seen to put entries at risk",
+        )
+    ]
+
+
+def _scaling(view: QueueView, operating: int | None) -> PartitionScaleStatus | None:
+    if view.spec is None or operating is None:
+        return None
+    if view.spec.access_type is AccessType.EXCLUSIVE and operating > 1:
+        return PartitionScaleStatus.INVALID_EXCLUSIVE
+    wanted = view.spec.partitions
+    if wanted is None or wanted == operating:
+        return PartitionScaleStatus.READY
+    return PartitionScaleStatus.SCALING_UP if wanted > operating else PartitionScaleStatus.SCALING_DOWN

@@ -1,0 +1,166 @@
+"""What users and Prometheus see of a group, after every cycle of its loop."""
+
+import asyncio
+from dataclasses import replace
+
+from baton.controller.clock import Clock
+from baton.controller.conditions import Told, balanced, conditions, fenced, ready, rebalancing
+from baton.controller.keeper import QueueFacts
+from baton.controller.metrics import QueueSnapshot, Snapshot
+from baton.controller.mirror import GroupKey
+from baton.controller.observe import QueueSight
+from baton.controller.problems import Problem, Reason, worst
+from baton.controller.scribe import Scribe
+from baton.controller.services import Services
+from baton.controller.status_writer import StatusWriter
+from baton.engine import GroupState, Summary, summary
+from baton.engine.summary import InFlight
+from baton.kube.members import Membership
+from baton.kube.objects import GroupView
+from baton.kube.times import to_text
+from baton.model.names import GROUP_LABEL
+from baton.resources import ConsumerGroupStatus, Handoff
+from baton.resources import GroupState as State
+from baton.resources.group import MOST_HANDOFFS_SHOWN
+
+
+class Reporter:
+    """One group's status, its metrics, and what it knows of its queues."""
+
+    def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
+        self._key = key
+        self._services = services
+        self._writer = StatusWriter(services.api, path, uid)
+        self._last: Snapshot | None = None
+
+    async def run(self) -> None:
+        """Write the status whenever it changed."""
+        await self._writer.run()
+
+    def report(
+        self,
+        group: GroupView,
+        state: GroupState,
+        sights: list[QueueSight],
+        seen: Membership,
+        problems: list[Problem],
+        scribe: Scribe,
+    ) -> None:
+        """After a cycle."""
+        now = self._services.clock.now()
+        whole = summary(state)
+        if whole.problem is not None:
+            problems = [*problems, _of_engine(whole)]
+        told = _conditions(whole, sights, problems)
+        status = group_status(group, whole, seen, told, now)
+        self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(group.status))
+        facts: dict[str, QueueFacts] = {sight.name: sight.facts for sight in sights if sight.named and sight.view is not None}
+        self._services.board.report(self._key, facts)
+        self._last = _snapshot(whole, facts, scribe)
+        self._services.metrics.group(self._key, self._last)
+
+    def invalid(self, group: GroupView) -> None:
+        """The spec does not read as one; the group stays as it is."""
+        problem = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
+        before = group.status.get("conditions") or ()
+        made = conditions([ready(problem, "")], before, group.generation, self._services.clock.now())
+        rest = [one for one in before if one.get("type") != "Ready"]
+        shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
+        self._writer.want({**group.status, "conditions": [*shown, *rest]}, dict(group.status))
+        self.beat()
+
+    def beat(self) -> None:
+        """The loop goes round, even if it gets nowhere."""
+        if self._last is not None:
+            self._last = _again(self._last)
+            self._services.metrics.group(self._key, self._last)
+
+    def close(self) -> None:
+        """The group is gone, or somebody else's."""
+        self._services.metrics.forget(self._key)
+        self._services.board.forget(self._key)
+
+    async def flush(self) -> None:
+        await asyncio.shield(self._writer.flush())
+
+
+def group_status(group: GroupView, whole: Summary, seen: Membership, told: list[Told], now: float) -> ConsumerGroupStatus:
+    """The status of a ConsumerGroup. Pure."""
+    return ConsumerGroupStatus(
+        observed_generation=group.generation,
+        state=State(whole.state.value),
+        hold_until=None if whole.hold_until is None else to_text(whole.hold_until),
+        assignment_generation=whole.generation,
+        members=whole.members,
+        standbys=whole.standbys,
+        partitions=whole.partitions,
+        moving=whole.moving,
+        moves=whole.moves,
+        lower_bound=whole.lower_bound,
+        deadline_misses=whole.deadline_misses,
+        assignor=whole.assignor,
+        selector=f"{GROUP_LABEL}={group.name}",
+        replicas=seen.pods,
+        handoffs=[_handoff(one) for one in whole.in_flight[:MOST_HANDOFFS_SHOWN]],
+        conditions=conditions(told, group.status.get("conditions") or (), group.generation, now),
+    )
+
+
+def _handoff(one: InFlight) -> Handoff:
+    return Handoff(
+        queue=one.partition.queue,
+        partition=one.partition.number,
+        giver=one.giver,
+        receiver=one.receiver,
+        epoch=one.epoch,
+        deadline=None if one.deadline is None else to_text(one.deadline),
+        reason=one.why[:256],
+    )
+
+
+def _conditions(whole: Summary, sights: list[QueueSight], problems: list[Problem]) -> list[Told]:
+    spread = whole.balanced and not any(one.reason is Reason.NO_MEMBERS for one in problems)
+    return [
+        ready(worst(problems), f"{whole.members} members share {whole.partitions} partitions"),
+        balanced(spread, whole.members),
+        rebalancing(whole.moving, None if whole.hold_until is None else to_text(whole.hold_until)),
+        fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),
+    ]
+
+
+def _of_engine(whole: Summary) -> Problem:
+    assert whole.problem is not None
+    try:
+        reason = Reason(whole.problem.reason)
+    except ValueError:
+        reason = Reason.PROBLEM
+    return Problem(reason, whole.problem.sentence)
+
+
+def _snapshot(whole: Summary, facts: dict[str, QueueFacts], scribe: Scribe) -> Snapshot:
+    return Snapshot(
+        state=whole.state.value,
+        members=whole.members,
+        standbys=whole.standbys,
+        partitions=whole.partitions,
+        moving=whole.moving,
+        moves=whole.moves,
+        lower_bound=whole.lower_bound,
+        deadline_misses=whole.deadline_misses,
+        ledger_bytes=scribe.bytes,
+        ledger_writes=scribe.tally.writes,
+        ledger_restored=scribe.tally.restored,
+        reconciled_at=Clock.ticks(),
+        queues={
+            name: QueueSnapshot(
+                reachable=known.problem is None and known.partitions is not None,
+                lag=known.lag,
+                stale_refused=sum(known.stale_refused.values()),
+            )
+            for name, known in facts.items()
+        },
+    )
+
+
+def _again(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, reconciled_at=Clock.ticks())

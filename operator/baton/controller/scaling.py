@@ -1,0 +1,56 @@
+"""Carries out spec.replicas in mode Workload: the target's size, and which of its pods it may lose."""
+
+from collections.abc import Iterable, Mapping
+
+from baton.controller.problems import Problem, Reason
+from baton.kube.api import ApiError, UnavailableError
+from baton.kube.members import Membership
+from baton.kube.pods import PodView
+from baton.kube.scale import ScaleError, Scaler, Target, victims
+from baton.model.ids import MemberId
+from baton.resources import ConsumerGroupSpec
+
+
+class Scaling:
+    """One group's."""
+
+    def __init__(self, namespace: str, scaler: Scaler) -> None:
+        self._namespace = namespace
+        self._scaler = scaler
+        self._applied: tuple[Target, int] | None = None
+        self.problem: Problem | None = None
+
+    def recheck(self) -> None:
+        """Somebody may have scaled the target by hand."""
+        self._applied = None
+
+    async def apply(
+        self, spec: ConsumerGroupSpec, seen: Membership, pods: Iterable[PodView], owned: Mapping[MemberId, int]
+    ) -> str | None:
+        """Do what the spec says, unless that was done; returns a sentence if the target was scaled."""
+        target = target_of(self._namespace, spec)
+        if target is None or spec.replicas is None:
+            self._applied, self.problem = None, None
+            return None
+        if self._applied == (target, spec.replicas):
+            return None
+        staying = {name: member for name, member in seen.members.items() if not member.terminating}
+        chosen = victims({name: owned.get(name, 0) for name in staying}, {n: m.joined for n, m in staying.items()}, spec.replicas)
+        try:
+            await self._scaler.mark_victims([pod for pod in pods if not pod.terminating], chosen)
+            before = await self._scaler.scale(target, spec.replicas)
+        except ScaleError as error:
+            self.problem = Problem(Reason.SCALE_FAILED, str(error))
+            return None
+        except (ApiError, UnavailableError) as error:
+            self.problem = Problem(Reason.SCALE_FAILED, f"spec.scale: {target} cannot be scaled: {error}")
+            return None
+        self._applied, self.problem = (target, spec.replicas), None
+        return None if before is None else f"scaled {target} from {before} to {spec.replicas}"
+
+
+def target_of(namespace: str, spec: ConsumerGroupSpec) -> Target | None:
+    if spec.scale is None or spec.scale.target_ref is None:
+        return None
+    reference = spec.scale.target_ref
+    return Target(namespace, reference.api_version, reference.kind, reference.name)

@@ -1,0 +1,104 @@
+"""Keeps the ledger: writes it before anything is done, puts it right when somebody else wrote it, and stops when that was a later
+leader."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from baton.controller.clock import Clock
+from baton.kube.api import ConflictError, NotFoundError
+from baton.kube.elector import Elector
+from baton.kube.ledger import Deposed, Ledger, TooLarge, size
+from baton.kube.shelf import Manifest
+
+APART = 0.05
+"""Seconds between writes: what changes meanwhile goes into one."""
+
+
+@dataclass(slots=True)
+class Tally:
+    writes: int = 0
+    restored: int = 0
+
+
+class Scribe:
+    """One group's. Methods raise Deposed, TooLarge and what `Api` raises."""
+
+    def __init__(self, ledger: Ledger, elector: Elector) -> None:
+        self._ledger = ledger
+        self._elector = elector
+        self._written_at = float("-inf")
+        self._doubtful = False
+        self.tally = Tally()
+
+    @property
+    def written(self) -> Mapping[str, str] | None:
+        return self._ledger.written
+
+    @property
+    def bytes(self) -> int:
+        return size(self._ledger.written or {})
+
+    async def claim(self) -> Mapping[str, str] | None:
+        """See `Ledger.claim`."""
+        return await self._ledger.claim()
+
+    async def gather(self) -> None:
+        """Wait until another write is due, so that notifications that come together end up in one."""
+        left = self._written_at + APART - Clock.ticks()
+        if left > 0:
+            await asyncio.sleep(left)
+
+    async def write(self, data: Mapping[str, str]) -> bool:
+        """Make it so; True if somebody else's text was overruled on the way."""
+        if data == self._ledger.written:
+            return False
+        self._must_lead()
+        try:
+            await self._ledger.write(data)
+            overruled = False
+        except (ConflictError, NotFoundError):
+            overruled = await self._overrule(data)
+        self._written_at = Clock.ticks()
+        self.tally.writes += 1
+        return overruled
+
+    def event(self, kind: str | None, manifest: Manifest) -> bool:
+        """The watch shows the ledger; True if that is not what was written, so that it should be checked."""
+        if kind == "DELETED" or (manifest.get("data") or {}) != self._ledger.written:
+            self._doubtful = True
+        return self._doubtful
+
+    def doubt(self) -> None:
+        """Check at the next opportunity, for an event may have been lost."""
+        self._doubtful = True
+
+    async def check(self) -> bool:
+        """If in doubt, look; and put right what somebody else wrote or deleted. True if that was necessary."""
+        if not self._doubtful or self._ledger.written is None:
+            return False
+        self._must_lead()
+        wanted = self._ledger.written
+        found = await self._ledger.read()
+        self._doubtful = False
+        if found is not None and found.data == wanted and found.owner_uid == self._ledger.owner.uid:
+            return False
+        return await self._overrule(wanted)
+
+    async def _overrule(self, data: Mapping[str, str]) -> bool:
+        before = self._ledger.written
+        found = await self._ledger.look()
+        # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
+        if not await self._elector.confirm():
+            raise Deposed
+        await self._ledger.write(data)
+        restored = found is None or found.data != before
+        self.tally.restored += restored
+        return restored
+
+    def _must_lead(self) -> None:
+        if not self._elector.leading:
+            raise Deposed
+
+
+__all__ = ["Deposed", "Scribe", "Tally", "TooLarge"]

@@ -1,0 +1,26 @@
+"""What every loop of this process uses."""
+
+from dataclasses import dataclass
+
+from baton.controller.clock import Clock
+from baton.controller.metrics import Metrics
+from baton.controller.mirror import Mirror
+from baton.controller.queue_board import QueueBoard
+from baton.kube.api import Api
+from baton.kube.bump import Bumper
+from baton.kube.elector import Elector
+from baton.kube.events import Events
+from baton.kube.scale import Scaler
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    api: Api
+    mirror: Mirror
+    clock: Clock
+    events: Events
+    metrics: Metrics
+    elector: Elector
+    bumper: Bumper
+    scaler: Scaler
+    board: QueueBoard
