@@ -101,7 +101,8 @@ def _even_start(
 def _levelled_start(
     claims: Claims, queues: Sequence[QueueName], readers: Sequence[MemberId], held: Mapping[Cell, int]
 ) -> dict[Cell, int]:
-    """Subscriptions differ: keep what is held, give what is free to the emptiest, then from the fullest to the emptiest."""
+    """Subscriptions differ: keep what is held, give what is free to those below their part of the queue and then to the emptiest,
+    and then from the fullest to the emptiest."""
     counts = Counter(held)
     totals = Counter(dict.fromkeys(readers, 0))
     for (member, _), count in held.items():
@@ -109,13 +110,14 @@ def _levelled_start(
     rank = {member: place for place, member in enumerate(readers)}
     subscribers = {queue: [member for member in readers if queue in claims.subscribed[member]] for queue in queues}
     for queue in sorted(queues, key=lambda queue: (len(subscribers[queue]), queue)):
-        emptiest = [(totals[member], rank[member], member) for member in subscribers[queue]]
+        floor = claims.queues[queue] // len(subscribers[queue])
+        emptiest = [(counts[member, queue] >= floor, totals[member], rank[member], member) for member in subscribers[queue]]
         heapq.heapify(emptiest)
         for _ in range(claims.queues[queue] - sum(held.get((member, queue), 0) for member in subscribers[queue])):
-            total, place, member = heapq.heappop(emptiest)
+            _, total, place, member = emptiest[0]
             counts[member, queue] += 1
             totals[member] += 1
-            heapq.heappush(emptiest, (total + 1, place, member))
+            heapq.heapreplace(emptiest, (counts[member, queue] >= floor, total + 1, place, member))
     _level(counts, totals, subscribers, sorted(readers, key=lambda member: (totals[member], rank[member])), claims)
     return dict(counts)
 
