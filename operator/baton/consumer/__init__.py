@@ -1,0 +1,14 @@
+"""What a pod imports: which partitions are mine, a session with the operator, and a loop that reads and acknowledges.
+
+from baton.consumer import Consumer
+
+Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
+"""
+
+from baton.consumer.consumer import Consumer
+from baton.consumer.lease import LeaseStore
+from baton.consumer.pod import Pod
+from baton.consumer.session import Session
+from baton.consumer.source import AssignmentSource
+
+__all__ = ["AssignmentSource", "Consumer", "LeaseStore", "Pod", "Session"]

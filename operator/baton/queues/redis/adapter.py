@@ -1,11 +1,12 @@
 """A partitioned queue on Redis streams, as the operator sees it."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 import redis.asyncio as aioredis
-import structlog
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import NoScriptError, ResponseError
@@ -18,7 +19,7 @@ from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server import Server
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 _CONNECTIONS = 8
 _DURABLE_WITHIN = 1000
@@ -52,9 +53,15 @@ class RedisQueue:
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""
 
-    async def incarnation(self) -> str:
-        """The server's run id."""
-        return (await self._discover()).run_id
+    async def incarnation(self) -> str | None:
+        """The server's run id and the queue's birth mark: a restart, a failover and a flushed database all give a new one.
+
+        None: the queue has not been made yet.
+        """
+        server = await self._discover()
+        with self._explained():
+            born: Any = await self._client.hget(queue_key(self._queue), "born")
+        return None if born is None else f"{server.run_id}/{born.decode()}"
 
     async def warnings(self) -> tuple[str, ...]:
         """What the server's configuration puts at risk ("nothing is lost" needs an append-only file): sentences with the cure."""
@@ -69,7 +76,7 @@ class RedisQueue:
         """See QueueAdapter. Costs one round trip once the queue is there. Raises QueueConflict, also for another count."""
         table = RoutingTable.even(1, count)
         key = queue_key(self._queue)
-        arguments = (self._group, count, table.version, table.to_text())
+        arguments = (self._group, count, table.version, table.to_text(), token_hex(4))
         group, recorded, version, text, ready = await self._run(scripts.CLAIM, [key], arguments)
         if group.decode() != self._group:
             raise QueueConflict(
@@ -156,7 +163,7 @@ class RedisQueue:
             if isinstance(answer, Exception):
                 raise answer
         if not all(_arrived(reply) for reply in waited):
-            log.warning("a change of owner is not durable yet", queue=self._queue, server=self._place, waited_ms=_DURABLE_WITHIN)
+            log.warning("%s: a change of owner in %s is not durable after %d ms", self._place, self._queue, _DURABLE_WITHIN)
             self._server = None  # its replicas may have changed: look again next time
         return answer
 

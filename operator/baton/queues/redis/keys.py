@@ -46,7 +46,7 @@ def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> 
 
 
 def queue_key(queue: str) -> str:
-    """Hash of the whole queue: group, partitions, ready, and table with its version (routing.py)."""
+    """Hash of the whole queue: group, partitions, born, ready, and table with its version (routing.py)."""
     return f"pq:{{{queue}}}:queue"
 
 

@@ -58,17 +58,19 @@ class RedisReader:
 
     # Single entries
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, uid: str | None = None) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, new: bool = True, uid: str | None = None) -> list[Entry]:
         """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
         redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
+
+        `new` False: only what this owner was handed out before, by another reader (its process was restarted).
         """
         position = self._position(partition, epoch)
-        arguments = (uid or self._uid, epoch, position.received, count, self._max_outstanding)
+        arguments = (uid or self._uid, epoch, position.received, count, self._max_outstanding, int(new))
         _, pending, seen, last, full, raw = self._ask(scripts.READ, partition, arguments)
         entries = [self._entry(partition, epoch, fields, index < pending, seen) for index, fields in enumerate(raw)]
         if raw:
             position.received = entry_number(raw[-1][0])
-        position.more = len(raw) == count
+        position.more = len(raw) == count or not new
         position.tail = None if full else last
         return entries
 
@@ -127,7 +129,8 @@ class RedisReader:
         """Wait until there may be something to read in one of these partitions, or a new grant.
 
         Answers which; the empty set after `timeout` seconds. Read before you wait: a partition
-        that was not read yet, or not to its end, ends the wait at once. The server wakes the waiter; nothing is polled. No partitions: waits for the timeout or an interrupt.
+        that was not read yet, or not to its end, ends the wait at once. The server wakes the waiter; nothing is polled.
+        No partitions: waits for the timeout or an interrupt.
         """
         positions = {partition: self._positions.get(partition) for partition in partitions}
         ready = {partition for partition, position in positions.items() if position is None or position.more}

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 --@include partition
 -- Single entries: first what is pending after the cursor, then new ones.
--- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, most outstanding.
+-- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, most outstanding,
+-- and 0 if only what is pending is wanted.
 -- Answer: OK, how many of the entries were pending, entries up to which all others were planned before, last entry in the
 -- stream, 1 if no more than this may be outstanding, the entries.
 --
@@ -9,6 +10,7 @@
 -- a lost reply carried: all of it may have been worked on.
 local refused, paused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
+local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
 local count = tonumber(ARGV[4])
 local served, left = unserved()
 local entries = {}
@@ -18,12 +20,12 @@ for _, entry in ipairs(history) do
   local n = number(entry[1])
   if not entry[2] then
     redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
-  elseif not (paused and left and n > served and n <= left) then
+  elseif not (closing and left and n > served and n <= left) then
     entries[#entries + 1] = entry
     if left and n > served and n <= left then served = n end
   end
 end
-if left and not paused then
+if left and not closing then
   if #history < count or served >= left then
     redis.call('HDEL', OWNER, 'served', 'left')
   else
@@ -35,7 +37,7 @@ if paused and pending == 0 then return {'PAUSED'} end
 
 void_plan()
 local full = 0
-if not paused and pending < count then
+if not closing and pending < count then
   local room = math.min(count - pending, ARGV[5] - redis.call('XPENDING', STREAM, GROUP)[1])
   if room <= 0 then
     full = 1

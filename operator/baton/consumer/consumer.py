@@ -1,0 +1,214 @@
+"""A plain pod's consumer: reads the partitions that its ledger gives it, hands their entries to a function, acknowledges."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, Self
+
+from baton.consumer.holding import Holding, Phase
+from baton.consumer.pod import DEFAULT_GRACE, Pod
+from baton.consumer.session import Session
+from baton.consumer.source import AssignmentSource
+from baton.consumer.waiter import Waiter
+from baton.consumer.work import Work
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.names import session_lease_name
+from baton.model.session import Release
+from baton.queues.entry import Entry
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Entry], None]
+
+_IDLE = 5.0
+"""Seconds after which an idle consumer looks around even if nobody has called it."""
+_LAST_SECONDS = 5.0
+"""Of the grace period, kept for the entry in hand and the last word to the operator."""
+
+
+class Reader(Protocol):
+    """What the consumer needs of a queue (`baton.queues.redis.RedisReader`)."""
+
+    def read(self, partition: int, epoch: Epoch, count: int = ..., *, new: bool = ...) -> list[Entry]: ...
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None: ...
+    def verify(self, partition: int, epoch: Epoch) -> None: ...
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Consumer:
+    """Hands the entries of the pod's partitions to a handler: one at a time, in order per partition, at least once.
+
+    - An entry is acknowledged after the handler returned. If the handler raises, the entry is tried again, and its partition
+      waits for it; the other partitions go on.
+    - A partition that is to be let go is read no further; what is in hand is finished, acknowledged, and reported released. The
+      handler should take well under the queue's maxHandoffSeconds per entry, or the partition is taken with the entry undone.
+    - A partition that was lost (a missed deadline) is dropped with what is in hand; its next owner gets that as redelivered.
+    - On SIGTERM the consumer goes on until its partitions were taken, or the grace period is nearly over; then it lets them go.
+    """
+
+    def __init__(
+        self,
+        open_queue: Callable[[QueueName], Reader],
+        source: AssignmentSource,
+        uid: Uid,
+        session: Session | None = None,
+        grace: float = DEFAULT_GRACE,
+    ) -> None:
+        """`open_queue` is called once for each queue, when it first appears in the ledger. `grace`: the pod's
+        terminationGracePeriodSeconds. Without a session the operator learns of a hand-off from the queue alone.
+        """
+        self._open_queue = open_queue
+        self._source = source
+        self._uid = uid
+        self._session = session
+        self._serve_for = max(0.0, grace - _LAST_SECONDS)
+        self._wake = threading.Event()
+        self._stop_at: float | None = None
+        self._entry: MemberEntry | None = None
+        self._holdings: dict[Partition, Holding] = {}
+        self._readers: dict[QueueName, Reader] = {}
+        self._waiters: dict[QueueName, Waiter] = {}
+
+    @classmethod
+    def from_environment(cls, redis_url: str | None = None) -> Self:
+        """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
+
+        `redis_url` (or BATON_REDIS_URL) is the server of all the group's queues. Raises ValueError for what is missing.
+        """
+        # Only here: other users of this module need neither a Redis nor a Kubernetes client.
+        import kubernetes
+
+        from baton.consumer.api import KubernetesLease
+        from baton.queues.redis import RedisReader
+
+        pod = Pod.from_environment()
+        url = redis_url or os.environ.get("BATON_REDIS_URL")
+        if not url:
+            raise ValueError("set BATON_REDIS_URL in the container's env, from the Secret with the queue's URL")
+        load: Any = kubernetes.config.load_incluster_config  # not typed by the library
+        load()
+        lease = KubernetesLease(kubernetes.client.ApiClient(), pod.namespace, session_lease_name(pod.name))
+        session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
+        return cls(
+            lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
+            AssignmentSource(pod.ledger, pod.name, pod.uid),
+            pod.uid,
+            session,
+            pod.grace,
+        )
+
+    def run(self, handler: Handler) -> None:
+        """Work until SIGTERM, SIGINT or `stop`; returns when everything is finished or given back. Call it once."""
+        work = Work(handler)
+        with self._surroundings():
+            while not self._finished():
+                self._wake.clear()
+                self._follow_ledger()
+                holdings = [holding for holding in self._holdings.values() if not holding.over]
+                worked = [work.serve(holding, self._reader(holding.partition.queue)) for holding in holdings]
+                self._report()
+                if not any(worked):
+                    self._idle()
+            for holding in self._holdings.values():
+                if not holding.over:
+                    work.finish(holding, self._reader(holding.partition.queue))
+            self._report()
+
+    def stop(self) -> None:
+        """As SIGTERM does: from any thread or signal handler."""
+        if self._stop_at is None:
+            self._stop_at = time.monotonic() + self._serve_for
+        self._wake.set()
+
+    def _finished(self) -> bool:
+        """Asked to stop, and either nothing is ours any more or time is up."""
+        if self._stop_at is None:
+            return False
+        return time.monotonic() >= self._stop_at or all(holding.over for holding in self._holdings.values())
+
+    def _follow_ledger(self) -> None:
+        entry = self._source.current()
+        if entry is self._entry:
+            return
+        self._entry = entry
+        owned, revoking = (_grants(entry.owned), _grants(entry.revoking)) if entry else ({}, {})
+        told = owned | revoking
+        # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
+        self._holdings = {
+            partition: before
+            if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
+            else Holding(partition, epoch)
+            for partition, epoch in told.items()
+        }
+        for partition in revoking:
+            self._holdings[partition].let_go()
+
+    def _report(self) -> None:
+        """Exactly what the ledger still counts as ours and we have let go of."""
+        if self._session is not None:
+            self._session.release(
+                Release(self._uid, holding.partition.queue, holding.partition.number, holding.epoch)
+                for holding in self._holdings.values()
+                if holding.phase is Phase.RELEASED
+            )
+
+    def _idle(self) -> None:
+        """Until a queue, the ledger or the end calls, or something that failed is to be tried again."""
+        now = time.monotonic()
+        until = now + _IDLE if self._stop_at is None else min(now + _IDLE, self._stop_at)
+        for queue, waiter in self._waiters.items():
+            serving = [h for h in self._holdings.values() if h.partition.queue == queue and h.phase is Phase.SERVING]
+            waiter.watch(frozenset(h.partition.number for h in serving if h.not_before <= now))
+        for holding in self._holdings.values():
+            if not holding.over and holding.not_before > now:
+                until = min(until, holding.not_before)
+        self._wake.wait(max(0.0, until - now))
+
+    def _reader(self, queue: QueueName) -> Reader:
+        if queue not in self._readers:
+            self._readers[queue] = self._open_queue(queue)
+            self._waiters[queue] = Waiter(self._readers[queue], self._wake.set)
+        return self._readers[queue]
+
+    @contextmanager
+    def _surroundings(self) -> Iterator[None]:
+        """Signals, the session and the ledger's watch; closed in an order that lets the last word out."""
+        with _signals(self.stop):
+            self._source.watch(self._wake.set)
+            if self._session is not None:
+                self._session.start()
+            try:
+                yield
+            finally:
+                for waiter in self._waiters.values():
+                    waiter.close()
+                for reader in self._readers.values():
+                    reader.close()
+                self._source.close()
+                if self._session is not None:
+                    self._session.close()
+
+
+def _grants(queues: Mapping[QueueName, Mapping[int, Epoch]]) -> dict[Partition, Epoch]:
+    return {Partition(queue, number): epoch for queue, grants in queues.items() for number, epoch in grants.items()}
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT ask to stop; elsewhere than in the main thread they are the program's own business."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[int, Any] = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

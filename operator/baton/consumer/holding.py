@@ -1,0 +1,54 @@
+"""One partition in a consumer's hands, from the grant until it is let go of or lost."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from baton.model.ids import Epoch, Partition
+from baton.queues.entry import Entry
+
+
+class Phase(Enum):
+    SERVING = auto()
+    LETTING_GO = auto()
+    """Nothing new is read; what is in hand is finished."""
+    RELEASED = auto()
+    """Given back by this consumer's own word."""
+    FENCED = auto()
+    """The queue refuses this consumer: somebody else has it."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """What is in hand of a partition under one epoch."""
+
+    partition: Partition
+    epoch: Epoch
+    phase: Phase = Phase.SERVING
+    entries: deque[Entry] = field(default_factory=deque)
+    """Read and not yet handled, in order."""
+    handled: list[str] = field(default_factory=list)
+    """Offsets to acknowledge."""
+    read_before: bool = False
+    """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
+    sure_at: float = 0.0
+    """When the queue last said that the partition is ours."""
+    not_before: float = 0.0
+    """After a failure: when to try again."""
+    failures: int = 0
+
+    @property
+    def over(self) -> bool:
+        return self.phase in (Phase.RELEASED, Phase.FENCED)
+
+    def let_go(self) -> None:
+        """Read nothing new any more; what is in hand is tried at once."""
+        if self.phase is Phase.SERVING:
+            self.phase = Phase.LETTING_GO
+            self.not_before = 0.0
+
+    def end(self, phase: Phase) -> None:
+        """Nothing of it is worked on any more. What was not acknowledged is the next owner's."""
+        self.phase = phase
+        self.entries.clear()
+        self.handled.clear()

@@ -1,0 +1,43 @@
+"""What a pod knows of itself, from its environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from baton.model.ids import MemberId, Uid
+
+DEFAULT_LEDGER = Path("/etc/baton/assignments")
+DEFAULT_GRACE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The pod's identity (from the downward API) and where its ledger is mounted."""
+
+    group: str
+    """The name of its ConsumerGroup, in its own namespace."""
+    name: MemberId
+    namespace: str
+    uid: Uid
+    ledger: Path = DEFAULT_LEDGER
+    grace: float = DEFAULT_GRACE
+    """Its terminationGracePeriodSeconds."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Pod":
+        """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER and BATON_GRACE_SECONDS, which have defaults.
+
+        Raises ValueError that names what is missing.
+        """
+        missing = [name for name in ("BATON_GROUP", "POD_NAME", "POD_NAMESPACE", "POD_UID") if not environment.get(name)]
+        if missing:
+            raise ValueError(f"set {', '.join(missing)} in the container's env (the POD_ ones with fieldRef, see the example)")
+        return cls(
+            group=environment["BATON_GROUP"],
+            name=MemberId(environment["POD_NAME"]),
+            namespace=environment["POD_NAMESPACE"],
+            uid=Uid(environment["POD_UID"]),
+            ledger=Path(environment.get("BATON_LEDGER") or DEFAULT_LEDGER),
+            grace=float(environment.get("BATON_GRACE_SECONDS") or DEFAULT_GRACE),
+        )

@@ -1,0 +1,192 @@
+"""A consumer's session with the operator: a Lease whose renewals are the heartbeat, and which lists what was let go of."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from baton.consumer.lease import LeaseStore, Manifest, Vacancy, holder_of, renewed
+from baton.model.names import RELEASES_ANNOTATION
+from baton.model.session import Release, format_releases
+
+log = logging.getLogger(__name__)
+
+DURATION = 15.0
+RENEW_EVERY = 3.0
+_RETRY_EVERY = 0.5
+_LAST_WORD = 3.0
+"""Seconds that `close` waits for what has not been said yet."""
+
+
+class Session:
+    """Keeps one Lease, from a thread of its own: however long the work takes, the consumer does not look dead.
+
+    A pod's own Lease belongs to it by name, and is simply taken. An `exclusive` one is taken only when nobody lives who holds it
+    (a group has one driver): `acquire` waits. While the API server is away the session tries again and again; on queues that
+    fence, the consumer goes on meanwhile.
+    """
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        *,
+        holder: str,
+        group: str,
+        duration: float = DURATION,
+        every: float = RENEW_EVERY,
+        exclusive: bool = False,
+        owner: Mapping[str, str] | None = None,
+    ) -> None:
+        """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod that the Lease is deleted with."""
+        self._store = store
+        self._holder = holder
+        self._group = group
+        self._duration = duration
+        self._every = every
+        self._exclusive = exclusive
+        self._owner = owner
+        self._annotations: dict[str, str] = {RELEASES_ANNOTATION: format_releases(())}
+        self._condition = threading.Condition()
+        self._unsaid = False
+        self._closing = False
+        self._giving_up = False
+        self._renewed_at = float("-inf")
+        self._close_by = float("inf")
+        self._lease: Manifest | None = None
+        """As it was last read or written; None: it does not exist, or has to be read."""
+        self._problem = False
+        self._taken_by: str | None = None
+        self._thread: threading.Thread | None = None
+
+    def acquire(self, timeout: float | None = None) -> str | None:
+        """Exclusive sessions: wait until the Lease is free, take it and begin to renew it.
+
+        None: taken. Else who has it, after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        vacancy = Vacancy()
+        told = False
+        while True:
+            answers = self._read()
+            free = answers and vacancy.free(self._lease, self._holder, time.monotonic())
+            if free and self._write():
+                self.start()
+                return None
+            if answers and not free and not told:
+                told = True
+                log.warning("%s has the group %s; waiting until its Lease is free", holder_of(self._lease), self._group)
+            if deadline is not None and time.monotonic() >= deadline:
+                return holder_of(self._lease) or "nobody (the API server does not answer)"
+            time.sleep(_RETRY_EVERY)
+
+    def start(self) -> None:
+        """Begin to renew. Does not wait: the consumer may begin while the API server is away."""
+        self._thread = threading.Thread(target=self._run, name="baton-session", daemon=True)
+        self._thread.start()
+
+    def release(self, releases: Iterable[Release]) -> None:
+        """Say, at once, that exactly this has been let go of. What the ledger no longer counts as ours may be left out again."""
+        self.say({RELEASES_ANNOTATION: format_releases(releases)})
+
+    def say(self, annotations: Mapping[str, str], at_once: bool = True) -> None:
+        """Put annotations on the Lease: at once (what is said while a write is under way goes together with the next), or with
+        the next renewal.
+        """
+        with self._condition:
+            if annotations.items() <= self._annotations.items():
+                return
+            self._annotations.update(annotations)
+            if at_once:
+                self._unsaid = True
+                self._condition.notify_all()
+
+    def lost(self) -> str | None:
+        """Exclusive sessions: who has taken the Lease over; None: nobody."""
+        return self._taken_by
+
+    def lapsed(self) -> bool:
+        """The operator may have given this consumer up: its last renewal is longer ago than the Lease is long."""
+        return time.monotonic() - self._renewed_at >= self._duration
+
+    def close(self, give_up: bool = False) -> None:
+        """Say what has not been said yet, and stop renewing. `give_up`: leave the Lease to whoever comes next."""
+        with self._condition:
+            self._closing = True
+            self._close_by = time.monotonic() + _LAST_WORD
+            self._giving_up = give_up
+            self._unsaid = self._unsaid or give_up
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(_LAST_WORD)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while self._wait(due):
+            if self._renew():
+                due = time.monotonic() + self._every
+            elif self._taken_by is not None:
+                return
+            else:
+                time.sleep(_RETRY_EVERY)
+                with self._condition:
+                    self._unsaid = True
+
+    def _wait(self, due: float) -> bool:
+        """Until a renewal is due or there is something to say; False: it is over."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._unsaid or self._closing, timeout=max(0.0, due - time.monotonic()))
+            if self._closing and (not self._unsaid or time.monotonic() > self._close_by):
+                return False
+            self._unsaid = False
+            return True
+
+    def _renew(self) -> bool:
+        """One request while nobody else writes the Lease; else what stands there is read first."""
+        for _ in range(2):
+            if self._lease is None and not self._read():
+                return False
+            holder = holder_of(self._lease)
+            if self._exclusive and holder not in ("", self._holder):
+                self._taken_by = holder
+                log.error("%s has taken the group %s over", holder, self._group)
+                return False
+            if self._write():
+                return True
+        return False
+
+    def _read(self) -> bool:
+        """False: the API server does not answer."""
+        try:
+            self._lease = self._store.read()
+        except Exception as error:  # whatever the way to the API server raises: the queues' fence decides, not this Lease
+            self._missed(error)
+            return False
+        return True
+
+    def _write(self) -> bool:
+        """False: the API server does not answer, or the Lease has changed since it was read."""
+        with self._condition:
+            annotations = dict(self._annotations)
+        holder = "" if self._giving_up else self._holder
+        now = datetime.now(UTC)
+        begun = time.monotonic()
+        try:
+            lease = renewed(self._lease, holder, self._group, self._duration, now, annotations, self._owner)
+            self._lease = self._store.write(lease)
+        except Exception as error:  # likewise
+            self._missed(error)
+            return False
+        if self._lease is None:
+            return False
+        self._renewed_at = begun
+        if self._problem:
+            log.info("the session of %s is renewed again", self._holder)
+        self._problem = False
+        return True
+
+    def _missed(self, error: Exception) -> None:
+        self._lease = None
+        if not self._problem:
+            log.warning("the session of %s cannot be renewed: %s", self._holder, error)
+        self._problem = True

@@ -1,0 +1,82 @@
+"""A pod's own key of the ledger, from the mounted ConfigMap."""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from baton.model.ids import MemberId, Uid
+from baton.model.ledger import LedgerError, MemberEntry
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.05
+"""Seconds. The kubelet tells nobody that it has refreshed a mount; looking is one readlink."""
+
+_Version = str | tuple[int, int, int] | None
+
+
+class AssignmentSource:
+    """Reads the file named like the pod in the directory where the ledger is mounted.
+
+    The kubelet writes a new directory and then swaps the link `..data`, so that a reader sees one state or the next. A plain
+    directory works as well (outside a cluster). An entry with another pod's UID was written for an earlier pod of that name and
+    is no entry.
+    """
+
+    def __init__(self, directory: Path, member: MemberId, uid: Uid) -> None:
+        self._directory = directory
+        self._member = member
+        self._uid = uid
+        self._version: _Version = None
+        self._entry: MemberEntry | None = None
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+
+    def current(self) -> MemberEntry | None:
+        """The pod's entry as it stands in the mount now; the same object while the mount is the same. None: it has none.
+
+        A text that does not read as an entry is logged, and the last good one stands: the queues refuse what is too old.
+        """
+        with self._lock:
+            version = self._look()
+            if version != self._version:
+                self._version = version
+                self._entry = self._read(self._entry)
+            return self._entry
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed`, from another thread, within about 50 ms of each change of the mount; until `close`."""
+        threading.Thread(target=self._watch, args=(changed, self._look()), name="baton-ledger", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _watch(self, changed: Callable[[], None], seen: _Version) -> None:
+        while not self._closed.wait(LOOK_EVERY):
+            version = self._look()
+            if version != seen:
+                seen = version
+                changed()
+
+    def _look(self) -> _Version:
+        """Changes whenever the entry may have."""
+        try:
+            return str((self._directory / "..data").readlink())
+        except OSError:
+            pass
+        try:
+            status = (self._directory / self._member).stat()
+        except OSError:
+            return None
+        return (status.st_mtime_ns, status.st_ino, status.st_size)
+
+    def _read(self, last: MemberEntry | None) -> MemberEntry | None:
+        try:
+            entry = MemberEntry.from_json((self._directory / self._member).read_text())
+        except OSError:
+            return None
+        except (LedgerError, UnicodeDecodeError) as error:
+            log.warning("The ledger's key %s is no entry and is passed over: %s", self._member, error)
+            return last
+        return entry if entry.uid == self._uid else None

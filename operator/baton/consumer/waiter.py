@@ -1,0 +1,68 @@
+"""Waits for a queue in a thread of its own, so that one consumer can wait for several queues, its ledger and its end at once."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from baton.queues.protocol import QueueUnreachable
+
+_LONGEST_WAIT = 30.0
+_UNREACHABLE_PAUSE = 0.5
+
+
+class Waitable(Protocol):
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        """Until there may be something to read."""
+
+    def interrupt(self) -> None:
+        """End the wait."""
+
+
+class Waiter:
+    """Calls `woken` when there may be something to read in the partitions that it was last asked to watch."""
+
+    def __init__(self, reader: Waitable, woken: Callable[[], None]) -> None:
+        self._reader = reader
+        self._woken = woken
+        self._condition = threading.Condition()
+        self._asked: frozenset[int] = frozenset()
+        """To wait for next; empty: nothing."""
+        self._waiting: frozenset[int] = frozenset()
+        """Being waited for."""
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="baton-waiter", daemon=True)
+        self._thread.start()
+
+    def watch(self, partitions: frozenset[int]) -> None:
+        """Wait for these, once; a wait for just the same that is under way goes on."""
+        with self._condition:
+            if partitions == self._waiting:
+                return
+            self._asked = partitions
+            interrupt = bool(self._waiting)
+            self._condition.notify_all()
+        if interrupt:
+            self._reader.interrupt()
+
+    def close(self) -> None:
+        """After this the reader may be closed."""
+        self._closed.set()
+        with self._condition:
+            self._condition.notify_all()
+        self._reader.interrupt()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            with self._condition:
+                self._condition.wait_for(lambda: self._asked or self._closed.is_set())
+                self._waiting, self._asked = self._asked, frozenset()
+            if self._closed.is_set():
+                return
+            try:
+                self._reader.wait(sorted(self._waiting), _LONGEST_WAIT)
+            except QueueUnreachable:
+                self._closed.wait(_UNREACHABLE_PAUSE)
+            with self._condition:
+                self._waiting = frozenset()
+            self._woken()

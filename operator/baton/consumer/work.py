@@ -1,0 +1,129 @@
+"""Working on a holding: read a little, hand it over entry by entry, acknowledge, and know when to stop."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from baton.consumer.holding import Holding, Phase
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
+
+_SLICE = 0.25
+"""Seconds of work to read at a time: what is in hand when a partition is called back delays its hand-off."""
+_MOST = 100
+_ACK_EVERY = 0.05
+_SURE_FOR = 1.0
+"""Seconds for which the queue's word that a partition is ours is taken: after a longer silence (a long handler, a stopped
+process) it is asked before the next entry is begun."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class _Reader(Protocol):
+    def read(self, partition: int, epoch: Epoch, count: int = ..., *, new: bool = ...) -> list[Entry]: ...
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None: ...
+    def verify(self, partition: int, epoch: Epoch) -> None: ...
+
+
+class Work:
+    """Applies one handler to the entries of holdings."""
+
+    def __init__(self, handler: Callable[[Entry], None]) -> None:
+        self._handler = handler
+        self._per_entry = _SLICE
+        """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
+
+    def serve(self, holding: Holding, reader: _Reader) -> bool:
+        """Do what there is to do now, for about a slice. False: there was nothing."""
+        if time.monotonic() < holding.not_before:
+            return False
+        try:
+            return self._serve(holding, reader)
+        except StaleOwner as refusal:
+            log.warning("%s/%d is lost: %s", *holding.partition, refusal)
+            holding.end(Phase.FENCED)
+        except QueueUnreachable as problem:
+            if holding.failures == 0:
+                log.warning("%s", problem)
+            self._pause(holding)
+        return True
+
+    def finish(self, holding: Holding, reader: _Reader) -> None:
+        """Time is up: acknowledge what is done, and let go."""
+        try:
+            self._acknowledge(holding, reader)
+        except (StaleOwner, QueueUnreachable) as problem:
+            log.warning("%s/%d: %s", *holding.partition, problem)
+        holding.end(Phase.RELEASED)
+
+    def _serve(self, holding: Holding, reader: _Reader) -> bool:
+        number, epoch = holding.partition.number, holding.epoch
+        if not holding.entries:
+            self._acknowledge(holding, reader)
+            letting_go = holding.phase is Phase.LETTING_GO
+            if letting_go and holding.read_before:
+                holding.end(Phase.RELEASED)
+                return True
+            try:
+                found = reader.read(number, epoch, self._count(), new=not letting_go)
+            except PartitionPaused:
+                # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
+                holding.end(Phase.RELEASED)
+                return True
+            holding.sure_at = time.monotonic()
+            holding.failures = 0
+            holding.entries.extend(found)
+            holding.read_before = holding.read_before or not letting_go or not found
+            if not found:
+                return letting_go
+        self._work_through(holding, reader)
+        return True
+
+    def _work_through(self, holding: Holding, reader: _Reader) -> None:
+        acknowledged_at = time.monotonic()
+        while holding.entries:
+            now = time.monotonic()
+            if now - holding.sure_at > _SURE_FOR:
+                reader.verify(holding.partition.number, holding.epoch)
+                holding.sure_at = time.monotonic()
+            if not self._handle(holding):
+                break
+            if time.monotonic() - acknowledged_at > _ACK_EVERY:
+                self._acknowledge(holding, reader)
+                acknowledged_at = time.monotonic()
+        self._acknowledge(holding, reader)
+
+    def _handle(self, holding: Holding) -> bool:
+        entry = holding.entries[0]
+        begun = time.monotonic()
+        try:
+            self._handler(entry)
+        except Exception:
+            log.exception("the handler failed on %s/%d entry %s; it is tried again", *holding.partition, entry.offset)
+            if holding.phase is Phase.LETTING_GO:
+                holding.entries.clear()  # its next owner gets it, marked redelivered
+            else:
+                self._pause(holding)
+            return False
+        self._per_entry += 0.2 * (time.monotonic() - begun - self._per_entry)
+        holding.entries.popleft()
+        holding.handled.append(entry.offset)
+        holding.failures = 0
+        return True
+
+    def _acknowledge(self, holding: Holding, reader: _Reader) -> None:
+        if holding.handled:
+            reader.ack(holding.partition.number, holding.epoch, holding.handled)
+            holding.sure_at = time.monotonic()
+            holding.handled.clear()
+
+    def _count(self) -> int:
+        return max(1, min(_MOST, int(_SLICE / max(self._per_entry, 1e-6))))
+
+    def _pause(self, holding: Holding) -> None:
+        holding.failures += 1
+        holding.not_before = time.monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (holding.failures - 1))
