@@ -1,0 +1,110 @@
+"""The cluster's programs, built from the Go modules beside this file into the cache, when they are first needed.
+
+A program's place in the cache is named by a hash of everything that it is made of, so a changed module is a new place and an
+unchanged one is never built twice.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.faults import ClusterError
+
+_MODULES = Path(__file__).parent / "go"
+_KUBERNETES = "1.35.4"
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    package: str
+    """What `go build` is told to build, inside the module `go/<name>`."""
+    ldflags: str
+    minutes: str
+    """How long a first build takes on two cores, for the reader of the progress line."""
+
+    @property
+    def module(self) -> Path:
+        return _MODULES / self.name
+
+    def path(self) -> Path:
+        """The program, built into the cache if it is not there."""
+        return _built(self)
+
+    def place(self) -> Path:
+        """Where it stands in the cache once it is built."""
+        return cache() / f"{self.name}-{self._key()}" / self.name
+
+    def _key(self) -> str:
+        digest = hashlib.sha256(f"{self.package}\0{self.ldflags}\0{platform.machine()}\0".encode())
+        for source in sorted(self.module.iterdir()):
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def _version_flags(version: str) -> str:
+    """Kubernetes learns its own version from the linker; without it the components refuse each other as too old."""
+    major, minor, _ = version.split(".")
+    place = "-X k8s.io/component-base/version."
+    return f"{place}gitVersion=v{version} {place}gitMajor={major} {place}gitMinor={minor}"
+
+
+KUBE = Program("kube", ".", f"-s -w {_version_flags(_KUBERNETES)}", "5 to 8 minutes")
+HELM = Program("helm", "helm.sh/helm/v3/cmd/helm", "-s -w", "1 to 2 minutes")
+
+
+def cache() -> Path:
+    """The folder for what is expensive to make: BATON_CACHE, else `baton` in XDG_CACHE_HOME, else in ~/.cache."""
+    if named := os.environ.get("BATON_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baton"
+
+
+def kube(program: str, *arguments: str) -> list[str]:
+    """The command line of one of Kubernetes' programs: all of them are in one binary, built if it is not there."""
+    return [str(KUBE.path()), program, *arguments]
+
+
+def helm_binary() -> Path:
+    """helm, built if it is not there."""
+    return HELM.path()
+
+
+def _built(program: Program) -> Path:
+    target = program.place()
+    if target.exists():
+        return target
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{program.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():  # another process may have built it while this one waited
+            _build(program, target)
+    return target
+
+
+def _build(program: Program, target: Path) -> None:
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
+    if go is None:
+        raise ClusterError(f"{program.name} has to be built and there is no Go: install Go 1.26 or later and put it on PATH")
+    print(f"cluster: building {program.name} into {target.parent} ({program.minutes}, once)", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(".building")
+    command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags]
+    done = subprocess.run(
+        [*command, "-o", unfinished, program.package],
+        cwd=program.module,
+        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+        stdout=sys.stderr,
+    )
+    if done.returncode != 0:
+        raise ClusterError(f"building {program.name} in {program.module} failed: see the lines of `go build` above")
+    unfinished.rename(target)
+    print(f"cluster: {program.name} built in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
