@@ -1,4 +1,4 @@
-"""`make demo`: the whole story on a real cluster, and the verdict. `python -m demo stop` stops what KEEP=1 has left running.
+"""`make demo`: the whole story on a real cluster, and the verdict. KEEP=1 leaves everything running.
 
 Exit code: 0 for a clean run; 1 for a gap, an unmarked duplicate, a violation of order or an accepted stale access; 2 where the
 story could not be told to its end.
@@ -7,9 +7,7 @@ story could not be told to its end.
 import os
 import signal
 import sys
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
@@ -23,9 +21,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(stderr=True)
     keep = os.environ.get("KEEP", "") not in ("", "0")
-    folder = Path(tempfile.mkdtemp(prefix="baton-demo-"))
     with ExitStack() as running, ExitStack() as watching:
-        performance = Performance(console, Story(plain=not console.is_terminal), folder, running, watching)
+        performance = Performance(console, Story(plain=not console.is_terminal), running, watching)
         try:
             clean = performance.tell().clean
         except KeyboardInterrupt:
@@ -37,7 +34,8 @@ def main() -> int:
             clean = None
         if keep and performance.world is not None:
             running.pop_all()
-            console.print(around(performance.world, performance.url, folder), highlight=False, markup=False)
+            (performance.world.cluster.folder / "owner").write_text("nobody")
+            console.print(around(performance.world, performance.url), highlight=False, markup=False)
     if clean is None:
         return 2
     print(performance.line, flush=True)
@@ -46,7 +44,7 @@ def main() -> int:
 
 def _explain(console: Console, performance: Performance, error: Exception) -> None:
     if performance.world is not None:
-        for text in look(performance.world.kubectl):
+        for text in look(performance.world.cluster.kubectl):
             console.print(text, highlight=False, markup=False)
     console.print(f"the story could not be told to its end: {type(error).__name__}: {error}", style="bold red", markup=False)
 

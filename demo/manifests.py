@@ -116,7 +116,7 @@ def driver(image: str, environment: Mapping[str, str], volumes: Sequence[Json], 
                     "name": "driver",
                     "image": image,
                     "imagePullPolicy": "Never",
-                    "args": ["driver", "/application/app.py"],
+                    "args": ["python", "/application/app.py"],
                     "env": [
                         _field("POD_NAME", "metadata.name"),
                         _field("POD_NAMESPACE", "metadata.namespace"),

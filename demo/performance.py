@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 from tests.cluster import Cluster
+from tests.cluster.programs import KUBE
 
 from demo.audit import Verdict, audit
 from demo.chart import chart
@@ -34,8 +34,8 @@ RATE = float(os.environ.get("RATE", "2500"))
 class Performance:
     """One run. `running` holds the world, which may be kept when the run is over; `watching` what only this process needs."""
 
-    def __init__(self, console: Console, story: Story, folder: Path, running: ExitStack, watching: ExitStack) -> None:
-        self._console, self._story, self._folder = console, story, folder
+    def __init__(self, console: Console, story: Story, running: ExitStack, watching: ExitStack) -> None:
+        self._console, self._story = console, story
         self._running, self._watching = running, watching
         self._colours = Colours()
         self._title = "starting"
@@ -67,14 +67,14 @@ class Performance:
         story.wait_for("the cluster (the first time it is built, which takes some ten minutes)")
         cluster = self._running.enter_context(Cluster(node=True))
         story.good(f"Kubernetes is ready: export KUBECONFIG={cluster.kubeconfig}")
-        self.world = world = World(cluster, story, self._folder)
-        self.url = url = self._running.enter_context(redis_server(cluster.address, self._folder / "redis", story))
+        self.world = world = World(cluster, story)
+        self.url = url = self._running.enter_context(redis_server(cluster.address, cluster.folder, story))
         story.wait_for("the operator")
         world.install_operator()
         world.create_group(url, EXECUTORS)
-        eyes = self._watching.enter_context(Eyes(Path(cluster.kubeconfig), NAMESPACE, GROUP, QUEUE, story))
+        eyes = self._watching.enter_context(Eyes(cluster.kubeconfig, NAMESPACE, GROUP, QUEUE, story))
         self._watching.enter_context(
-            Mounts(Path(cluster.kubelet), lambda: [(each.uid, each.name) for each in eyes.picture.members], eyes.mounted)
+            Mounts(cluster.kubelet_folder, lambda: [(each.uid, each.name) for each in eyes.picture.members], eyes.mounted)
         )
         world.start_spark(EXECUTORS)
         eyes.wait("the queue to be made", lambda picture: picture.partitions == PARTITIONS, 30)
@@ -82,7 +82,7 @@ class Performance:
         story.deed(f"the producer sends {RATE:,.0f} keyed, numbered messages per second")
         producer = self._watching.enter_context(Producer(url, queue, RATE))
         gauges = self._watching.enter_context(Gauges(url, queue, PARTITIONS, lambda: producer.produced))
-        return Run(story, eyes, gauges, producer, world.kubectl, url)
+        return Run(story, eyes, gauges, producer, cluster, url)
 
     def _draw(self, rows: int) -> RenderableType:
         run = self._run
@@ -108,20 +108,21 @@ class Performance:
         self.line = line(verdict, run.eyes.timings, totals)
 
 
-def around(world: World, url: str, folder: Path) -> str:
+def around(world: World, url: str) -> str:
     """How to look around in a world that was kept, and how to stop it."""
     return f"""\
 Everything is still running. To look around:
   export KUBECONFIG={world.cluster.kubeconfig}
+  alias kubectl='{KUBE.path()} kubectl'
   kubectl --namespace {NAMESPACE} get cg,pq,pods
-  kubectl --namespace {NAMESPACE} get configmap {GROUP}-assignments -o yaml        # the ledger
-  kubectl --namespace {NAMESPACE} describe cg {GROUP}                              # events
+  kubectl --namespace {NAMESPACE} get configmap {GROUP}-assignments -o yaml     # the ledger
+  kubectl --namespace {NAMESPACE} describe cg {GROUP}                           # events
   kubectl --namespace {NAMESPACE} scale cg/{GROUP} --replicas=3
   kubectl --namespace {NAMESPACE} logs driver --follow
   kubectl --namespace baton-system logs deployment/baton --all-pods
   .venv/bin/baton status --namespace {NAMESPACE}
-  .venv/bin/python -m demo.producer {url} {NAMESPACE}/{QUEUE} 500      # messages, until Ctrl-C
-  objects as they were applied: {folder}
+  .venv/bin/python -m demo.producer {url} {NAMESPACE}/{QUEUE} 500   # messages, until Ctrl-C
+  ls {world.folder}                                      # what was applied
 To stop everything:
-  .venv/bin/python -m demo stop
+  .venv/bin/python -m tests.cluster down
 """

@@ -6,19 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tests.cluster import Cluster
+
 from baton.model.ranges import format_numbers
 from demo.attempts import attempts
 from demo.eyes import Eyes
 from demo.gauges import Gauges
 from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, QUEUE
 from demo.picture import Member, Picture
-from demo.processes import of_pod, send
 from demo.producer import Producer
 from demo.records import Attempt
 from demo.story import Story
 
-EXECUTOR = "KubernetesExecutorBackend"
-"""What the command line of an executor's JVM has in it."""
+CONTAINER = "spark-kubernetes-executor"
+"""As Spark names it."""
 _START = 60.0
 """Seconds: far more than an executor needs to start."""
 _REBALANCE = DELAY + MAX_HANDOFF + 30.0
@@ -36,7 +37,7 @@ class Run:
     eyes: Eyes
     gauges: Gauges
     producer: Producer
-    kubectl: Callable[..., object]
+    cluster: Cluster
     url: str
     attempts: list[Attempt] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
@@ -89,10 +90,7 @@ def come_and_go(run: Run) -> None:
 def kill_one(run: Run) -> None:
     before = run.eyes.picture
     victim = _fullest(before)
-    count = send(of_pod(victim.uid, EXECUTOR), signal.SIGKILL)
-    if not count:
-        raise RuntimeError(f"no process of {victim.name} was found")
-    run.story.deed(f"SIGKILL to {count} processes of {victim.name}, owner of {format_numbers(victim.owned)}")
+    _send(run, victim, signal.SIGKILL)
     lost = set(victim.owned)
     run.eyes.wait("its partitions in other hands", lambda picture: _elsewhere(picture, victim, lost), _START + _REBALANCE)
     after = run.eyes.wait("four executors again", lambda picture: picture.settled(4), _START + _REBALANCE)
@@ -107,11 +105,8 @@ def stop_one(run: Run) -> None:
     victim = _victims(named)[0]
     grants = dict(victim.owned)
     run.eyes.wait("the end of the delay", lambda picture: picture.state != "Holddown" or _left(picture) < 1.5, DELAY + 5)
-    pids = of_pod(victim.uid, EXECUTOR)
-    if not send(pids, signal.SIGSTOP):
-        raise RuntimeError(f"no process of {victim.name} was found")
+    _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
-    run.story.deed(f"SIGSTOP to {len(pids)} processes of {victim.name}, owner of {format_numbers(grants)}")
     try:
         run.eyes.wait(
             "its deadline, and its partitions in other hands",
@@ -121,9 +116,9 @@ def stop_one(run: Run) -> None:
         run.story.good(f"the deadline passed: {format_numbers(grants)} went on without it")
         _try(run, victim, grants, "while it is stopped")
     finally:
-        send(pids, signal.SIGCONT)
-    run.stopped.discard(victim.name)
-    run.story.deed(f"SIGCONT: {victim.name} wakes up and goes on with what it had")
+        _send(run, victim, signal.SIGCONT)
+        run.stopped.discard(victim.name)
+    run.story.cluster(f"{victim.name} goes on with what it had")
     _try(run, victim, grants, "as if it were the one that woke up")
     counts = run.gauges.counts
     run.eyes.wait(
@@ -150,9 +145,14 @@ def drain(run: Run) -> None:
     run.story.good("nothing is left in the queue")
 
 
+def _send(run: Run, victim: Member, what: signal.Signals) -> None:
+    run.story.deed(f"{what.name} to all processes of {victim.name}, owner of {format_numbers(victim.owned)}")
+    run.cluster.signal_container(victim.name, what, NAMESPACE, CONTAINER)
+
+
 def _scale(run: Run, replicas: int) -> None:
     run.story.deed(f"kubectl scale consumergroup/{GROUP} --replicas={replicas}")
-    run.kubectl("--namespace", NAMESPACE, "scale", f"consumergroup/{GROUP}", f"--replicas={replicas}")
+    run.cluster.kubectl("--namespace", NAMESPACE, "scale", f"consumergroup/{GROUP}", f"--replicas={replicas}")
 
 
 def _flowing(run: Run) -> None:

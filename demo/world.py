@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import yaml
 from tests.cluster import Cluster
 
 from demo import manifests
@@ -15,17 +16,16 @@ OPERATOR_NAMESPACE = "baton-system"
 class World:
     """The cluster with everything installed in it, one part after the other."""
 
-    def __init__(self, cluster: Cluster, story: Story, folder: Path) -> None:
-        self.cluster, self.story, self._folder = cluster, story, folder
-
-    def kubectl(self, *arguments: str) -> str:
-        return str(self.cluster.kubectl(*arguments))
+    def __init__(self, cluster: Cluster, story: Story) -> None:
+        self.cluster, self.story = cluster, story
+        self.folder = cluster.folder / "demo"
+        self.folder.mkdir()
 
     def apply(self, name: str, *objects: manifests.Json) -> None:
         """Write the objects where a curious user can read them, and apply them."""
-        path = self._folder / f"{name}.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=1))
-        self.kubectl("apply", "-f", str(path))
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+        self.cluster.kubectl("apply", "-f", str(path))
 
     def install_operator(self) -> None:
         image = self.cluster.load_operator_image()
@@ -36,7 +36,7 @@ class World:
             "extraVolumes": volumes,
             "extraVolumeMounts": mounts,
         }
-        path = self._folder / "values.json"
+        path = self.folder / "values.json"
         path.write_text(json.dumps(values))
         self.story.deed(f"helm install baton charts/baton --namespace {OPERATOR_NAMESPACE}")
         self.cluster.helm(
