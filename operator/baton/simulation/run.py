@@ -1,0 +1,177 @@
+"""The loop in virtual time: events into the world, observations into the engine, effects into the queues."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from baton.engine import Grant, GroupState, dump, load, step, summary
+from baton.engine.happenings import Happening
+from baton.engine.observation import Outcome
+from baton.engine.state import moment
+from baton.model.ids import MemberId
+from baton.model.ledger import MemberEntry
+from baton.model.names import LEDGER_GROUP_KEY
+from baton.simulation.scenario import EventPart, Scenario
+from baton.simulation.tally import Tally
+from baton.simulation.timeline import Line, Timeline, number
+from baton.simulation.world import World
+
+GROUP = "simulation/group"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    lines: tuple[Line, ...]
+    """The timeline; the summary comes last."""
+    reasons: tuple[str, ...]
+    """Per line of the timeline: why, for people."""
+    most_paused: int
+
+    @property
+    def summary(self) -> Line:
+        return self.lines[-1]
+
+
+def simulate(scenario: Scenario) -> Result:
+    """Run a scenario to its end."""
+    return _Run(scenario).to_the_end()
+
+
+class _Run:
+    def __init__(self, scenario: Scenario) -> None:
+        self._until = moment(scenario.until)
+        self._batches: defaultdict[float, list[EventPart]] = defaultdict(list)
+        for event in scenario.events:
+            self._batches[moment(event.at)].append(event)
+        self._world = World(scenario)
+        self._tally = Tally(self._world)
+        self._tally.queues_changed()
+        self._timeline = Timeline()
+        self._reasons: list[str] = []
+        self._ledger: dict[str, str] = {}
+        self._state: GroupState | None = GroupState.new(GROUP)
+        self._wake: float | None = None
+        self._lose_next = False
+        self._now = 0.0
+
+    def to_the_end(self) -> Result:
+        times = sorted(self._batches, reverse=True)
+        now = 0.0
+        while now <= self._until:
+            self._now = now
+            self._tally.pass_time(now)
+            self._instant(self._batches.get(now, []))
+            while times and times[-1] <= now:
+                times.pop()
+            now = self._next(times[-1] if times else math.inf)
+        self._tally.pass_time(self._until)
+        return Result((*self._timeline.lines, self._summary()), tuple(self._reasons), self._tally.most_paused)
+
+    def _next(self, event: float) -> float:
+        """The next instant at which anything can happen."""
+        resync = self._world.spec.resync
+        tick = moment((math.floor(self._now / resync + 1e-9) + 1) * resync)
+        times = [event, tick] if self._state is not None else [event]
+        if self._state is not None and self._wake is not None and self._wake > self._now:
+            times.append(self._wake)
+        times += [at for consumer in self._world.fleet.values() for at in consumer.due.values()]
+        return min(times)
+
+    def _instant(self, batch: list[EventPart]) -> None:
+        lost = bool(batch) and self._lose_next
+        if batch:
+            self._lose_next = any(event.lose for event in batch)
+        noticed = self._occur(batch) and not lost
+        noticed |= self._let_go()
+        if self._state is None:
+            return
+        resync = self._world.spec.resync
+        noticed |= abs(self._now / resync - round(self._now / resync)) < 1e-9
+        noticed |= self._wake is not None and self._now >= self._wake
+        if noticed:
+            happenings = self._settle()
+            lines = self._timeline.add(self._now, happenings)
+            self._reasons += _reasons(lines, happenings)
+        self._tally.try_everybody()
+
+    def _occur(self, batch: list[EventPart]) -> bool:
+        for event in batch:
+            self._world.happen(event, self._now)
+            if event.operator == "stop":
+                self._state = None
+            elif event.operator == "start" and self._state is None:
+                self._state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        self._world.leave_when_idle()
+        self._tally.queues_changed()
+        return bool(batch)
+
+    def _let_go(self) -> bool:
+        done = [partition for consumer in self._world.fleet.values() for partition in consumer.let_go(self._now)]
+        return bool(done)
+
+    def _settle(self) -> list[Happening]:
+        """Observe, step, write the ledger, tell the consumers, carry out the effects; until nothing new comes of it."""
+        assert self._state is not None
+        happenings: list[Happening] = []
+        outcomes: frozenset[Outcome] = frozenset()
+        for _ in range(1000):
+            done = step(self._state, self._world.observe(outcomes), self._now)
+            changed = done.state is not self._state and done.state != self._state
+            self._state, self._wake = done.state, done.wake_at
+            happenings += done.happenings
+            self._tally.happened(list(done.happenings))
+            if changed:
+                self._publish(dump(done.state))
+            self._world.victims = done.state.victims
+            granted = frozenset(self._world.records.grant(e) for e in done.effects if isinstance(e, Grant))
+            moved = self._let_go() | self._world.leave_when_idle()
+            if not changed and not moved and granted <= outcomes:
+                return happenings
+            outcomes = granted
+        raise AssertionError(f"the engine does not come to rest at {self._now}")
+
+    def _publish(self, ledger: dict[str, str]) -> None:
+        """Every consumer whose key changed learns of it at once."""
+        before, self._ledger = self._ledger, ledger
+        for name, consumer in sorted(self._world.fleet.items()):
+            text = ledger.get(name)
+            if text != before.get(name) or (consumer.entry is None and text is not None):
+                entry = None if text is None else MemberEntry.from_json(text)
+                self._tally.told(consumer.told(entry, self._now))
+
+    def _summary(self) -> Line:
+        state = self._state if self._state is not None else load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        counts = summary(state)
+        owned: dict[MemberId, dict[str, list[int]]] = {}
+        for partition, slot in sorted(state.slots.items()):
+            if slot.owner is not None:
+                owned.setdefault(slot.owner, {}).setdefault(partition.queue, []).append(partition.number)
+        return {
+            "event": "summary",
+            "moves": self._tally.moves,
+            "lower_bound": counts.lower_bound,
+            "deadline_misses": counts.deadline_misses,
+            "dual_ownership": self._tally.dual_ownership,
+            "epoch_regressions": self._tally.epoch_regressions,
+            "pause_seconds": number(self._tally.pause_seconds),
+            "unowned_seconds": number(self._tally.unowned_seconds),
+            "state": str(counts.state),
+            "generation": counts.generation,
+            "assignment": {member: owned[member] for member in sorted(owned) if member != LEDGER_GROUP_KEY},
+        }
+
+
+def _reasons(lines: list[Line], happenings: list[Happening]) -> list[str]:
+    """The engine's own words for each line, as far as it has any."""
+    words: dict[tuple[Any, ...], str] = {}
+    for happening in happenings:
+        partition = getattr(happening, "partition", (None, None))
+        kind = type(happening).__name__
+        key = (kind, *partition, str(getattr(happening, "state", "")))
+        words[key] = getattr(happening, "why", "")
+    kinds = {"revoke": "Revoked", "grant": "Granted", "state": "StateChanged", "fenced": "Fenced"}
+    return [
+        words.get((kinds.get(line["event"], ""), line.get("queue"), line.get("partition"), line.get("state", "")), "")
+        for line in lines
+    ]

@@ -1,0 +1,79 @@
+"""What a scenario cost: moves, pauses, time without an owner; and, from the consumers' side, whether two were ever let in."""
+
+from collections import Counter
+
+from baton.engine.happenings import Granted, Happening, Released, Revoked
+from baton.model.ids import Epoch, Partition
+from baton.simulation.world import World
+
+
+class Tally:
+    """Counted from the timeline and from the consumers, never by the engine."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._now = 0.0
+        self._unowned: set[Partition] = set()
+        self._known: set[Partition] = set()
+        self._paused: dict[Partition, float] = {}
+        self._last: dict[Partition, str] = {}
+        self._highest: dict[Partition, Epoch] = {}
+        self.moves = 0
+        self.pause_seconds = 0.0
+        self.unowned_seconds = 0.0
+        self.most_paused = 0
+        self.dual_ownership = 0
+        self.epoch_regressions = 0
+
+    def pass_time(self, now: float) -> None:
+        """Nothing changed from the last instant to this one."""
+        readers = self._world.readers() if self._unowned else set()
+        waiting = Counter(partition.queue for partition in self._unowned)
+        self.unowned_seconds += (now - self._now) * sum(count for queue, count in waiting.items() if queue in readers)
+        self._now = now
+
+    def queues_changed(self) -> None:
+        """Partitions came (without an owner yet) or went."""
+        there = self._world.partitions()
+        self._unowned |= there - self._known
+        self._unowned &= there
+        self._known = there
+
+    def happened(self, happenings: list[Happening]) -> None:
+        for happening in happenings:
+            match happening:
+                case Revoked(partition=partition):
+                    self._paused.setdefault(partition, self._now)
+                    self.most_paused = max(self.most_paused, len(self._paused))
+                case Released(partition=partition):
+                    if partition in self._known:
+                        self._unowned.add(partition)
+                    else:
+                        self._paused.pop(partition, None)
+                case Granted(partition=partition):
+                    self._unowned.discard(partition)
+                    self.moves += happening.previous not in (None, happening.member)
+                    if (since := self._paused.pop(partition, None)) is not None:
+                        self.pause_seconds += self._now - since
+
+    def told(self, new: dict[Partition, Epoch]) -> None:
+        """A consumer learnt of grants. An epoch that somebody had before, or a lower one, must not come again."""
+        for partition, epoch in new.items():
+            if epoch <= self._highest.get(partition, 0):
+                self.epoch_regressions += 1
+            self._highest[partition] = max(epoch, self._highest.get(partition, Epoch(0)))
+
+    def try_everybody(self) -> None:
+        """Every consumer acts on all it believes to own: is there a partition for which two are let in?"""
+        holders = Counter(partition for consumer in self._world.fleet.values() for partition in consumer.holds)
+        for partition, count in holders.items():
+            if count < 2:
+                continue
+            queue = self._world.queues.get(partition.queue)
+            let_in = sum(
+                partition in consumer.holds
+                and queue is not None
+                and (not queue.fenced or self._world.records.accepts(partition, consumer.uid, consumer.holds[partition]))
+                for consumer in self._world.fleet.values()
+            )
+            self.dual_ownership += let_in > 1

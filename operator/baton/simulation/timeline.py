@@ -1,0 +1,77 @@
+"""The lines of an instant, in the order that the format fixes.
+
+First who is fenced, then Rebalancing, releases, grants, revokes, standbys, and the final state.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from baton.engine.happenings import Fenced, Granted, Happening, Released, Revoked, StandsBy, State, StateChanged
+from baton.model.ids import Partition
+
+Line = dict[str, Any]
+
+
+def number(seconds: float) -> float | int:
+    """Rounded to the microsecond; whole seconds are whole numbers."""
+    rounded = round(seconds, 6)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+class Timeline:
+    """Collects what happens, instant by instant."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self._state: tuple[State, float | None] = (State.READY, None)
+
+    def add(self, now: float, happenings: list[Happening]) -> list[Line]:
+        """The lines of one instant."""
+        t = number(now)
+        lines: list[Line] = [
+            {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in happenings if isinstance(h, Fenced)
+        ]
+        states = [(h.state, h.until) for h in happenings if isinstance(h, StateChanged)]
+        if (State.REBALANCING, None) in states:
+            self._change(t, (State.REBALANCING, None), lines)
+        lines += _hand_offs(t, happenings)
+        standbys = sorted({h.member for h in happenings if isinstance(h, StandsBy)})
+        lines += [{"t": t, "event": "standby", "member": member} for member in standbys]
+        if states:
+            self._change(t, states[-1], lines)
+        self.lines += lines
+        return lines
+
+    def _change(self, t: float, state: tuple[State, float | None], lines: list[Line]) -> None:
+        if state == self._state:
+            return
+        self._state = state
+        line: Line = {"t": t, "event": "state", "state": str(state[0])}
+        lines.append(line if state[1] is None else line | {"until": number(state[1])})
+
+
+def _hand_offs(t: float, happenings: list[Happening]) -> list[Line]:
+    """Releases, grants, revokes, each by partition. What is revoked and granted in one instant stays together, in that order."""
+    of: defaultdict[Partition, list[Released | Granted | Revoked]] = defaultdict(list)
+    for happening in happenings:
+        if isinstance(happening, Released | Granted | Revoked):
+            of[happening.partition].append(happening)
+    order = {Released: 0, Granted: 1, Revoked: 2}
+    keyed: list[tuple[int, Partition, int, Line]] = []
+    for partition, its in of.items():
+        first = next((n for n, h in enumerate(its) if isinstance(h, Revoked)), len(its))
+        for n, happening in enumerate(its):
+            keyed.append((order[type(happening)] if n < first else 2, partition, n, _line(t, happening)))
+    return [line for *_, line in sorted(keyed, key=lambda entry: entry[:3])]
+
+
+def _line(t: float, happening: Released | Granted | Revoked) -> Line:
+    queue, partition = happening.partition
+    line: Line = {"t": t, "event": "", "queue": queue, "partition": partition, "member": happening.member}
+    match happening:
+        case Released():
+            return line | {"event": "release", "how": str(happening.how)}
+        case Granted():
+            return line | {"event": "grant", "epoch": happening.epoch}
+        case Revoked():
+            return line | {"event": "revoke", "epoch": happening.epoch, "deadline": number(happening.deadline)}

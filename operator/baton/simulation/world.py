@@ -1,0 +1,113 @@
+"""The world outside the engine: the fleet, the queues, the group's spec."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
+from baton.engine.state import PodKey
+from baton.model.ids import MemberId, Partition, QueueName, Uid
+from baton.simulation.consumers import Consumer
+from baton.simulation.queue import FencedQueues
+from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
+
+
+class World:
+    """Facts only. What the engine knows of them is what it is shown."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._consumers = scenario.consumers
+        self._group: dict[str, Any] = dict(scenario.group)
+        self._queues: dict[str, Any] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
+        self._request: str | None = None
+        self.fleet: dict[MemberId, Consumer] = {}
+        self.records = FencedQueues()
+        self.victims: tuple[PodKey, ...] = ()
+        """Whom the driver is to remove (mode Spark)."""
+        self.spec = GroupSpec()
+        self.queues: dict[QueueName, ObservedQueue] = {}
+        self._members: Mapping[MemberId, ObservedMember] | None = None
+        self._read()
+
+    def happen(self, event: EventPart, now: float) -> None:
+        """Apply an event's changes: who goes, who is asked to, who comes, then the queues and the spec."""
+        for name in event.leave:
+            self.remove(MemberId(name))
+        for name in event.terminate:
+            if (consumer := self.fleet.get(MemberId(name))) is not None:
+                consumer.seen = replace(consumer.seen, terminating=True)
+        for member in event.join:
+            self._join(member, now)
+        self._members = None
+        if event.scale:
+            self._queues = merged(self._queues, {name: {"partitions": count} for name, count in event.scale.items()})
+        self._queues = merged(self._queues, event.queues)
+        self._group = merged(self._group, event.group)
+        self._request = event.request or self._request
+        self._read()
+
+    def remove(self, member: MemberId) -> None:
+        self.fleet.pop(member, None)
+        self._members = None
+
+    def leave_when_idle(self) -> bool:
+        """Pods that were asked to stop go when they own nothing; the driver removes its victims likewise. True if any went."""
+        wanted = [c.name for c in self.fleet.values() if c.idle and (c.seen.terminating or (c.name, c.uid) in self.victims)]
+        for member in wanted:
+            self.remove(member)
+        return bool(wanted)
+
+    def observe(self, outcomes: frozenset[Outcome]) -> Observation:
+        """Everything there is to know now."""
+        if self._members is None:
+            self._members = {name: consumer.seen for name, consumer in self.fleet.items()}
+        return Observation(
+            spec=self.spec,
+            queues=self.queues,
+            members=self._members,
+            releases=frozenset(word for consumer in self.fleet.values() for word in consumer.words),
+            outcomes=outcomes,
+            request=self._request,
+        )
+
+    def partitions(self) -> set[Partition]:
+        return {Partition(name, number) for name, queue in self.queues.items() for number in range(queue.partitions)}
+
+    def readers(self) -> set[QueueName]:
+        """The queues for which there is a member to take a partition."""
+        there = [c.seen for c in self.fleet.values() if not c.seen.terminating]
+        return {name for name in self.queues if any(m.subscribed is None or name in m.subscribed for m in there)}
+
+    def _join(self, member: JoinPart, now: float) -> None:
+        name = MemberId(member.id)
+        old = self.fleet.get(name)
+        uid = Uid(member.uid if member.uid is not None else old.uid if old is not None else member.id)
+        same = old is not None and old.uid == uid
+        seen = ObservedMember(
+            uid=uid,
+            joined=old.seen.joined if old is not None and same else now,
+            subscribed=None if member.queues is None else frozenset(QueueName(queue) for queue in member.queues),
+            assignors=member.assignors,
+            instance=member.instance,
+            zone=member.zone,
+        )
+        if old is not None and same:
+            old.seen = seen
+        else:
+            self.fleet[name] = Consumer(name, seen, self._consumers.release_of(member.id))
+
+    def _read(self) -> None:
+        group = GroupPart.model_validate(self._group)
+        self.spec = group.spec()
+        named = None if group.queues is None else {queue.name for queue in group.queues}
+        parts = {name: QueuePart.model_validate(raw) for name, raw in self._queues.items() if named is None or name in named}
+        self.queues = {
+            QueueName(name): ObservedQueue(
+                partitions=part.partitions,
+                exclusive=part.accessType == "Exclusive",
+                fenced=part.type != "External",
+                max_handoff=group.rebalance.maxHandoffSeconds,
+                on_deadline=part.onDeadline,
+            )
+            for name, part in parts.items()
+        }
