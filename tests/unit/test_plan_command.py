@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,9 @@ def test_an_identity_has_one_member():
 
 def test_help_says_what_it_reads():
     assert "one line of JSON in, one line of JSON out" in " ".join(plan(args=["--help"]).stdout.split())
+
+
+def test_the_example_of_the_reference_is_true():
+    reference = Path(__file__).parents[2] / "docs" / "reference" / "plan.md"
+    request, answer = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", reference.read_text(), re.DOTALL))
+    assert answers(plan(request)) == [answer]
