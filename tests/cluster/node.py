@@ -40,7 +40,7 @@ class Node:
             kube(
                 "kube-proxy", "--kubeconfig=proxy.kubeconfig", "--hostname-override=node", "--proxy-mode=iptables",
                 f"--cluster-cidr={POD_RANGE}", "--masquerade-all=true", "--conntrack-max-per-core=0", "--oom-score-adj=0",
-                "--metrics-bind-address=127.0.0.1:0", f"--healthz-bind-address={ADDRESS}:10256",
+                f"--metrics-bind-address={ADDRESS}:10249", f"--healthz-bind-address={ADDRESS}:10256",
             ),
         )  # fmt: skip
         self._registry.start("coredns", kube("coredns", "-conf", "Corefile"))
