@@ -12,7 +12,13 @@ from baton.kube.ledger import Deposed, Ledger, TooLarge, size
 from baton.kube.shelf import Manifest
 
 APART = 0.05
-"""Seconds between writes: what changes meanwhile goes into one."""
+"""Seconds between writes in the long run: what changes meanwhile goes into one."""
+
+BURST = 4
+"""Writes that may follow each other faster, so that a lone hand-off (revoke, grant) need not wait."""
+
+SETTLE = 0.003
+"""Seconds after a write within which several answers of a queue usually come together."""
 
 
 @dataclass(slots=True)
@@ -27,7 +33,8 @@ class Scribe:
     def __init__(self, ledger: Ledger, elector: Elector) -> None:
         self._ledger = ledger
         self._elector = elector
-        self._written_at = float("-inf")
+        self._due_at = float("-inf")
+        """When the bucket of writes is full again."""
         self._doubtful = False
         self.tally = Tally()
 
@@ -45,9 +52,9 @@ class Scribe:
 
     async def gather(self) -> None:
         """Wait until another write is due, so that notifications that come together end up in one."""
-        left = self._written_at + APART - Clock.ticks()
+        left = self._due_at - Clock.ticks()
         if left > 0:
-            await asyncio.sleep(left)
+            await asyncio.sleep(max(SETTLE, left - (BURST - 1) * APART))
 
     async def write(self, data: Mapping[str, str]) -> bool:
         """Make it so; True if somebody else's text was overruled on the way."""
@@ -59,7 +66,7 @@ class Scribe:
             overruled = False
         except (ConflictError, NotFoundError):
             overruled = await self._overrule(data)
-        self._written_at = Clock.ticks()
+        self._due_at = max(self._due_at, Clock.ticks()) + APART
         self.tally.writes += 1
         return overruled
 

@@ -1,0 +1,79 @@
+"""One API server and one operator for all tests here; those that kill operators start their own."""
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from baton.kube.api import connect, core_path
+from tests.integration.operator.world import Cluster, Operator, World
+
+CRDS = Path(__file__).parents[3] / "crds"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(control_plane: Any) -> Path:
+    return Path(control_plane.kubeconfig)
+
+
+@pytest.fixture
+async def api(kubeconfig: Path) -> AsyncIterator[Cluster]:
+    async with connect(kubeconfig) as (plain, _):
+        made = Cluster(plain._client)
+        await _apply_crds(made)
+        yield made
+
+
+async def _apply_crds(api: Cluster) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for file in CRDS.glob("*.yaml"):
+        wanted = yaml.safe_load(file.read_text())
+        if await api.find(f"{path}/{wanted['metadata']['name']}") is None:
+            await api.create(path, wanted)
+
+
+async def _namespace(api: Cluster, name: str) -> World:
+    if await api.find(core_path(None, "namespaces", name)) is None:
+        await api.create(core_path(None, "namespaces"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return World(api, name)
+
+
+@pytest.fixture(scope="session")
+def shared_operator(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """Serves the namespace `shop`."""
+    made = Operator(kubeconfig, "shop", "shared", tmp_path_factory.mktemp("operator"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+async def shop(api: Cluster, shared_operator: Operator, kubeconfig: Path) -> World:
+    """A namespace with an operator. Tests share it, so they give their things names of their own."""
+    world = await _namespace(api, "shop")
+    await shared_operator.leads()
+    return world
+
+
+@pytest.fixture
+async def empty(api: Cluster) -> World:
+    """A namespace without an operator."""
+    return await _namespace(api, f"empty-{next(_numbers)}")
+
+
+@pytest.fixture
+def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
+    """Start an operator of one's own: `start(world, identity)`."""
+    started: list[Operator] = []
+
+    def one(world: World, identity: str = "one", *options: str) -> Operator:
+        made = Operator(kubeconfig, world.namespace, identity, tmp_path, *options)
+        started.append(made)
+        return made
+
+    yield one
+    for operator in started:
+        operator.kill()

@@ -1,0 +1,137 @@
+"""Pods come and go; External queues, where only the consumers' word counts."""
+
+import asyncio
+
+from baton.kube.api import core_path
+from baton.kube.bump import mark
+from baton.model.ids import QueueName
+from baton.model.names import LEDGER_KEY_ANNOTATION
+from baton.model.session import Release
+from tests.integration.operator.world import Operator, World, eventually
+
+
+async def test_the_ledger_is_there_before_any_pod(shop: World) -> None:
+    await shop.external("early")
+    await shop.group("early")
+    await eventually(lambda: shop.ledger_data("early"), "the ledger exists")
+    assert set(await shop.ledger_data("early") or {}) == {"group"}
+
+
+async def test_the_first_pods_share_all_partitions_after_the_delay(shop: World) -> None:
+    await shop.external("first", partitions=6)
+    await shop.group("first")
+    await asyncio.gather(shop.pod("first-a", "first"), shop.pod("first-b", "first"))
+    await shop.spread("first", 3, 3)
+    status = await shop.status("first")
+    assert (status["members"], status["partitions"], status["selector"]) == (2, 6, "baton.dev/group=first")
+
+
+async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refreshes_its_mount(shop: World) -> None:
+    await shop.external("bumped")
+    await shop.group("bumped")
+    await shop.pod("bumped-a", "bumped")
+    await shop.spread("bumped", 6)
+
+    async def told() -> bool:
+        data = await shop.ledger_data("bumped") or {}
+        pod = await shop.api.get(core_path(shop.namespace, "pods", "bumped-a"))
+        return (pod["metadata"].get("annotations") or {}).get(LEDGER_KEY_ANNOTATION) == mark(data["bumped-a"])
+
+    await eventually(told, "the annotation says what the ledger says")
+
+
+async def test_a_handoff_of_an_external_queue_waits_for_the_consumers_word(shop: World) -> None:
+    await shop.external("word", partitions=4)
+    await shop.group("word")
+    uid = await shop.pod("word-a", "word")
+    await shop.spread("word", 4)
+    await shop.pod("word-b", "word")
+
+    async def revoking() -> dict[int, int]:
+        entry = (await shop.entries("word"))["word-a"]
+        return dict(entry.revoking.get(QueueName("word"), {}))
+
+    await eventually(revoking, "two partitions are being revoked")
+    assert (await shop.condition("word", "Fenced"))["reason"] == "NotEnforced"
+    revoked = await revoking()
+    releases = [Release(uid, QueueName("word"), number, epoch) for number, epoch in revoked.items()]
+    await shop.session("word-a", uid, "word", releases)
+    await shop.spread("word", 2, 2)
+    granted = (await shop.owned("word"))["word-b"]
+    assert granted.keys() == revoked.keys()
+    assert all(granted[number] > revoked[number] for number in granted)
+
+
+async def test_a_pod_whose_session_lapsed_is_no_member_though_it_is_ready(shop: World) -> None:
+    await shop.external("silent")
+    await shop.group("silent")
+    uid = await shop.pod("silent-a", "silent")
+    await shop.session("silent-a", uid, "silent", duration=2)
+    await shop.spread("silent", 6)
+    message = await shop.told("silent", "NoMembers", seconds=15)
+    assert "session has lapsed" in message
+
+
+async def test_a_member_that_returns_within_the_delay_costs_no_move(shop: World) -> None:
+    await shop.external("back", rebalance={"delaySeconds": 20})
+    await shop.group("back", rebalance={"delaySeconds": 2})
+    await asyncio.gather(shop.pod("back-a", "back"), shop.pod("back-b", "back"))
+    await shop.spread("back", 3, 3)
+    await shop.change("consumergroups", "back", {"spec": {"rebalance": {"delaySeconds": 60}}})
+    before = await shop.owned("back")
+    await shop.delete_pod("back-b")
+
+    async def held() -> bool:
+        return (await shop.status("back")).get("state") == "Holddown"
+
+    await eventually(held, "the group waits")
+    await shop.pod("back-b", "back")
+    await shop.spread("back", 3, 3)
+    after = await shop.owned("back")
+    assert {name: set(grants) for name, grants in after.items()} == {name: set(grants) for name, grants in before.items()}
+    assert (await shop.status("back"))["moves"] == 0
+
+
+async def test_an_external_queue_takes_another_number_of_partitions(shop: World) -> None:
+    await shop.external("grows", partitions=4)
+    await shop.group("grows")
+    await shop.pod("grows-a", "grows")
+    await shop.spread("grows", 4)
+    await shop.change("partitionedqueues", "grows", {"spec": {"partitions": 7}})
+    await shop.spread("grows", 7)
+    assert await shop.told("grows", "Reachable", "partitionedqueues")
+
+
+async def test_a_manual_request_is_carried_out(shop: World) -> None:
+    await shop.external("asked")
+    await shop.group("asked")
+    await shop.pod("asked-a", "asked")
+    await shop.spread("asked", 6)
+    generation = (await shop.status("asked"))["assignmentGeneration"]
+    await shop.change("consumergroups", "asked", {"metadata": {"annotations": {"baton.dev/rebalance": "1"}}})
+
+    async def planned() -> bool:
+        return bool((await shop.status("asked"))["assignmentGeneration"] > generation) or bool(
+            [one for one in await shop.events("Holddown") if one["regarding"]["name"] == "asked" and "request" in one["note"]]
+        )
+
+    await eventually(planned, "there was another plan")
+
+
+async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operator) -> None:
+    await shop.external("measured", partitions=5)
+    await shop.group("measured")
+    await shop.pod("measured-a", "measured")
+    await shop.spread("measured", 5)
+    of = {"namespace": "shop", "group": "measured"}
+
+    async def counted() -> bool:
+        return shared_operator.metric("baton_group_state", **of, state="Ready") == 1.0
+
+    await eventually(counted, "the state is told")
+    assert shared_operator.metric("baton_partitions", **of) == 5.0
+    assert shared_operator.metric("baton_members", **of, role="active") == 1.0
+    assert shared_operator.metric("baton_ready_to_ledger_seconds_count", **of) == 1.0
+    assert (shared_operator.metric("baton_ledger_bytes", **of) or 0) > 100
+    assert (shared_operator.metric("baton_reconcile_age_seconds", **of) or 0) < 30
+    assert shared_operator.get("/healthz")[0] == 200

@@ -1,0 +1,261 @@
+"""A namespace with queues, groups, pods and sessions, as a test makes them, and the operator's process.
+
+There is no kubelet here: pods are objects whose status is written through the API, which is all that the operator sees of any pod.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from baton.kube.api import Api, NotFoundError, core_path, group_path
+from baton.kube.events import EVENTS
+from baton.kube.objects import GROUP_VERSION
+from baton.kube.times import to_micro_text, to_text
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, ledger_name, session_lease_name
+from baton.model.session import Release, format_releases
+
+Json = dict[str, Any]
+LEASES = "coordination.k8s.io/v1"
+
+
+class Cluster(Api):
+    """The API as a test uses it: with deletion, and with strict validation as kubectl asks for it."""
+
+    async def delete(self, path: str, **options: Any) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self._request("DELETE", path, body=options or None)
+
+    async def apply_strictly(self, path: str, body: Json) -> Json:
+        return await self._request("POST", path, {"fieldValidation": "Strict"}, body)
+
+
+class World:
+    """One namespace."""
+
+    def __init__(self, api: Cluster, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+
+    # -- making things
+
+    async def queue(self, name: str, source: Json, partitions: int | None = 6, **spec: Any) -> Json:
+        rebalance = {"delaySeconds": 1, "maxHandoffSeconds": 2, **spec.pop("rebalance", {})}
+        body = {"source": source, "rebalance": rebalance, **spec} | ({"partitions": partitions} if partitions else {})
+        return await self._create_own("partitionedqueues", "PartitionedQueue", name, body)
+
+    async def external(self, name: str, partitions: int = 6, **spec: Any) -> Json:
+        return await self.queue(name, {"type": "External"}, partitions, **spec)
+
+    async def redis(self, name: str, url: str, partitions: int = 6, **spec: Any) -> Json:
+        return await self.queue(name, {"type": "Redis", "redis": {"url": url}}, partitions, **spec)
+
+    async def group(self, name: str, queues: Iterable[str] | None = None, **spec: Any) -> Json:
+        names = [{"name": queue} for queue in (queues or [name])]
+        return await self._create_own("consumergroups", "ConsumerGroup", name, {"queues": names, **spec})
+
+    async def _create_own(self, plural: str, kind: str, name: str, spec: Json) -> Json:
+        body = {"apiVersion": GROUP_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        return await self.api.apply_strictly(group_path(GROUP_VERSION, self.namespace, plural), body)
+
+    async def pod(self, name: str, group: str, *, ready: bool = True, **metadata: Any) -> Uid:
+        labels = {GROUP_LABEL: group, **metadata.pop("labels", {})}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels, **metadata},
+            "spec": {"containers": [{"name": "consumer", "image": "none"}], "terminationGracePeriodSeconds": 0},
+        }
+        made = await self.api.create(core_path(self.namespace, "pods"), body)
+        if ready:
+            await self.set_ready(name, True)
+        return Uid(made["metadata"]["uid"])
+
+    async def set_ready(self, name: str, ready: bool) -> None:
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": to_text(time.time())}
+        path = core_path(self.namespace, "pods", name) + "/status"
+        await self.api.merge(path, {"status": {"phase": "Running", "conditions": [condition]}})
+
+    async def delete_pod(self, name: str) -> None:
+        await self.api.delete(core_path(self.namespace, "pods", name), gracePeriodSeconds=0)
+
+    async def session(self, pod: str, uid: Uid, group: str, releases: Iterable[Release] = (), duration: int = 15) -> None:
+        """A pod's Lease, renewed now."""
+        name = session_lease_name(MemberId(pod))
+        path = group_path(LEASES, self.namespace, "leases", name)
+        body = {
+            "apiVersion": LEASES,
+            "kind": "Lease",
+            "metadata": {"name": name, "labels": {GROUP_LABEL: group}, "annotations": {RELEASES_ANNOTATION: format_releases(releases)}},
+            "spec": {"holderIdentity": uid, "leaseDurationSeconds": duration, "renewTime": to_micro_text(time.time())},
+        }
+        if await self.api.find(path) is None:
+            await self.api.create(group_path(LEASES, self.namespace, "leases"), body)
+        else:
+            await self.api.merge(path, body)
+
+    async def secret(self, name: str, url: str) -> None:
+        path = core_path(self.namespace, "secrets")
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"url": url}}
+        if await self.api.find(f"{path}/{name}") is None:
+            await self.api.create(path, body)
+        else:
+            await self.api.merge(f"{path}/{name}", body)
+
+    async def change(self, plural: str, name: str, patch: Json) -> Json:
+        return await self.api.merge(group_path(GROUP_VERSION, self.namespace, plural, name), patch)
+
+    async def delete(self, plural: str, name: str) -> None:
+        await self.api.delete(group_path(GROUP_VERSION, self.namespace, plural, name))
+
+    # -- looking
+
+    async def ledger_data(self, group: str) -> dict[str, str] | None:
+        found = await self.api.find(core_path(self.namespace, "configmaps", ledger_name(group)))
+        return None if found is None else found.get("data") or {}
+
+    async def entries(self, group: str) -> dict[str, MemberEntry]:
+        data = await self.ledger_data(group) or {}
+        return {key: MemberEntry.from_json(text) for key, text in data.items() if key != "group"}
+
+    async def owned(self, group: str, queue: str | None = None) -> dict[str, dict[int, Epoch]]:
+        """Partitions and epochs by member, without those that are being revoked."""
+        name = QueueName(queue or group)
+        return {member: dict(entry.owned.get(name, {})) for member, entry in (await self.entries(group)).items()}
+
+    async def counts(self, group: str, queue: str | None = None) -> dict[str, int]:
+        return {member: len(grants) for member, grants in (await self.owned(group, queue)).items()}
+
+    async def get_group(self, name: str) -> Json | None:
+        return await self.api.find(group_path(GROUP_VERSION, self.namespace, "consumergroups", name))
+
+    async def status(self, group: str) -> Json:
+        return ((await self.get_group(group)) or {}).get("status") or {}
+
+    async def condition(self, name: str, kind: str = "Ready", plural: str = "consumergroups") -> Json:
+        found = await self.api.find(group_path(GROUP_VERSION, self.namespace, plural, name)) or {}
+        conditions = (found.get("status") or {}).get("conditions") or []
+        return next((one for one in conditions if one["type"] == kind), {"status": "missing", "reason": "", "message": ""})
+
+    async def reason(self, name: str, plural: str = "consumergroups") -> str:
+        return str((await self.condition(name, plural=plural))["reason"])
+
+    async def events(self, reason: str) -> list[Json]:
+        found = await self.api.get(group_path(EVENTS, self.namespace, "events"))
+        return [event for event in found["items"] if event["reason"] == reason]
+
+    # -- waiting
+
+    async def spread(self, group: str, *counts: int, queue: str | None = None, seconds: float = 10) -> None:
+        """Wait until members own these numbers of partitions (in any order)."""
+
+        async def so() -> bool:
+            return sorted((await self.counts(group, queue)).values()) == sorted(counts)
+
+        await eventually(so, f"{group} is spread as {sorted(counts)}", seconds, lambda: self.ledger_data(group))
+
+    async def told(self, name: str, reason: str, plural: str = "consumergroups", seconds: float = 10) -> str:
+        """Wait for the Ready condition to have this reason; returns its message."""
+
+        async def so() -> bool:
+            return await self.reason(name, plural) == reason
+
+        await eventually(so, f"{plural} {name} says {reason}", seconds, lambda: self.condition(name, plural=plural))
+        return str((await self.condition(name, plural=plural))["message"])
+
+
+async def eventually(
+    check: Callable[[], Awaitable[object]], what: str, seconds: float = 10, shown: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """Wait for it, and fail with what there was instead."""
+    deadline = time.monotonic() + seconds
+    while not await check():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}; there is {await shown() if shown else 'something else'}")
+        await asyncio.sleep(0.03)
+
+
+class Operator:
+    """The operator as a process of its own."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, identity: str, folder: Path, *options: str, lease: str = "operator") -> None:
+        self.log = folder / f"{identity}-{time.monotonic_ns()}.log"
+        self._output = self.log.open("w")
+        command = [
+            *(str(Path(sys.executable).parent / "baton"), "operator"),
+            *("--kubeconfig", str(kubeconfig), "--namespace", namespace, "--lease-namespace", namespace, "--lease-name", lease),
+            *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
+            *options,
+        ]
+        self.process = subprocess.Popen(command, stdout=self._output, stderr=self._output, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+
+    async def running(self) -> "Operator":
+        """Wait until it watches."""
+
+        async def so() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return self.port is not None and self.get("/readyz")[0] == 200
+
+        await eventually(so, "the operator watches", 30, self._tail)
+        return self
+
+    async def leads(self) -> "Operator":
+        async def so() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return self.port is not None and "baton_leader 1.0" in self.get("/metrics")[1]
+
+        await eventually(so, "the operator leads", 30, self._tail)
+        return self
+
+    @property
+    def port(self) -> int | None:
+        for line in self.log.read_text().splitlines():
+            if line.startswith("{") and (said := json.loads(line))["event"] == "started":
+                return int(said["port"])
+        return None
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """The sample's value; None where there is none."""
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        for line in self.get("/metrics")[1].splitlines():
+            sample, _, value = line.rpartition(" ")
+            bare, _, rest = sample.partition("{")
+            if bare == name and wanted <= set(rest.rstrip("}").split(",")):
+                return float(value)
+        return None
+
+    def kill(self) -> None:
+        """As the kernel would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """As the kubelet would; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=15)
+        self._output.close()
+        return code
+
+    async def _tail(self) -> str:
+        return self.log.read_text()[-3000:]
