@@ -65,8 +65,10 @@ def conf(
         "spark.decommission.enabled": "false",
         # Killed executors are removed from the cluster a second after they were told to go.
         "spark.kubernetes.dynamicAllocation.deleteGracePeriod": "1s",
-        # The clock of the query is always ahead; the driver waits at the queue instead.
-        "spark.sql.streaming.minBatchesToRetain": "10",
+        # The driver keeps no volumes or services for its executors, and needs no permission to look for them.
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
     settings |= _driver(environment)
     if service_account:

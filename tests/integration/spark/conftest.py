@@ -1,0 +1,57 @@
+"""One Spark session and one Redis for all tests of the fleet; a queue, a ledger and a checkpoint for each."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.integration.spark.world import Server, World
+
+JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    if JAVA.is_dir():
+        os.environ["JAVA_HOME"] = str(JAVA)
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # tasks import the tests' LocalPod
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.locality.wait.process": "5s",
+        "spark.task.maxFailures": "8",
+        "spark.executor.heartbeatInterval": "1s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "6000",
+        "spark.network.timeoutInterval": "1s",
+    }
+    session = SparkSession.builder.master("local-cluster[2,1,1024]").appName("fleet").config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(tmp_path_factory.mktemp("redis"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def world(spark: SparkSession, server: Server, tmp_path: Path) -> Iterator[Callable[[int], World]]:
+    made: list[World] = []
+
+    def make(partitions: int) -> World:
+        made.append(World(spark, server.url, tmp_path, partitions))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()

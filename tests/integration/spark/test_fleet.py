@@ -1,0 +1,221 @@
+"""The fleet's promises, on a real Spark with two executors and a real Redis."""
+
+import signal
+import threading
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from tests.integration.spark.world import Row, wait_for
+
+pytestmark = pytest.mark.integration
+
+
+def numbers(count: int, begin: int = 0) -> list[str]:
+    return [f"{number:05}" for number in range(begin, begin + count)]
+
+
+def in_order(rows: list[Row]) -> bool:
+    """Each partition's entries came in their order, once each."""
+    partitions = {row.partition for row in rows}
+    sequences = [[row.number for row in rows if row.partition == partition] for partition in partitions]
+    return all(sequence == sorted(set(sequence)) for sequence in sequences)
+
+
+def test_everything_is_read_once_in_order_on_its_owner_and_committed(world):
+    orders = world(4)
+    orders.share_out(4)
+    orders.start()
+    orders.send(*numbers(500))
+    orders.send(*numbers(500, 500))
+    wait_for(lambda: len(orders.rows) >= 1000, "all entries have come")
+    wait_for(orders.committed, "all is committed")
+    assert orders.values() == numbers(1000)
+    assert in_order(orders.rows)
+    assert not any(row.redelivered for row in orders.rows)
+    assert orders.statistics.owner_share == 1.0
+
+
+def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(world):
+    orders = world(2)
+    orders.share_out(2)
+    seen = []
+
+    def process(rows, batch):
+        seen.append((sorted(rows.select("value").collect()), sorted(rows.select("value").collect()), rows.dtypes))
+
+    orders.start(process)
+    orders.send(*numbers(100))
+    wait_for(orders.committed, "all is committed")
+    for first, second, columns in seen:
+        assert first == second
+        assert [name for name, _ in columns] == [
+            "queue",
+            "partition",
+            "offset",
+            "key",
+            "value",
+            "timestamp",
+            "epoch",
+            "redelivered",
+        ]
+
+
+def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(world):
+    orders = world(2)
+    orders.share_out(2)
+    tries = []
+
+    def fail(rows, batch):
+        tries.append((batch, sorted(row.value.decode() for row in rows.collect())))
+        raise ValueError("the sink is full")
+
+    query = orders.start(fail)
+    orders.send(*numbers(50))
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        query.awaitTermination()
+    orders.stop()
+    orders.send(*numbers(50, 50))  # must not get into the batch that is repeated
+    ids = orders.ids()
+    orders.give({0: ids[1], 1: ids[0]})  # after a restart everything is elsewhere
+
+    orders.start()
+    wait_for(orders.committed, "all is committed")
+    batch, values = tries[0]
+    assert sorted(row.value for row in orders.rows if row.batch == batch) == values
+    assert all(row.redelivered == (row.batch == batch) for row in orders.rows)
+    assert orders.values() == numbers(100)
+    orders.stop()
+
+
+def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committed(world):
+    orders = world(2)
+    orders.share_out(2)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def process(rows, batch):
+        orders.keep(rows, batch)
+        inside.set()
+        go_on.wait(60)
+
+    orders.start(process)
+    orders.send_to(0, *numbers(40))
+    assert inside.wait(60)
+    orders.revoke(0)
+    orders.revoke(1)  # has nothing in the batch
+    wait_for(lambda: orders.session.word.releases == {orders.release(1)}, "the driver has seen the revocations")
+    go_on.set()
+    wait_for(lambda: orders.release(0) in orders.session.word.releases, "the partition is released")
+    assert orders.lag()[0] == 0
+
+
+def test_an_idle_partition_is_released_at_once(world):
+    orders = world(2)
+    orders.share_out(2)
+    orders.start()
+    orders.revoke(1)
+    wait_for(lambda: orders.session.word.releases == {orders.release(1)}, "the partition is released")
+    orders.give({1: orders.ids()[0]})
+    wait_for(lambda: orders.session.word.releases == frozenset(), "the release is withdrawn")
+
+
+def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the_new_owner(world):
+    orders = world(2)
+    orders.share_out(2)
+    second = orders.owner(1)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def process(rows, batch):
+        orders.keep(rows, batch)
+        inside.set()
+        go_on.wait(60)
+
+    orders.start(process)
+    orders.send(*numbers(40))
+    assert inside.wait(60)
+    orders.give({0: second})
+    go_on.set()
+    wait_for(orders.committed, "all is committed")
+    assert orders.statistics.commits_refused == 1
+    again = [row for row in orders.rows if row.partition == 0 and row.epoch == 2]
+    before = [row for row in orders.rows if row.partition == 0 and row.epoch == 1]
+    assert [row.value for row in again] == [row.value for row in before]
+    assert all(row.redelivered for row in again)
+
+
+def test_a_pod_whose_own_ledger_disagrees_refuses_and_its_range_comes_again(world):
+    orders = world(2)
+    orders.share_out(2)
+    orders.spoil(0)
+    orders.start(ledger_wait=0.1)
+    orders.send(*numbers(40))
+    wait_for(lambda: orders.statistics.ranges_refused.get("not-owner", 0) > 0, "a range is refused")
+    assert all(row.partition == 1 for row in orders.rows)
+    orders.publish()
+    wait_for(orders.committed, "all is committed")
+    assert orders.values() == numbers(40)
+
+
+def test_rows_that_are_lost_in_the_middle_of_the_function_are_not_committed_and_come_again(world):
+    orders = world(2)
+    orders.share_out(2)
+    victim = orders.owner(0)
+    counts = []
+
+    def process(rows, batch):
+        if not counts:
+            counts.append(rows.count())
+            orders.signal(victim, signal.SIGKILL)
+            wait_for(lambda: victim not in orders.ids(), "the executor is gone")
+            counts.append(rows.count())
+        orders.keep(rows, batch)
+
+    orders.start(process)
+    orders.send(*numbers(40))
+    wait_for(lambda: len(counts) == 2, "the executor is killed")
+    wait_for(lambda: len(orders.ids()) == 2, "it is replaced")
+    survivor = orders.owner(1)
+    orders.give({0: survivor})
+    wait_for(orders.committed, "all is committed")
+    assert counts[1] < counts[0] == 40
+    assert orders.statistics.ranges_lost == 1
+    assert sorted(set(orders.values())) == numbers(40)
+    assert all(row.redelivered for row in orders.rows if row.partition == 0)
+
+
+def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_nothing(world):
+    orders = world(2)
+    orders.share_out(2)
+    victim, survivor = orders.owner(0), orders.owner(1)
+    orders.start()
+    wait_for(lambda: len(orders.session.word.executors) == 2, "the driver speaks for two executors")
+    orders.signal(victim, signal.SIGSTOP)
+    orders.send(*numbers(40))
+    wait_for(lambda: any(row.partition == 1 for row in orders.rows), "the others go on")
+    wait_for(lambda: victim not in orders.session.word.executors, "the driver no longer speaks for it")
+    orders.give({0: survivor})
+    orders.signal(victim, signal.SIGCONT)
+    wait_for(orders.committed, "all is committed")
+    assert orders.values() == numbers(40)
+
+
+def test_a_queue_that_goes_away_is_waited_for(world, server, caplog):
+    orders = world(2)
+    orders.share_out(2)
+    query = orders.start()
+    wait_for(lambda: len(orders.session.word.executors) == 2, "the fleet is at work")
+    server.stop()
+    wait_for(lambda: "out of reach" in caplog.text, "the driver has noticed")
+    assert query.isActive
+    server.start()
+    orders.send(*numbers(40))
+    wait_for(orders.committed, "all is committed")
+    assert orders.values() == numbers(40)
+
+
+def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world):
+    orders = world(2)
+    orders.share_out(2)
+    query = orders.start()
+    wait_for(lambda: len(orders.session.word.executors) == 2, "the fleet is at work")
+    query.stop()
+    assert not query.isActive

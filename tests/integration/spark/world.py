@@ -1,0 +1,265 @@
+"""A fleet without Kubernetes: Spark's local cluster of two processes, a ledger in a directory, and a real Redis."""
+
+import asyncio
+import itertools
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.session import Release
+from baton.queues.redis import RedisProducer, RedisQueue
+from baton.queues.redis.routing import RoutingTable
+from baton.spark import Directory, Fleet, Statistics
+from baton.spark.executors import SparkExecutors
+from baton.spark.reading import Pod
+from baton.spark.session import SilentSession
+
+ORDERS = QueueName("orders")
+SECONDS = 60.0
+"""How long a condition is waited for; the machine may be busy."""
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < until, f"not within {SECONDS:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+class Server:
+    """A Redis that keeps what it has through a restart."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port: int = probe.getsockname()[1]
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        program = shutil.which("redis-server")
+        assert program, "redis-server is not installed: apt-get install redis-server"
+        settings = {
+            "bind": "127.0.0.1",
+            "port": self._port,
+            "dir": self._folder,
+            "logfile": "log",
+            "save": "",
+            "appendonly": "yes",
+        }
+        arguments = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
+        self._process = subprocess.Popen([program, *arguments])
+        wait_for(self._answers, "Redis answers")
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(10)
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+class LocalPod:
+    """Which member an executor of the local cluster is: it runs in a folder that is named like it."""
+
+    def __init__(self, application: str, ledger: Path) -> None:
+        self._application, self._ledger = application, ledger
+
+    def __call__(self) -> Pod:
+        return Pod(MemberId(f"{self._application}-exec-{Path.cwd().name}"), None, self._ledger)
+
+
+class Row(NamedTuple):
+    batch: int
+    partition: int
+    number: int
+    value: str
+    epoch: int
+    redelivered: bool
+
+
+class World:
+    """One test's queue, ledger and fleet."""
+
+    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int) -> None:
+        self.spark = spark
+        self._url = url
+        self._partitions = partitions
+        self._queue = f"default/{folder.name}".replace("_", "-").lower()
+        self.name = QueueName(self._queue.rpartition("/")[2])
+        self._ledger, self._mounted, self._checkpoint = folder / "ledger", folder / "mounted", folder / "checkpoint"
+        self._ledger.mkdir()
+        self._mounted.mkdir()
+        self._grants: dict[int, tuple[str, int]] = {}
+        self._revoking: set[int] = set()
+        self._generation = 0
+        self.session = SilentSession()
+        self.fleet: Fleet | None = None
+        self.query: StreamingQuery | None = None
+        self.rows: list[Row] = []
+        self.executors = SparkExecutors(spark)
+        self._ask(lambda queue: queue.ensure(partitions))
+        self.producer = RedisProducer(url, self._queue)
+
+    # -- the operator's part
+
+    def give(self, owners: Mapping[int, str]) -> None:
+        """Grant partitions, each above its last epoch, and publish the ledger."""
+        for number, executor in owners.items():
+            epoch = self._grants.get(number, ("", 0))[1] + 1
+            self._ask(lambda queue, n=number, u=executor, e=epoch: queue.grant(n, Uid(f"uid-{u}"), Epoch(e)))
+            self._grants[number] = (executor, epoch)
+            self._revoking.discard(number)
+        self.publish()
+
+    def revoke(self, number: int) -> None:
+        """Pause a partition and tell its owner to let go."""
+        self._ask(lambda queue: queue.pause(number, Epoch(self._grants[number][1])))
+        self._revoking.add(number)
+        self.publish()
+
+    def release(self, number: int) -> Release:
+        """What the driver says when it has let go."""
+        executor, epoch = self._grants[number]
+        return Release(Uid(f"uid-{executor}"), self.name, number, Epoch(epoch))
+
+    def publish(self) -> None:
+        self._generation += 1
+        everybody = {executor for executor, _ in self._grants.values()} | {one.id for one in self.executors.registered()}
+        for executor in everybody:
+            mine = {number: Epoch(epoch) for number, (owner, epoch) in self._grants.items() if owner == executor}
+            member = self.member(executor)
+            entry = MemberEntry(
+                group="default/group",
+                member=member,
+                uid=Uid(f"uid-{executor}"),
+                generation=self._generation,
+                active=True,
+                owned={self.name: {n: e for n, e in mine.items() if n not in self._revoking}},
+                revoking={self.name: {n: e for n, e in mine.items() if n in self._revoking}},
+            )
+            for place in (self._mounted, self._ledger):
+                _write(place, entry)
+
+    def member(self, executor: str) -> MemberId:
+        return MemberId(f"{self.spark.sparkContext.applicationId}-exec-{executor}")
+
+    def ids(self) -> list[str]:
+        return [executor.id for executor in self.executors.registered()]
+
+    def share_out(self, count: int) -> None:
+        """Give partitions to the executors in turn."""
+        wait_for(lambda: len(self.ids()) >= 2, "two executors are registered")
+        ids = self.ids()
+        self.give({number: ids[number % len(ids)] for number in range(count)})
+
+    def owner(self, number: int) -> str:
+        return self._grants[number][0]
+
+    def spoil(self, number: int) -> None:
+        """The owner's mounted ledger is behind what the driver's ledger says, until the next `publish`."""
+        member = self.member(self.owner(number))
+        entry = MemberEntry.from_json((self._mounted / member).read_text())
+        _write(self._mounted, replace(entry, owned={}, generation=entry.generation - 1))
+
+    def lag(self) -> Mapping[int, int]:
+        return self._ask(lambda queue: queue.lag())
+
+    def committed(self) -> bool:
+        """Everything that was sent is done with."""
+        return not any(self.lag().values())
+
+    # -- the user's part
+
+    def start(self, process: Callable[[DataFrame, int], None] | None = None, **options: float) -> StreamingQuery:
+        """Start a fleet with this function, or with one that keeps the rows."""
+        pod = LocalPod(self.spark.sparkContext.applicationId, self._mounted)
+        surroundings = Directory(self._ledger, pod, session=self.session)
+        queues = {self.name: self._url}
+        self.fleet = Fleet(self.spark, group="group", queues=queues, surroundings=surroundings, **options)
+        self.query = self.fleet.start(process or self.keep, checkpoint=str(self._checkpoint))
+        return self.query
+
+    def keep(self, rows: DataFrame, batch: int) -> None:
+        self.rows += [
+            Row(batch, row.partition, int(row.offset.partition("-")[0]), row.value.decode(), row.epoch, row.redelivered)
+            for row in rows.collect()
+        ]
+
+    def send(self, *values: str) -> None:
+        self.producer.send_many([(f"key-{index % 40}", value) for index, value in enumerate(values)])
+
+    def send_to(self, partition: int, *values: str) -> None:
+        """Send with a key that belongs to this partition."""
+        table = RoutingTable.even(1, self._partitions)
+        key = next(key for key in map(str, itertools.count()) if table.partition_of(key.encode()) == partition)
+        self.producer.send_many([(key, value) for value in values])
+
+    def values(self) -> list[str]:
+        return sorted(row.value for row in self.rows)
+
+    @property
+    def statistics(self) -> Statistics:
+        assert self.fleet is not None
+        return self.fleet.statistics()
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+            wait_for(lambda: not any(thread.name == "baton-fleet" for thread in threading.enumerate()), "the fleet has closed")
+
+    def signal(self, executor: str, number: signal.Signals) -> None:
+        for pid in executor_pids(executor):
+            os.kill(pid, number)
+
+    def _ask(self, what):
+        async def ask():
+            queue = RedisQueue(self._url, self._queue, "default/group")
+            try:
+                return await what(queue)
+            finally:
+                await queue.close()
+
+        return asyncio.run(ask())
+
+
+def _write(folder: Path, entry: MemberEntry) -> None:
+    fresh = folder / f"..{entry.member}"
+    fresh.write_text(entry.to_json())
+    fresh.rename(folder / entry.member)
+
+
+def executor_pids(executor: str) -> list[int]:
+    """The process of an executor of this test's local cluster."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", _jvm()], capture_output=True, text=True, check=True
+    ).stdout
+    pattern = re.compile(rf"^\s*(\d+) .*CoarseGrainedExecutorBackend.* --executor-id {executor} ")
+    return [int(found[1]) for found in map(pattern.match, listed.splitlines()) if found]
+
+
+def _jvm() -> str:
+    """The driver's JVM: the local cluster's executors are its children."""
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    return str(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
