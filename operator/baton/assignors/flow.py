@@ -6,11 +6,14 @@ search.
 Whole numbers only: no rounding, no tolerance.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 Price = Callable[[int], int | None]
 """What the n-th unit (from 1) on an arc costs; None where no n-th unit fits. Must not fall as n grows."""
+
+_Step = tuple[int, bool]
+"""An arc, and whether it is taken forwards."""
 
 
 @dataclass(slots=True)
@@ -57,58 +60,61 @@ class Network:
         return number
 
     def settle(self) -> None:
-        """Cancels cycles of negative cost until there are none. Depends on the order of nodes and arcs only."""
-        while cycles := self._negative_cycles():
-            for cycle in cycles:
+        """Cancels cycles of negative cost until there are none. Depends on the order of nodes and arcs only.
+
+        Distances are lowered along the arcs that are there (Bellman and Ford). A cycle among the predecessors costs less than
+        nothing: it is cancelled, and the search goes on from its nodes. When no distance can be lowered any more, the distances
+        are the proof.
+        """
+        distance = [0] * self.nodes
+        via: list[_Step | None] = [None] * self.nodes
+        active: dict[int, None] = dict.fromkeys(range(self.nodes))
+        while active:
+            active = self._lower(active, distance, via)
+            for cycle in list(self._cycles(active, via)):
                 while self._cost(cycle) < 0:
                     self._push(cycle)
+                for step in cycle:
+                    node = self._origin(step)
+                    via[node] = None
+                    active[node] = None
 
-    def _negative_cycles(self) -> list[list[tuple[int, bool]]]:
-        """Disjoint cycles of negative cost as (arc, forwards) steps; none if there is none at all (Bellman and Ford)."""
-        distance = [0] * self.nodes
-        via: list[tuple[int, bool] | None] = [None] * self.nodes
-        active = list(range(self.nodes))
-        rounds = 0
-        while active:
-            changed: dict[int, None] = {}
-            for node in active:
-                here = distance[node]
-                for number in self._touching[node]:
-                    arc = self.arcs[number]
-                    forwards = arc.tail == node
-                    price = arc.up if forwards else arc.down
-                    if price is None:
-                        continue
-                    there = arc.head if forwards else arc.tail
-                    if here + price < distance[there]:
-                        distance[there] = here + price
-                        via[there] = (number, forwards)
-                        changed[there] = None
-            active = list(changed)
-            rounds += 1
-            if rounds & (rounds - 1) == 0 or rounds > self.nodes:
-                found = list(self._cycles(via))
-                if found:
-                    return found
-        return []
+    def _lower(self, active: Iterable[int], distance: list[int], via: list[_Step | None]) -> dict[int, None]:
+        """One round over the active nodes; returns those that came nearer."""
+        nearer: dict[int, None] = {}
+        arcs = self.arcs
+        for node in active:
+            here = distance[node]
+            for number in self._touching[node]:
+                arc = arcs[number]
+                forwards = arc.tail == node
+                price = arc.up if forwards else arc.down
+                if price is None:
+                    continue
+                there = arc.head if forwards else arc.tail
+                if here + price < distance[there]:
+                    distance[there] = here + price
+                    via[there] = (number, forwards)
+                    nearer[there] = None
+        return nearer
 
-    def _cycles(self, via: list[tuple[int, bool] | None]) -> Iterator[list[tuple[int, bool]]]:
-        """The cycles among the predecessors; each has negative cost."""
-        seen = [0] * self.nodes
-        for walk, start in enumerate(range(self.nodes), start=1):
+    def _cycles(self, starts: Iterable[int], via: list[_Step | None]) -> Iterator[list[_Step]]:
+        """The disjoint cycles among the predecessors that can be reached from these nodes."""
+        seen: dict[int, int] = {}
+        for start in starts:
             node = start
-            while not seen[node]:
-                seen[node] = walk
+            while node not in seen:
+                seen[node] = start
                 step = via[node]
                 if step is None:
                     break
                 node = self._origin(step)
             else:
-                if seen[node] == walk:
+                if seen[node] == start:
                     yield self._around(node, via)
 
-    def _around(self, node: int, via: list[tuple[int, bool] | None]) -> list[tuple[int, bool]]:
-        cycle: list[tuple[int, bool]] = []
+    def _around(self, node: int, via: list[_Step | None]) -> list[_Step]:
+        cycle: list[_Step] = []
         at = node
         while True:
             step = via[at]
@@ -118,11 +124,11 @@ class Network:
             if at == node:
                 return cycle
 
-    def _origin(self, step: tuple[int, bool]) -> int:
+    def _origin(self, step: _Step) -> int:
         arc = self.arcs[step[0]]
         return arc.tail if step[1] else arc.head
 
-    def _cost(self, cycle: list[tuple[int, bool]]) -> int:
+    def _cost(self, cycle: list[_Step]) -> int:
         total = 0
         for number, forwards in cycle:
             price = self.arcs[number].up if forwards else self.arcs[number].down
@@ -131,7 +137,7 @@ class Network:
             total += price
         return total
 
-    def _push(self, cycle: list[tuple[int, bool]]) -> None:
+    def _push(self, cycle: list[_Step]) -> None:
         for number, forwards in cycle:
             arc = self.arcs[number]
             arc.flow += 1 if forwards else -1

@@ -41,7 +41,8 @@ def answer_line(line: str | bytes) -> dict[str, object]:
 def parse_request(line: str | bytes) -> tuple[Assignor, Request]:
     """The assignor that is asked, and what. Raises RequestError."""
     try:
-        raw = json.loads(line, object_pairs_hook=_Object)
+        text = line.decode("utf-8-sig") if isinstance(line, bytes) else line
+        raw = json.loads(text, object_pairs_hook=_Object)
     except RecursionError:
         raise RequestError("", "not a request: nested too deeply") from None
     except ValueError as error:
