@@ -126,9 +126,8 @@ def _java_home() -> Path:
 
 def _java_settings() -> Path | None:
     """Debian keeps a JDK's settings under /etc and links to them."""
-    security = _java_home() / "conf" / "security"
-    real = security.resolve()
-    return real.parent if security.exists() and real.is_relative_to("/etc") else None
+    real = (_java_home() / "conf" / "security" / "java.security").resolve()
+    return real.parent.parent if real.exists() and real.is_relative_to("/etc") else None
 
 
 def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
