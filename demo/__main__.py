@@ -35,7 +35,7 @@ def main() -> int:
         if keep and performance.world is not None:
             running.pop_all()
             (performance.world.cluster.folder / "owner").write_text("nobody")
-            console.print(around(performance.world, performance.url), highlight=False, markup=False)
+            console.print(around(performance.world, performance.url), highlight=False, markup=False, soft_wrap=True)
     if clean is None:
         return 2
     print(performance.line, flush=True)
@@ -45,7 +45,7 @@ def main() -> int:
 def _explain(console: Console, performance: Performance, error: Exception) -> None:
     if performance.world is not None:
         for text in look(performance.world.cluster.kubectl):
-            console.print(text, highlight=False, markup=False)
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
     console.print(f"the story could not be told to its end: {type(error).__name__}: {error}", style="bold red", markup=False)
 
 

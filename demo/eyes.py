@@ -17,6 +17,10 @@ from demo.telling import changes
 from demo.timings import Timings
 
 
+DRIVER = "driver"
+"""The name of the driver's pod."""
+
+
 class TookTooLong(Exception):  # noqa: N818 - reads as what happened
     """What was waited for did not come in time. The message says what, how long, and what was there instead."""
 
@@ -66,6 +70,8 @@ class Eyes:
         end = time.monotonic() + seconds
         with self._changed:
             while not wish(self.picture):
+                if self._objects.get("driver", {}).get("status", {}).get("phase") in ("Failed", "Succeeded"):
+                    raise TookTooLong(f"{what}: the Spark driver has ended")
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TookTooLong(f"{what}: not within {seconds:.0f} s; {describe(self.picture)}")
@@ -87,6 +93,7 @@ class Eyes:
         here = {"namespace": self._namespace}
         resource = {**here, "group": API_GROUP, "version": API_VERSION, "plural": "consumergroups"}
         yield "pods", core.list_namespaced_pod, {**here, "label_selector": f"{GROUP_LABEL}={self._group}"}
+        yield "driver", core.list_namespaced_pod, {**here, "field_selector": _named(DRIVER)}
         yield "ledger", core.list_namespaced_config_map, {**here, "field_selector": _named(ledger_name(self._group))}
         yield "lease", leases.list_namespaced_lease, {**here, "field_selector": _named(driver_lease_name(self._group))}
         yield "group", custom.list_namespaced_custom_object, {**resource, "field_selector": _named(self._group)}
