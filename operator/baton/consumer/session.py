@@ -38,7 +38,7 @@ class Session:
         exclusive: bool = False,
         owner: Mapping[str, str] | None = None,
     ) -> None:
-        """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod that the Lease is deleted with."""
+        """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod whose Lease it is."""
         self._store = store
         self._holder = holder
         self._group = group

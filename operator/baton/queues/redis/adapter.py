@@ -8,13 +8,12 @@ from typing import Any
 
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import NoScriptError, ResponseError
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import CONNECTION_OPTIONS, OLDEST, TRIES, explained, where
+from baton.queues.redis.connection import CONNECTION_OPTIONS, OLDEST, RETRY, explained, where
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server import Server
@@ -45,7 +44,7 @@ class RedisQueue:
             url,
             max_connections=_CONNECTIONS,
             timeout=5,
-            retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), TRIES),
+            retry=Retry(**RETRY),
             **CONNECTION_OPTIONS,
         )
         self._client: aioredis.Redis = aioredis.Redis.from_pool(pool)

@@ -1,6 +1,6 @@
 """How Baton connects to Redis, and what it tells the user when that fails: what, where and the cure, never a password."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,18 +26,24 @@ OLDEST = (7, 0)
 
 CONNECTION_OPTIONS: dict[str, Any] = {
     "protocol": 2,  # the scripts' answers have the same shape in both, and 2 has no server notifications to handle
-    "socket_connect_timeout": 3.0,
-    "socket_timeout": 5.0,
+    "socket_connect_timeout": 2.0,
+    "socket_timeout": 3.0,
     "socket_keepalive": True,
 }
-"""For every client. Seconds. A dead peer is noticed after the socket timeout."""
+"""For every client. Seconds."""
 
-TRIES = 2
+RETRY: Mapping[str, Any] = {
+    "backoff": ExponentialWithJitterBackoff(base=0.02, cap=0.2),
+    "retries": 2,
+    "supported_errors": (ConnectionError,),
+}
+"""A lost connection is made again at once: everything that Baton asks of Redis may be asked twice. A server that does not answer
+in time is not asked again at once: its user should know.
+"""
 
 
 def retry() -> Retry:
-    """A lost connection is made again at once: everything that Baton asks of Redis may be asked twice."""
-    return Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.2), TRIES)
+    return Retry(**RETRY)
 
 
 def where(url: str) -> str:
@@ -70,7 +76,7 @@ def explain(error: Exception, place: str, queue: str) -> str:
     match error:
         case AuthenticationError() | AuthorizationError():
             return _refused_password(place, queue)
-        case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text:
+        case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text or "unauthenticated" in text:
             return _refused_password(place, queue)
         case NoPermissionError():
             return f"{place} does not permit what the queue {queue} needs ({text}). Give its user +@all on the keys pq:*."

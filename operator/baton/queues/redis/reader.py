@@ -171,7 +171,9 @@ class RedisReader:
         match answer[0]:
             case b"STALE":
                 _, recorded, recorded_epoch, paused = answer
-                self._position(partition, recorded_epoch).more = epoch != recorded_epoch and uid == recorded.decode()
+                position = self._positions.get(partition)
+                if position is None or position.epoch != recorded_epoch:
+                    self._positions[partition] = _Position(recorded_epoch, more=False)
                 record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
                 raise StaleOwner(partition, uid, epoch, record)
             case b"PAUSED":

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from baton.queues.redis.connection import CONNECTION_OPTIONS, retry
 
 _LONGEST_BLOCK = 4.0
-"""Seconds, below the socket timeout: a server that died without a word is noticed."""
+"""Seconds. A server that died without a word is noticed a little later."""
 _UNBLOCK_TRIES = 50
 _UNBLOCK_PAUSE = 0.002
 
@@ -23,7 +23,8 @@ class Wakeup:
     """One connection that blocks, and a way to end the block from another thread."""
 
     def __init__(self, url: str) -> None:
-        self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
+        options = CONNECTION_OPTIONS | {"socket_timeout": CONNECTION_OPTIONS["socket_timeout"] + _LONGEST_BLOCK}
+        self._client = redis.Redis.from_url(url, retry=retry(), **options)
         self._interrupted = threading.Event()
         self._blocked_as: int | None = None
         """The connection's id at the server, while it may be blocked."""

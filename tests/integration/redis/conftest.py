@@ -1,0 +1,83 @@
+"""One server for the tests that do it no harm, with a queue of their own for each; and a queue of two owners."""
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import redis
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.routing import RoutingTable
+
+GROUP = "shop/orders-group"
+_names = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+@dataclass
+class Queue:
+    """A queue that was made, with readers and a producer that are closed after the test."""
+
+    url: str
+    name: str
+    partitions: int
+    operator: RedisQueue
+    producer: RedisProducer
+    _readers: list[RedisReader] = field(default_factory=list)
+
+    def reader(self, uid: str, **options: int) -> RedisReader:
+        reader = RedisReader(self.url, self.name, uid, **options)
+        self._readers.append(reader)
+        return reader
+
+    async def granted(self, uid: str, epoch: int, partition: int = 0) -> RedisReader:
+        """A reader for the member that the partition has just been granted to."""
+        owner = await self.operator.grant(partition, Uid(uid), Epoch(epoch))
+        assert owner == (uid, epoch, False)
+        return self.reader(uid)
+
+    def key(self, partition: int, nth: int = 0) -> bytes:
+        """A key that goes to this partition."""
+        table = RoutingTable.even(1, self.partitions)
+        keys = (b"key-%d" % number for number in itertools.count())
+        return next(itertools.islice((key for key in keys if table.partition_of(key) == partition), nth, None))
+
+    def raw(self) -> redis.Redis:
+        """The server, past everything of Baton."""
+        return redis.Redis.from_url(self.url)
+
+    def send(self, *values: str, partition: int = 0) -> None:
+        self.producer.send_many((self.key(partition), value) for value in values)
+
+    async def close(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        self.producer.close()
+        await self.operator.close()
+
+
+async def make_queue(url: str, partitions: int = 2, name: str | None = None) -> Queue:
+    name = name or f"shop/orders-{next(_names)}"
+    queue = Queue(url, name, partitions, RedisQueue(url, name, GROUP), RedisProducer(url, name, patience=5))
+    await queue.operator.ensure(partitions)
+    return queue
+
+
+@pytest.fixture
+async def queue(server: RedisServer) -> AsyncIterator[Queue]:
+    made = await make_queue(server.url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def new_name() -> Callable[[], str]:
+    return lambda: f"shop/orders-{next(_names)}"

@@ -1,0 +1,105 @@
+"""Only the owner, at the epoch of its grant, may do anything to a partition."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.integration.redis.conftest import Queue
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Plan
+from baton.queues.fence import StaleOwner
+from baton.queues.redis import RedisReader
+
+pytestmark = pytest.mark.integration
+
+OLD, NEW = Epoch(3), Epoch(4)
+PLAN = Plan(0, OLD, 0, 0, 1, 1, 0)
+
+ACTIONS: dict[str, Callable[[RedisReader], object]] = {
+    "read": lambda reader: reader.read(0, OLD),
+    "ack": lambda reader: reader.ack(0, OLD, ["1-0"]),
+    "plan": lambda reader: reader.plan(0, OLD, 10),
+    "read_plan": lambda reader: list(reader.read_plan(0, OLD, PLAN)),
+    "commit": lambda reader: reader.commit(0, OLD, PLAN),
+    "verify": lambda reader: reader.verify(0, OLD),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_a_former_owner_is_refused_and_told_who_owns_the_partition(queue: Queue, action: str) -> None:
+    queue.send("a")
+    former = await queue.granted("former", OLD)
+    await queue.granted("owner", NEW)
+    with pytest.raises(StaleOwner) as refusal:
+        ACTIONS[action](former)
+    assert refusal.value.record == ("owner", NEW, False)
+    assert str(refusal.value) == "partition 0 belongs to owner at epoch 4; former at epoch 3 is refused"
+    assert (await queue.operator.stale_refused())[0] == 1
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_the_owner_is_refused_under_an_epoch_that_is_over(queue: Queue, action: str) -> None:
+    """A -> B -> A: what A read the first time is not acknowledged by A the second time."""
+    queue.send("a")
+    owner = await queue.granted("a", OLD)
+    await queue.granted("a", NEW)
+    with pytest.raises(StaleOwner):
+        ACTIONS[action](owner)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_nobody_may_act_on_a_partition_that_was_never_granted_or_granted_to_nobody(queue: Queue, action: str) -> None:
+    for granted in (False, True):
+        if granted:
+            await queue.operator.grant(0, None, OLD)
+        for uid in ("somebody", ""):
+            with pytest.raises(StaleOwner) as refusal:
+                ACTIONS[action](queue.reader(uid))
+            assert refusal.value.record.uid is None
+
+
+async def test_a_grant_needs_an_epoch_above_the_recorded_one(queue: Queue) -> None:
+    await queue.granted("a", 5)
+    assert await queue.operator.grant(0, Uid("b"), Epoch(4)) == ("a", 5, False)
+    assert await queue.operator.grant(0, Uid("b"), Epoch(5)) == ("a", 5, False)
+    assert await queue.operator.grant(0, None, Epoch(5)) == ("a", 5, False)
+    assert await queue.operator.grant(0, Uid("b"), Epoch(7)) == ("b", 7, False)
+
+
+async def test_a_grant_that_is_repeated_gives_the_same_answer_and_changes_nothing(queue: Queue) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", 5)
+    owner.read(0, Epoch(5), 1)
+    assert await queue.operator.grant(0, Uid("a"), Epoch(5)) == ("a", 5, False)
+    assert await queue.operator.outstanding(0) == 1
+    assert [entry.redelivered for entry in owner.read(0, Epoch(5))] == [False]
+
+
+async def test_nothing_unpauses_at_the_same_epoch(queue: Queue) -> None:
+    await queue.granted("a", 5)
+    await queue.operator.pause(0, Epoch(5))
+    assert await queue.operator.grant(0, Uid("a"), Epoch(5)) == ("a", 5, True)
+    assert await queue.operator.grant(0, Uid("a"), Epoch(6)) == ("a", 6, False)
+
+
+async def test_owner_records_are_shown_for_a_lost_ledger(queue: Queue) -> None:
+    assert await queue.operator.owners() == {}
+    await queue.granted("a", 5, partition=1)
+    assert await queue.operator.owners() == {1: ("a", 5, False)}
+    await queue.operator.grant(1, None, Epoch(6))
+    assert await queue.operator.owners() == {1: (None, 6, False)}
+
+
+async def test_one_reader_may_speak_for_several_members(queue: Queue) -> None:
+    """A driver plans and commits for its executors."""
+    await queue.granted("executor-0", 1, partition=0)
+    await queue.granted("executor-1", 1, partition=1)
+    queue.send("a", partition=0)
+    queue.send("b", partition=1)
+    driver = queue.reader("driver")
+    for partition in (0, 1):
+        plan = driver.plan(partition, Epoch(1), 10, uid=f"executor-{partition}")
+        assert plan is not None
+        driver.commit(partition, Epoch(1), plan, uid=f"executor-{partition}")
+    with pytest.raises(StaleOwner):
+        driver.plan(0, Epoch(1), 10)

@@ -1,0 +1,173 @@
+"""Pausing, what is outstanding, and what a new owner gets first."""
+
+import pytest
+from tests.integration.redis.conftest import Queue
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Entry
+from baton.queues.fence import PartitionPaused, StaleOwner
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
+
+
+def told(entries: list[Entry]) -> list[tuple[bytes, bool]]:
+    return [(entry.value, entry.redelivered) for entry in entries]
+
+
+async def test_a_paused_partition_hands_out_nothing_new_and_still_takes_acknowledgements(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", ONE)
+    entries = owner.read(0, ONE, 2)
+    assert await queue.operator.pause(0, ONE) == 2
+    with pytest.raises(PartitionPaused):
+        owner.read(0, ONE)
+    owner.ack(0, ONE, [entries[0].offset])
+    assert await queue.operator.outstanding(0) == 1
+    owner.ack(0, ONE, [entries[1].offset])
+    assert await queue.operator.outstanding(0) == 0
+
+
+async def test_a_pause_under_another_epoch_does_nothing_and_finds_nothing_outstanding(queue: Queue) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", TWO)
+    owner.read(0, TWO, 1)
+    assert await queue.operator.pause(0, ONE) == 0
+    assert await queue.operator.pause(0, THREE) == 0
+    assert told(owner.read(0, TWO)) == [(b"b", False)]
+
+
+async def test_leftovers_come_first_in_order_and_marked(queue: Queue) -> None:
+    queue.send("a", "b", "c", "d", "e")
+    former = await queue.granted("a", ONE)
+    entries = former.read(0, ONE, 3)
+    former.ack(0, ONE, [entries[1].offset])
+    owner = await queue.granted("b", TWO)
+    assert told(owner.read(0, TWO, 3)) == [(b"a", True), (b"c", True), (b"d", False)]
+    assert told(owner.read(0, TWO)) == [(b"e", False)]
+    assert owner.read(0, TWO) == []
+
+
+async def test_what_was_handed_out_is_not_handed_out_again_to_the_same_reader(queue: Queue) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    assert told(owner.read(0, ONE)) == [(b"a", False), (b"b", False)]
+    assert owner.read(0, ONE) == []
+
+
+async def test_an_owner_restarted_in_place_gets_its_outstanding_entries_first(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    (await queue.granted("a", ONE)).read(0, ONE, 2)
+    restarted = queue.reader("a")
+    assert told(restarted.read(0, ONE)) == [(b"a", True), (b"b", True), (b"c", False)]
+
+
+async def test_an_owner_restarted_in_place_finishes_its_outstanding_entries_while_paused(queue: Queue) -> None:
+    queue.send("a", "b")
+    (await queue.granted("a", ONE)).read(0, ONE, 1)
+    assert await queue.operator.pause(0, ONE) == 1
+    restarted = queue.reader("a")
+    (again,) = restarted.read(0, ONE)
+    assert told([again]) == [(b"a", True)]
+    restarted.ack(0, ONE, [again.offset])
+    with pytest.raises(PartitionPaused):
+        restarted.read(0, ONE)
+    assert await queue.operator.outstanding(0) == 0
+
+
+async def test_reading_only_what_was_handed_out_before_takes_nothing_new(queue: Queue) -> None:
+    queue.send("a", "b")
+    (await queue.granted("a", ONE)).read(0, ONE, 1)
+    restarted = queue.reader("a")
+    assert told(restarted.read(0, ONE, new=False)) == [(b"a", True)]
+    assert restarted.read(0, ONE, new=False) == []
+    assert told(restarted.read(0, ONE)) == [(b"b", False)]
+
+
+async def test_leftovers_that_the_new_owner_never_got_are_not_outstanding_with_it(queue: Queue) -> None:
+    """Or a hand-off right after a hand-off could never end before its deadline."""
+    queue.send("a", "b", "c", "d")
+    (await queue.granted("a", ONE)).read(0, ONE, 3)
+    second = await queue.granted("b", TWO)
+    assert await queue.operator.outstanding(0) == 0
+    (first,) = second.read(0, TWO, 1)
+    assert await queue.operator.pause(0, TWO) == 1
+    with pytest.raises(PartitionPaused):
+        second.read(0, TWO)
+    second.ack(0, TWO, [first.offset])
+    assert await queue.operator.outstanding(0) == 0
+    third = await queue.granted("c", THREE)
+    assert told(third.read(0, THREE)) == [(b"b", True), (b"c", True), (b"d", False)]
+
+
+async def test_leftovers_that_were_all_served_are_all_outstanding(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    (await queue.granted("a", ONE)).read(0, ONE, 2)
+    second = await queue.granted("b", TWO)
+    assert len(second.read(0, TWO, 3)) == 3
+    assert await queue.operator.pause(0, TWO) == 3
+
+
+async def test_acknowledging_again_or_what_was_never_handed_out_changes_nothing(queue: Queue) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    (entry,) = owner.read(0, ONE, 1)
+    owner.ack(0, ONE, [entry.offset, entry.offset, "2-0", "77-0"])
+    owner.ack(0, ONE, [entry.offset])
+    assert await queue.operator.lag() == {0: 1, 1: 0}
+    assert told(owner.read(0, ONE)) == [(b"b", False)]
+
+
+async def test_many_acknowledgements_at_once(queue: Queue) -> None:
+    queue.send(*(str(number) for number in range(9000)))
+    owner = await queue.granted("a", ONE)
+    entries = owner.read(0, ONE, 9000)
+    assert [entry.value for entry in entries] == [b"%d" % number for number in range(9000)]
+    owner.ack(0, ONE, [entry.offset for entry in entries])
+    assert (await queue.operator.lag())[0] == 0
+
+
+async def test_no_more_than_the_bound_is_outstanding(queue: Queue) -> None:
+    queue.send("a", "b", "c", "d")
+    await queue.granted("a", ONE)
+    owner = queue.reader("a", max_outstanding=2)
+    first, second = owner.read(0, ONE)
+    assert owner.read(0, ONE) == []
+    assert owner.wait([0], 0.05) == set()
+    owner.ack(0, ONE, [first.offset])
+    assert owner.wait([0], 0.05) == {0}
+    assert told(owner.read(0, ONE)) == [(b"c", False)]
+    owner.ack(0, ONE, [second.offset])
+
+
+async def test_a_late_word_of_an_earlier_epoch_does_not_make_a_reader_lose_its_place(queue: Queue) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    (entry,) = owner.read(0, ONE, 1)
+    await queue.operator.grant(0, Uid("a"), TWO)
+    assert told(owner.read(0, TWO)) == [(b"a", True), (b"b", False)]
+    with pytest.raises(StaleOwner):
+        owner.ack(0, ONE, [entry.offset])
+    assert owner.read(0, TWO) == []
+
+
+async def test_an_entry_that_somebody_deleted_by_hand_holds_nobody_up(queue: Queue) -> None:
+    queue.send("a", "b")
+    (await queue.granted("a", ONE)).read(0, ONE, 1)
+    with queue.raw() as raw:
+        raw.xdel(f"pq:{{{queue.name}:0}}:stream:0", "1-0")
+    owner = await queue.granted("b", TWO)
+    assert told(owner.read(0, TWO)) == [(b"b", False)]
+    assert await queue.operator.outstanding(0) == 1
+
+
+async def test_entries_say_when_the_queue_took_them_and_where_they_are(queue: Queue) -> None:
+    queue.send("a", partition=1)
+    owner = await queue.granted("a", ONE, partition=1)
+    (entry,) = owner.read(1, ONE)
+    with queue.raw() as raw:
+        seconds, _ = raw.time()
+    assert entry.queue == queue.name.partition("/")[2]
+    assert (entry.partition, entry.offset, entry.key, entry.epoch) == (1, "1-0", queue.key(1), ONE)
+    assert abs(entry.timestamp / 1000 - seconds) < 10

@@ -1,0 +1,199 @@
+"""Entries get into the queue once each, in order per key, whatever happens on the way."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer, scripts
+from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.routing import slot_of
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+
+
+async def values(queue: Queue, partition: int = 0) -> list[bytes]:
+    owner = await queue.operator.owners()
+    epoch = Epoch(owner[partition].epoch + 1 if partition in owner else 1)
+    return [entry.value for entry in (await queue.granted("auditor", epoch, partition)).read(partition, epoch, 5000)]
+
+
+async def test_every_key_goes_to_one_partition_and_keeps_its_order(queue: Queue) -> None:
+    queue.producer.send_many((f"key-{number % 20}", f"{number % 20}:{number}") for number in range(1000))
+    seen: dict[bytes, int] = {}
+    found = [value.split(b":") for partition in (0, 1) for value in await values(queue, partition)]
+    assert len(found) == 1000
+    for key, number in found:
+        assert seen.get(key, -1) < int(number)
+        seen[key] = int(number)
+
+
+async def test_a_call_that_is_repeated_with_the_same_sequences_adds_nothing(queue: Queue) -> None:
+    """A retry after a lost reply."""
+    slot = slot_of(queue.key(0))
+    request = ["producer", *(field for n in (1, 2) for field in (slot, n, queue.key(0), f"v{n}"))]
+    with queue.raw() as raw:
+        for _ in range(2):
+            assert scripts.ADD.run(raw, partition_keys(queue.name, 0), request) == []
+    assert await values(queue) == [b"v1", b"v2"]
+
+
+async def test_a_slot_that_the_partition_does_not_accept_is_refused_and_a_known_sequence_is_not(queue: Queue) -> None:
+    """The sequence is checked first: what had been added before its slot moved is no duplicate at the new place."""
+    slot, other = slot_of(queue.key(0)), slot_of(queue.key(1))
+    keys = partition_keys(queue.name, 0)
+    with queue.raw() as raw:
+        assert scripts.ADD.run(raw, keys, ["p", other, 1, "k", "v", slot, 1, "k", "w", other, 2, "k", "x"]) == [0, 2]
+        raw.hdel(keys.slots, str(slot))
+        assert scripts.ADD.run(raw, keys, ["p", slot, 1, "k", "w", slot, 2, "k", "y"]) == [1]
+    assert await values(queue) == [b"w"]
+
+
+async def test_a_producer_holds_the_key_of_a_moving_slot_and_sends_it_in_order_when_it_has_moved(queue: Queue) -> None:
+    slot = slot_of(queue.key(0))
+    keys = partition_keys(queue.name, 0)
+    with queue.raw() as raw:
+        raw.hdel(keys.slots, str(slot))
+        sending = threading.Thread(target=queue.send, args=[str(number) for number in range(500)])
+        sending.start()
+        with RedisProducer(queue.url, queue.name) as other:
+            other.send(queue.key(1), "elsewhere")
+        assert sending.is_alive(), "it waits for its slot; others do not"
+        raw.hset(keys.slots, str(slot), "2")
+        sending.join(10)
+    assert await values(queue) == [b"%d" % number for number in range(500)]
+
+
+class LossyProxy:
+    """Passes requests on to the server, and loses the answers of the first connections with everything that follows."""
+
+    def __init__(self, server: RedisServer, lost: int) -> None:
+        self._target = (server.bind, server.port)
+        self._left = lost
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._target) as upstream:
+            threading.Thread(target=self._pump, args=(client, upstream), daemon=True).start()
+            while answer := _receive(upstream):
+                # The answer to a script is the one that matters: a list, empty if everything was taken.
+                if self._left and b"*0\r\n" in answer:
+                    self._left -= 1
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                client.sendall(answer)
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := _receive(source):
+                sink.sendall(data)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _receive(source: socket.socket) -> bytes:
+    try:
+        return source.recv(65536)
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def lossy(server: RedisServer) -> Iterator[LossyProxy]:
+    proxy = LossyProxy(server, lost=4)
+    yield proxy
+    proxy.close()
+
+
+async def test_lost_replies_make_no_duplicates_and_lose_nothing(queue: Queue, lossy: LossyProxy) -> None:
+    with RedisProducer(lossy.url, queue.name, patience=10) as producer:
+        for batch in range(10):
+            producer.send_many((queue.key(0), f"{batch}.{number}") for number in range(100))
+    assert await values(queue) == [b"%d.%d" % (batch, number) for batch in range(10) for number in range(100)]
+
+
+async def test_producers_send_again_after_the_server_was_killed(new_name: Callable[[], str]) -> None:
+    with RedisServer(fsync="always") as server:
+        queue = await make_queue(server.url)
+        stop = threading.Event()
+        sent: list[int] = []
+
+        def produce() -> None:
+            while not stop.is_set():
+                queue.producer.send(queue.key(0), str(len(sent)))
+                sent.append(len(sent))
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        for target in (200, 400):
+            _until(lambda target=target: len(sent) >= target)  # type: ignore[misc]
+            server.kill()
+            server.start()
+        _until(lambda: len(sent) >= 600)
+        stop.set()
+        thread.join(10)
+        assert await values(queue) == [b"%d" % number for number in sent]
+        await queue.close()
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    for _ in range(1500):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("did not happen within 15 seconds")
+
+
+async def test_a_queue_that_nobody_has_made_is_said_to_be_so(server: RedisServer, new_name: Callable[[], str]) -> None:
+    with (
+        RedisProducer(server.url, new_name(), patience=0.1) as producer,
+        pytest.raises(QueueUnreachable, match="not been made yet"),
+    ):
+        producer.send("k", "v")
+
+
+async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) -> None:
+    keys = partition_keys(queue.name, 0)
+    slot = slot_of(queue.key(0))
+    with queue.raw() as raw:
+        for begin in range(0, 1023, 100):
+            raw.hset(keys.sequences, mapping={f"{slot}:gone-{n}": "7 1000" for n in range(begin, min(begin + 100, 1023))})
+        scripts.ADD.run(raw, keys, ["new", slot, 1, "k", "v"])
+        assert raw.hkeys(keys.sequences) == [f"{slot}:new".encode()]
+
+
+async def test_sending_is_fast_enough(queue: Queue) -> None:
+    """Two thousand messages take a fraction of a second; the bound is wide because machines differ."""
+    with queue.raw() as raw:
+        before = _cpu(raw)
+        queue.producer.send_many((f"key-{number % 200}", b"x" * 100) for number in range(10_000))
+        assert _cpu(raw) - before < 2.5
+
+
+def _cpu(raw: redis.Redis) -> float:
+    info = raw.info("cpu")
+    assert isinstance(info, dict)
+    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])

@@ -1,0 +1,228 @@
+"""What goes wrong with a Redis is said in a sentence with the cure, and work goes on when the cause is gone."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import QueueConflict, QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
+NAME = "shop/orders"
+
+
+async def test_a_queue_belongs_to_one_group_until_that_gives_it_up(queue: Queue) -> None:
+    other = RedisQueue(queue.url, queue.name, "shop/other")
+    with pytest.raises(QueueConflict, match=r"ConsumerGroup shop/orders-group.*Delete that group, or give shop/other"):
+        await other.ensure(2)
+    await other.release()
+    with pytest.raises(QueueConflict):
+        await other.ensure(2)
+    await queue.operator.release()
+    await other.ensure(2)
+    with pytest.raises(QueueConflict):
+        await queue.operator.ensure(2)
+    await other.close()
+
+
+async def test_another_number_of_partitions_is_refused_with_the_cure(queue: Queue) -> None:
+    with pytest.raises(QueueConflict, match=r"has 2 partitions.*Set spec.partitions to 2, or make a new queue with 3"):
+        await queue.operator.ensure(3)
+    assert await queue.operator.partitions() == 2
+
+
+async def test_making_a_queue_again_changes_nothing(queue: Queue) -> None:
+    queue.send("a")
+    await queue.granted("a", 4)
+    again = RedisQueue(queue.url, queue.name, GROUP)
+    await again.ensure(2)
+    assert (await again.owners(), await again.lag()) == ({0: ("a", 4, False)}, {0: 1, 1: 0})
+    await again.close()
+
+
+async def test_a_making_that_was_cut_off_is_finished_by_the_next(server: RedisServer, new_name: Callable[[], str]) -> None:
+    queue = await make_queue(server.url, 3, new_name())
+    with queue.raw() as raw:
+        raw.hdel(f"pq:{{{queue.name}}}:queue", "ready")
+        raw.delete(f"pq:{{{queue.name}:2}}:stream:0", f"pq:{{{queue.name}:2}}:slots")
+    await queue.operator.ensure(3)
+    queue.send("a", partition=2)
+    assert (await queue.operator.lag())[2] == 1
+    await queue.close()
+
+
+async def test_a_wrong_password_is_said_to_be_wrong_and_is_not_repeated_to_everybody() -> None:
+    with RedisServer(password="right-pw") as server:
+        for url in (f"redis://:wrong-pw@127.0.0.1:{server.port}", f"redis://127.0.0.1:{server.port}"):
+            with pytest.raises(
+                QueueUnreachable, match=r"refused the user or password for shop/orders\. Put the right one"
+            ) as problem:
+                await RedisQueue(url, NAME, GROUP).ensure(2)
+            assert "wrong-pw" not in str(problem.value)
+            with pytest.raises(QueueUnreachable, match="refused the user or password"):
+                RedisReader(url, NAME, "a").read(0, ONE)
+        await (await make_queue(server.url)).close()
+
+
+async def test_a_server_that_is_away_is_unreachable_and_comes_back_by_itself() -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        owner = await queue.granted("a", ONE)
+        owner.read(0, ONE)
+        server.kill()
+        with pytest.raises(QueueUnreachable, match=rf"Redis at 127.0.0.1:{server.port} does not answer"):
+            await queue.operator.grant(0, Uid("b"), TWO)
+        with pytest.raises(QueueUnreachable, match="goes on when it is back"):
+            owner.read(0, ONE)
+        with pytest.raises(QueueUnreachable):
+            owner.wait([0], 5)
+        server.start()
+        assert await queue.operator.grant(0, Uid("b"), TWO) == ("b", TWO, False)
+        with pytest.raises(StaleOwner):
+            owner.read(0, ONE)
+        await queue.close()
+
+
+async def test_a_server_that_does_not_answer_holds_nobody_up_for_long() -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        server.freeze()
+        begun = time.monotonic()
+        with pytest.raises(QueueUnreachable, match="does not answer"):
+            await queue.operator.grant(0, Uid("a"), ONE)
+        assert time.monotonic() - begun < 5
+        server.thaw()
+        assert await queue.operator.grant(0, Uid("a"), ONE) == ("a", ONE, False)
+        await queue.close()
+
+
+async def test_a_text_that_is_no_url_is_said_to_be_none() -> None:
+    for text in ("", "redis.shop:6379", "http://redis:6379", "redis://:secret@host:port/0"):
+        with pytest.raises(QueueUnreachable, match="not a Redis URL") as problem:
+            RedisQueue(text, NAME, GROUP)
+        assert "secret" not in str(problem.value)
+
+
+async def test_other_data_under_the_same_keys_is_named(queue: Queue) -> None:
+    with queue.raw() as raw:
+        raw.delete(f"pq:{{{queue.name}:0}}:owner")
+        raw.set(f"pq:{{{queue.name}:0}}:owner", "something else")
+    with pytest.raises(QueueUnreachable, match="has other data under the keys pq:"):
+        await queue.operator.grant(0, Uid("a"), ONE)
+
+
+async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers() -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        queue.send("a", "b", "c")
+        former = await queue.granted("a", ONE)
+        entries = former.read(0, ONE, 2)
+        run = await queue.operator.incarnation()
+        assert await queue.operator.pause(0, ONE) == 2
+        server.kill()
+        server.start()
+        assert await queue.operator.incarnation() != run
+        assert await queue.operator.owners() == {0: ("a", ONE, True)}
+        former.ack(0, ONE, [entries[0].offset])
+        owner = await queue.granted("b", TWO)
+        server.kill()
+        server.start()
+        assert [(entry.value, entry.redelivered) for entry in owner.read(0, TWO)] == [(b"b", True), (b"c", False)]
+        await queue.close()
+
+
+async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> None:
+    """Without persistence everything is gone: the operator sees another incarnation, and grants above what its ledger says."""
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url)
+        owner = await queue.granted("a", TWO)
+        run = await queue.operator.incarnation()
+        server.kill()
+        server.start()
+        assert await queue.operator.incarnation() is None
+        await queue.operator.ensure(2)
+        assert await queue.operator.incarnation() not in (None, run)
+        with pytest.raises(StaleOwner) as refusal:
+            owner.read(0, TWO)
+        assert refusal.value.record == (None, 0, False)
+        assert owner.wait([0], 0.02) == set()
+        assert await queue.operator.grant(0, Uid("a"), THREE) == ("a", THREE, False)
+        queue.send("a")
+        assert len(owner.read(0, THREE)) == 1
+        await queue.close()
+
+
+async def test_a_flushed_database_is_another_incarnation() -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        run = await queue.operator.incarnation()
+        await queue.operator.ensure(2)
+        assert await queue.operator.incarnation() == run
+        with queue.raw() as raw:
+            raw.flushall()
+        await queue.operator.ensure(2)
+        assert await queue.operator.incarnation() not in (None, run)
+        await queue.close()
+
+
+async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url)
+        queue.send(*("x" * 1000 for _ in range(1000)))
+        owner = await queue.granted("a", ONE)
+        with queue.raw() as raw, RedisProducer(server.url, queue.name, patience=0.1) as producer:
+            raw.config_set("maxmemory", 1)
+            with pytest.raises(QueueUnreachable, match=r"is full.*Raise maxmemory, or let the consumers catch up"):
+                producer.send(queue.key(0), "y")
+            entries = owner.read(0, ONE, 500)
+            owner.ack(0, ONE, [entry.offset for entry in entries])
+            assert await queue.operator.pause(0, ONE) == 0
+            batch = await queue.granted("b", TWO)
+            with pytest.raises(StaleOwner):
+                owner.read(0, ONE)
+            assert (await queue.operator.stale_refused())[0] == 1
+            plan = batch.plan(0, TWO, 500)
+            assert plan is not None
+            assert len(list(batch.read_plan(0, TWO, plan))) == 500
+            batch.commit(0, TWO, plan)
+            assert (await queue.operator.lag())[0] == 0
+            raw.config_set("maxmemory", 0)
+            producer.send(queue.key(0), "z")
+        await queue.close()
+
+
+async def test_a_server_that_may_lose_entries_is_reported() -> None:
+    with RedisServer(append_only=False) as server, RedisServer() as good:
+        careless, careful = RedisQueue(server.url, NAME, GROUP), RedisQueue(good.url, NAME, GROUP)
+        with redis.Redis.from_url(server.url) as raw:
+            raw.config_set("maxmemory-policy", "allkeys-lru")
+        first, second = await careless.warnings()
+        assert "Set appendonly yes" in first
+        assert "Set maxmemory-policy noeviction" in second
+        assert await careful.warnings() == ()
+        await careless.close()
+        await careful.close()
+
+
+async def test_a_grant_waits_for_the_replica_and_says_when_it_cannot(caplog: pytest.LogCaptureFixture) -> None:
+    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
+        with redis.Redis.from_url(primary.url) as raw:
+            raw.execute_command("WAIT", 1, 10_000)
+        queue = await make_queue(primary.url)
+        await queue.granted("a", ONE)
+        with redis.Redis.from_url(replica.url) as raw:
+            assert raw.hget(f"pq:{{{queue.name}:0}}:owner", "uid") == b"a"
+        assert caplog.messages == []
+        replica.freeze()
+        assert await queue.operator.grant(0, Uid("b"), TWO) == ("b", TWO, False)
+        assert "is not durable" in caplog.text
+        replica.thaw()
+        await queue.close()

@@ -1,0 +1,133 @@
+"""Readers are woken by the server, not by looking again and again."""
+
+import threading
+import time
+
+import pytest
+from tests.integration.redis.conftest import Queue
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.redis import RedisReader
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO = Epoch(1), Epoch(2)
+
+
+class Waiting:
+    """A wait in a thread of its own."""
+
+    def __init__(self, reader: RedisReader, *partitions: int, timeout: float = 20.0) -> None:
+        self.found: set[int] | None = None
+        self._thread = threading.Thread(target=self._wait, args=(reader, partitions, timeout))
+        self._thread.start()
+
+    def _wait(self, reader: RedisReader, partitions: tuple[int, ...], timeout: float) -> None:
+        self.found = reader.wait(partitions, timeout)
+
+    def until_blocked(self, queue: Queue) -> None:
+        with queue.raw() as raw:
+            deadline = time.monotonic() + 10
+            while int(raw.info("clients")["blocked_clients"]) == 0:  # type: ignore[index]
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+
+    def result(self) -> set[int]:
+        self._thread.join(10)
+        assert self.found is not None
+        return self.found
+
+
+async def test_a_new_entry_wakes_the_owner(queue: Queue) -> None:
+    for partition in (0, 1):
+        owner = await queue.granted("a", ONE, partition)
+    assert (owner.read(0, ONE), owner.read(1, ONE)) == ([], [])
+    waiting = Waiting(owner, 0, 1)
+    waiting.until_blocked(queue)
+    begun = time.monotonic()
+    queue.send("a", partition=1)
+    assert waiting.result() == {1}
+    assert time.monotonic() - begun < 1
+    assert [entry.value for entry in owner.read(1, ONE)] == [b"a"]
+
+
+async def test_a_grant_wakes_the_one_who_was_refused(queue: Queue) -> None:
+    await queue.granted("b", ONE)
+    newcomer = queue.reader("a")
+    with pytest.raises(StaleOwner):
+        newcomer.read(0, TWO)
+    waiting = Waiting(newcomer, 0)
+    waiting.until_blocked(queue)
+    await queue.operator.grant(0, Uid("a"), TWO)
+    assert waiting.result() == {0}
+
+
+async def test_a_grant_that_came_before_the_wait_is_not_missed(queue: Queue) -> None:
+    await queue.granted("b", ONE)
+    newcomer = queue.reader("a")
+    with pytest.raises(StaleOwner):
+        newcomer.read(0, TWO)
+    await queue.operator.grant(0, Uid("a"), TWO)
+    assert newcomer.wait([0], 10) == {0}
+
+
+async def test_a_paused_owner_is_not_woken_by_entries_that_it_may_not_have(queue: Queue) -> None:
+    owner = await queue.granted("a", ONE)
+    owner.read(0, ONE)
+    await queue.operator.pause(0, ONE)
+    with pytest.raises(PartitionPaused):
+        owner.read(0, ONE)
+    queue.send("a")
+    assert owner.wait([0], 0.05) == set()
+    await queue.operator.grant(0, Uid("a"), TWO)
+    assert owner.wait([0], 10) == {0}
+    assert len(owner.read(0, TWO)) == 1
+
+
+async def test_nothing_is_waited_for_where_there_is_something_to_read(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", ONE)
+    assert owner.wait([0], 10) == {0}, "it was not read yet"
+    owner.read(0, ONE, 2)
+    assert owner.wait([0], 10) == {0}, "it was not read to its end"
+    owner.read(0, ONE, 2)
+    assert owner.wait([0], 0.05) == set()
+
+
+async def test_a_micro_batch_waits_behind_its_plan(queue: Queue) -> None:
+    owner = await queue.granted("a", ONE)
+    assert owner.plan(0, ONE, 10) is None
+    queue.send("a", "b")
+    assert owner.wait([0], 10) == {0}
+    plan = owner.plan(0, ONE, 1)
+    assert plan is not None
+    assert owner.wait([0], 10) == {0}, "there is more than was planned"
+    owner.commit(0, ONE, plan)
+    plan = owner.plan(0, ONE, 10)
+    assert plan is not None
+    assert owner.wait([0], 0.05) == set()
+
+
+async def test_another_thread_may_end_a_wait(queue: Queue) -> None:
+    owner = await queue.granted("a", ONE)
+    owner.read(0, ONE)
+    for partitions in ((0,), ()):
+        waiting = Waiting(owner, *partitions)
+        if partitions:
+            waiting.until_blocked(queue)
+        begun = time.monotonic()
+        owner.interrupt()
+        assert waiting.result() == set()
+        assert time.monotonic() - begun < 1
+
+
+async def test_waiting_asks_the_server_nothing(queue: Queue) -> None:
+    owner = await queue.granted("a", ONE)
+    owner.read(0, ONE)
+    waiting = Waiting(owner, 0, timeout=1.0)
+    waiting.until_blocked(queue)
+    with queue.raw() as raw:
+        before = int(raw.info("stats")["total_commands_processed"])  # type: ignore[index]
+        assert waiting.result() == set()
+        assert int(raw.info("stats")["total_commands_processed"]) - before <= 2  # type: ignore[index]

@@ -1,0 +1,126 @@
+"""A real redis-server for tests: on a free port, in a directory of its own, gone afterwards."""
+
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import redis
+
+_READY_WITHIN = 10.0
+_STOPPED_WITHIN = 10.0
+_PR_SET_PDEATHSIG = 1
+
+
+class RedisServer:
+    """A context manager; the server also dies with the thread that started it.
+
+    `with RedisServer() as server: redis.Redis.from_url(server.url)`. It keeps its port and its data over `kill` and `start`.
+    """
+
+    def __init__(
+        self,
+        *,
+        password: str | None = None,
+        bind: str = "127.0.0.1",
+        append_only: bool = True,
+        fsync: str = "everysec",
+        maxmemory: str | None = None,
+        replica_of: "RedisServer | None" = None,
+    ) -> None:
+        program = shutil.which("redis-server")
+        if program is None:
+            raise RuntimeError("redis-server is not installed: apt-get install redis-server")
+        self.bind = bind
+        self.port = _free_port(bind)
+        self.password = password
+        self.directory = Path(tempfile.mkdtemp(prefix="baton-redis-"))
+        self._command = [program, "--port", str(self.port), "--bind", bind, "--dir", str(self.directory), "--save", ""]
+        self._command += ["--appendonly", "yes" if append_only else "no", "--appendfsync", fsync, "--protected-mode", "no"]
+        self._command += ["--repl-diskless-sync-delay", "0"]
+        if password is not None:
+            self._command += ["--requirepass", password]
+        if maxmemory is not None:
+            self._command += ["--maxmemory", maxmemory, "--maxmemory-policy", "noeviction"]
+        if replica_of is not None:
+            self._command += ["--replicaof", replica_of.bind, str(replica_of.port)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        credentials = f":{self.password}@" if self.password is not None else ""
+        return f"redis://{credentials}{self.bind}:{self.port}/0"
+
+    def client(self) -> redis.Redis:
+        """A client of its own, without Baton's."""
+        return redis.Redis.from_url(self.url)
+
+    def start(self) -> Self:
+        """Returns when it answers. Raises RuntimeError with its log if it does not."""
+        log = (self.directory / "log").open("ab")
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent
+        )
+        log.close()
+        deadline = time.monotonic() + _READY_WITHIN
+        with self.client() as client:
+            while True:
+                try:
+                    client.ping()
+                    return self
+                except redis.RedisError:
+                    if self._process.poll() is not None or time.monotonic() > deadline:
+                        self.stop()
+                        raise RuntimeError((self.directory / "log").read_text()) from None
+                    time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it takes connections, and does not answer."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(_STOPPED_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_port(bind: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((bind, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
