@@ -46,8 +46,8 @@ class AssignmentSource:
             return self._entry
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed`, from another thread, within about 50 ms of each change of the mount; until `close`."""
-        threading.Thread(target=self._watch, args=(changed, self._look()), name="baton-ledger", daemon=True).start()
+        """Call `changed`, from another thread, within about 50 ms of each change of the mount since the last `current`."""
+        threading.Thread(target=self._watch, args=(changed, self._version), name="baton-ledger", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()

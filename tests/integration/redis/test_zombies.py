@@ -1,0 +1,185 @@
+"""Under load, with partitions going from hand to hand and former owners that never give up: every entry is finished with exactly
+once and in order, and nothing that a former owner tries is accepted."""
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Plan
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.redis import RedisReader
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 6
+MEMBERS = 4
+MESSAGES = 6000
+HANDOFFS = 150
+DEADLINE = 0.03
+
+
+@dataclass
+class Member:
+    """Works on what it was granted, singly in even partitions and in micro-batches in odd ones; and on what it had before."""
+
+    uid: str
+    reader: RedisReader
+    granted: dict[int, Epoch] = field(default_factory=dict)
+    lost: list[tuple[int, Epoch, list[str], Plan | None]] = field(default_factory=list)
+    """Partitions and epochs that are over, with what was in hand."""
+    finished: dict[int, list[tuple[Epoch, bytes]]] = field(default_factory=dict)
+    """Values whose acknowledgement or commit was taken."""
+    seen: list[tuple[int, bytes, Epoch, bool]] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    accepted: list[str] = field(default_factory=list)
+
+    def run(self, over: threading.Event, chance: random.Random) -> None:
+        while not over.is_set():
+            for partition, epoch in list(self.granted.items()):
+                work = self.single if partition % 2 == 0 else self.batch
+                work(partition, epoch, chance)
+            if self.lost:
+                self.haunt(*chance.choice(self.lost))
+
+    def single(self, partition: int, epoch: Epoch, chance: random.Random) -> None:
+        offsets: list[str] = []
+        try:
+            entries = self.reader.read(partition, epoch, chance.choice((1, 5, 20)))
+            self.seen += [(partition, entry.value, epoch, entry.redelivered) for entry in entries]
+            for entry in entries:
+                offsets = [entry.offset]
+                self.reader.ack(partition, epoch, offsets)
+                self.finished.setdefault(partition, []).append((epoch, entry.value))
+                if chance.random() < 0.02:
+                    time.sleep(DEADLINE * 2)  # a stop in mid-work, past the deadline
+        except PartitionPaused:
+            pass
+        except StaleOwner:
+            self.lose(partition, epoch, offsets, None)
+
+    def batch(self, partition: int, epoch: Epoch, chance: random.Random) -> None:
+        plan = None
+        try:
+            plan = self.reader.plan(partition, epoch, chance.choice((1, 5, 20)))
+            if plan is None:
+                return
+            entries = list(self.reader.read_plan(partition, epoch, plan))
+            self.seen += [(partition, entry.value, epoch, entry.redelivered) for entry in entries]
+            if chance.random() < 0.1:
+                time.sleep(DEADLINE * 2)
+            self.reader.commit(partition, epoch, plan)
+            self.finished.setdefault(partition, []).extend((epoch, entry.value) for entry in entries)
+        except PartitionPaused:
+            pass
+        except StaleOwner:
+            self.lose(partition, epoch, [], plan)
+
+    def lose(self, partition: int, epoch: Epoch, offsets: list[str], plan: Plan | None) -> None:
+        self.lost.append((partition, epoch, offsets or ["1-0"], plan or Plan(partition, epoch, 0, 0, 1, 1, 0)))
+        if self.granted.get(partition) == epoch:
+            del self.granted[partition]
+
+    def haunt(self, partition: int, epoch: Epoch, offsets: list[str], plan: Plan | None) -> None:
+        assert plan is not None
+        for what, attempt in {
+            "read": lambda: self.reader.read(partition, epoch, 5),
+            "ack": lambda: self.reader.ack(partition, epoch, offsets),
+            "plan": lambda: self.reader.plan(partition, epoch, 5),
+            "read_plan": lambda: list(self.reader.read_plan(partition, epoch, plan)),
+            "commit": lambda: self.reader.commit(partition, epoch, plan),
+        }.items():
+            try:
+                attempt()
+                self.accepted.append(f"{what} {partition}@{epoch}")
+            except StaleOwner:
+                self.refused[what] += 1
+
+
+async def hand_around(queue: Queue, members: list[Member], chance: random.Random) -> None:
+    """As the operator does: pause, wait for what is outstanding or the deadline, grant; and repeat old steps now and then."""
+    epochs = dict.fromkeys(range(PARTITIONS), Epoch(1))
+    for partition in range(PARTITIONS):
+        await grant(queue, members[partition % MEMBERS], partition, epochs[partition])
+    for _ in range(HANDOFFS):
+        partition = chance.randrange(PARTITIONS)
+        await queue.operator.pause(partition, epochs[partition])
+        deadline = time.monotonic() + DEADLINE
+        while await queue.operator.outstanding(partition) and time.monotonic() < deadline:  # noqa: ASYNC110 - it is Redis that knows
+            await asyncio.sleep(0.002)
+        old, epochs[partition] = epochs[partition], Epoch(epochs[partition] + 1)
+        await grant(queue, chance.choice(members), partition, epochs[partition])
+        if chance.random() < 0.3:
+            assert await queue.operator.pause(partition, old) == 0
+            record = await queue.operator.grant(partition, Uid("a controller that was deposed"), old)
+            assert record.epoch == epochs[partition]
+
+
+async def grant(queue: Queue, member: Member, partition: int, epoch: Epoch) -> None:
+    assert await queue.operator.grant(partition, Uid(member.uid), epoch) == (member.uid, epoch, False)
+    member.granted[partition] = epoch
+
+
+async def test_zombies_under_load(server: RedisServer) -> None:
+    queue = await make_queue(server.url, PARTITIONS)
+    chance = random.Random(20)
+    members = [Member(f"member-{number}", queue.reader(f"member-{number}")) for number in range(MEMBERS)]
+    keys = [queue.key(partition, nth) for partition in range(PARTITIONS) for nth in range(5)]
+    over = threading.Event()
+    threads = [threading.Thread(target=member.run, args=(over, random.Random(index))) for index, member in enumerate(members)]
+
+    def produce() -> None:
+        for begin in range(0, MESSAGES, 50):
+            queue.producer.send_many((keys[n % len(keys)], b"%s:%d" % (keys[n % len(keys)], n)) for n in range(begin, begin + 50))
+            time.sleep(0.01)
+
+    threads.append(threading.Thread(target=produce))
+    for thread in threads:
+        thread.start()
+    try:
+        await hand_around(queue, members, chance)
+        deadline = time.monotonic() + 20
+        threads[-1].join(20)
+        while any((await queue.operator.lag()).values()):
+            assert time.monotonic() < deadline, await queue.operator.lag()
+            await asyncio.sleep(0.05)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(20)
+
+    assert [attempt for member in members for attempt in member.accepted] == []
+    refused = sum((member.refused for member in members), Counter())
+    assert min(refused[what] for what in ("read", "ack", "plan", "read_plan", "commit")) > 100, refused
+    assert sum((await queue.operator.stale_refused()).values()) >= sum(refused.values())
+    each_exactly_once_and_in_order(members)
+    only_what_is_marked_was_seen_before(members)
+    await queue.close()
+
+
+def each_exactly_once_and_in_order(members: list[Member]) -> None:
+    last: dict[bytes, int] = {}
+    count = 0
+    for partition in range(PARTITIONS):
+        finished = [item for member in members for item in member.finished.get(partition, [])]
+        for _, value in sorted(finished, key=lambda item: item[0]):  # stable: within an epoch as its owner finished
+            key, number = value.split(b":")
+            assert last.get(key, -1) < int(number)
+            last[key] = int(number)
+            count += 1
+    assert count == MESSAGES
+
+
+def only_what_is_marked_was_seen_before(members: list[Member]) -> None:
+    first: dict[tuple[int, bytes], Epoch] = {}
+    for partition, value, epoch, redelivered in sorted((s for member in members for s in member.seen), key=lambda s: s[2]):
+        if (partition, value) in first:
+            assert redelivered, (value, epoch, first[partition, value])
+        first.setdefault((partition, value), epoch)

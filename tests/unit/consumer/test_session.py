@@ -1,0 +1,257 @@
+"""A session's Lease: renewals, releases, an API server that is away, and one driver at a time."""
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from baton.consumer import LeaseStore, Session
+from baton.consumer.lease import Manifest, Vacancy, renewed
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
+from baton.model.session import Release, parse_releases
+
+ORDERS = QueueName("orders")
+NOW = datetime(2026, 11, 21, 9, 48, 0, tzinfo=UTC)
+
+
+class Server:
+    """A place for one Lease, with the API server's compare-and-swap; it can be away, and it can be slow."""
+
+    def __init__(self) -> None:
+        self.lease: Manifest | None = None
+        self.away = False
+        self.gate: threading.Event | None = None
+        self.writes: list[Manifest] = []
+        self.requests = 0
+        self._version = 0
+
+    def read(self) -> Manifest | None:
+        self._request()
+        return copy.deepcopy(self.lease)
+
+    def write(self, lease: Manifest) -> Manifest | None:
+        self._request()
+        standing = self.lease["metadata"]["resourceVersion"] if self.lease else None
+        if lease["metadata"].get("resourceVersion") != standing:
+            return None
+        self._version += 1
+        lease["metadata"]["resourceVersion"] = str(self._version)
+        self.lease = copy.deepcopy(lease)
+        self.writes.append(self.lease)
+        return copy.deepcopy(lease)
+
+    def delete(self) -> None:
+        self.lease = None
+
+    def releases(self) -> frozenset[Release]:
+        assert self.lease is not None
+        return parse_releases(self.lease["metadata"]["annotations"][RELEASES_ANNOTATION])
+
+    def holder(self) -> str | None:
+        return self.lease["spec"]["holderIdentity"] if self.lease else None
+
+    def _request(self) -> None:
+        self.requests += 1
+        if self.away:
+            raise ConnectionError("connection refused")
+        if self.gate is not None:
+            self.gate.wait(5)
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def release(partition: int, epoch: int = 1) -> Release:
+    return Release(Uid("uid-0"), ORDERS, partition, Epoch(epoch))
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def session(server: Server) -> Iterator[Session]:
+    session = Session(server, holder="uid-0", group="orders", duration=15, every=30)
+    yield session
+    session.close()
+
+
+def test_the_lease_names_the_pod_its_group_and_its_length(server: Server, session: Session) -> None:
+    session.start()
+    until(lambda: server.lease is not None)
+    assert server.lease is not None
+    assert server.lease["metadata"]["labels"] == {GROUP_LABEL: "orders"}
+    assert server.lease["spec"]["holderIdentity"] == "uid-0"
+    assert server.lease["spec"]["leaseDurationSeconds"] == 15
+    assert not session.lapsed()
+
+
+def test_it_is_renewed_with_one_request_each(server: Server) -> None:
+    session = Session(server, holder="uid-0", group="orders", every=0.02)
+    session.start()
+    until(lambda: len(server.writes) > 10)
+    session.close()
+    assert server.requests <= len(server.writes) + 2
+    renewals = [lease["spec"]["renewTime"] for lease in server.writes]
+    assert renewals == sorted(set(renewals))
+    assert len({lease["spec"]["acquireTime"] for lease in server.writes}) == 1
+
+
+def test_releases_are_said_at_once_and_those_of_the_meantime_together(server: Server, session: Session) -> None:
+    session.start()
+    until(lambda: server.lease is not None)
+    server.gate = threading.Event()
+    before = len(server.writes)
+    for partition in range(20):
+        session.release([release(number) for number in range(partition + 1)])
+    server.gate.set()
+    until(lambda: len(server.releases()) == 20)
+    assert len(server.writes) - before <= 2
+
+
+def test_saying_the_same_again_writes_nothing(server: Server, session: Session) -> None:
+    session.start()
+    session.release([release(1), release(2)])
+    until(lambda: server.lease is not None and len(server.releases()) == 2)
+    count = len(server.writes)
+    session.release([release(2), release(1)])
+    session.release([release(2)])
+    until(lambda: len(server.releases()) == 1)
+    assert len(server.writes) == count + 1
+
+
+def test_a_session_outlives_an_api_server_that_is_away(server: Server) -> None:
+    session = Session(server, holder="uid-0", group="orders", duration=0.2, every=0.05)
+    server.away = True
+    session.start()
+    session.release([release(3)])
+    until(session.lapsed)
+    server.away = False
+    until(lambda: not session.lapsed())
+    assert server.releases() == {release(3)}
+    session.close()
+
+
+def test_a_lease_that_was_deleted_or_changed_by_others_is_written_again(server: Server) -> None:
+    session = Session(server, holder="uid-0", group="orders", every=0.02)
+    session.start()
+    until(lambda: server.lease is not None)
+    server.delete()
+    until(lambda: server.lease is not None)
+    assert server.lease is not None
+    server.lease["metadata"]["annotations"]["somebody"] = "else"
+    server.lease["metadata"]["resourceVersion"] = "changed"
+    count = len(server.writes)
+    until(lambda: len(server.writes) > count)
+    assert server.lease["metadata"]["annotations"]["somebody"] == "else"
+    session.close()
+
+
+def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: Server, session: Session) -> None:
+    server.write(renewed(None, "the one before", "orders", 15, NOW, {}))
+    session.start()
+    until(lambda: server.holder() == "uid-0")
+    assert server.lease is not None
+    assert server.lease["spec"]["leaseTransitions"] == 2
+
+
+def test_the_last_word_is_said_before_the_end(server: Server, session: Session) -> None:
+    session.start()
+    until(lambda: server.lease is not None)
+    session.release([release(7)])
+    session.close()
+    assert server.releases() == {release(7)}
+    assert server.holder() == "uid-0", "the pod is still there: its releases count"
+
+
+class Way:
+    """One driver's own way to the API server, which can be cut."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.cut = False
+
+    def read(self) -> Manifest | None:
+        self._pass()
+        return self._server.read()
+
+    def write(self, lease: Manifest) -> Manifest | None:
+        self._pass()
+        return self._server.write(lease)
+
+    def _pass(self) -> None:
+        if self.cut:
+            raise ConnectionError("no route to host")
+
+
+def driver(server: LeaseStore, name: str, duration: float = 15) -> Session:
+    return Session(server, holder=name, group="orders", duration=duration, every=0.05, exclusive=True)
+
+
+def test_a_second_driver_is_told_who_has_the_group(server: Server) -> None:
+    first, second = driver(server, "first"), driver(server, "second")
+    assert first.acquire(1) is None
+    assert second.acquire(0) == "first"
+    assert server.holder() == "first"
+    first.close(give_up=True)
+    assert second.acquire(5) is None
+    assert server.holder() == "second"
+    second.close()
+
+
+def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(server: Server) -> None:
+    way = Way(server)
+    first, second = driver(way, "first", duration=1), driver(server, "second", duration=1)
+    assert first.acquire(1) is None
+    way.cut = True
+    assert second.acquire(10) is None
+    assert first.lapsed()
+    way.cut = False
+    until(lambda: first.lost() == "second")
+    assert server.holder() == "second"
+    first.close()
+    second.close()
+
+
+def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: Server) -> None:
+    before = driver(server, "driver")
+    assert before.acquire(1) is None
+    before.close()
+    again = driver(server, "driver")
+    assert again.acquire(0) is None
+    again.close()
+
+
+def test_no_driver_begins_while_the_api_server_is_away(server: Server) -> None:
+    server.away = True
+    assert driver(server, "first").acquire(0) == "nobody (the API server does not answer)"
+
+
+def test_a_lease_is_free_only_after_its_whole_length_without_a_renewal_that_was_seen() -> None:
+    vacancy = Vacancy()
+    held = renewed(None, "other", "orders", 15, NOW, {})
+    assert not vacancy.free(held, "me", 100.0)
+    assert not vacancy.free(held, "me", 114.9)
+    held = renewed(held, "other", "orders", 15, NOW + timedelta(seconds=3), {})
+    assert not vacancy.free(held, "me", 115.1)
+    assert vacancy.free(held, "me", 130.2)
+
+
+@pytest.mark.parametrize(
+    "lease", [None, {"metadata": {}}, renewed(None, "", "g", 15, NOW, {}), renewed(None, "me", "g", 15, NOW, {})]
+)
+def test_a_lease_that_nobody_else_holds_is_free(lease: Manifest | None) -> None:
+    assert Vacancy().free(lease, "me", 0.0)
+
+
+def test_times_have_the_six_digits_that_the_api_server_wants() -> None:
+    assert renewed(None, "me", "g", 15, NOW, {})["spec"]["renewTime"] == "2026-11-21T09:48:00.000000Z"

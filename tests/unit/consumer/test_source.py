@@ -1,0 +1,130 @@
+"""A pod's assignment, from a directory that is refreshed as the kubelet does it."""
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from baton.consumer import AssignmentSource
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+
+ME, MY_UID = MemberId("orders-0"), Uid("uid-0")
+
+
+def entry(epoch: int, uid: str = MY_UID) -> MemberEntry:
+    return MemberEntry("shop/orders", ME, Uid(uid), epoch, True, {QueueName("orders"): {0: Epoch(epoch)}})
+
+
+class Mount:
+    """A ConfigMap volume: the files are links into `..data`, which is swapped for a new directory in one step."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._version = 0
+
+    def publish(self, files: dict[str, str]) -> None:
+        self._version += 1
+        fresh = self.directory / f"..2026_11_21_{self._version}"
+        fresh.mkdir()
+        for name, text in files.items():
+            (fresh / name).write_text(text)
+        link = self.directory / "..data_tmp"
+        link.symlink_to(fresh.name)
+        link.rename(self.directory / "..data")
+        for name in files:
+            if not (self.directory / name).is_symlink():
+                (self.directory / name).symlink_to(f"..data/{name}")
+        for old in self.directory.glob("..2026*"):
+            if old != fresh:
+                for file in old.iterdir():
+                    file.unlink()
+                old.rmdir()
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Mount:
+    return Mount(tmp_path)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> AssignmentSource:
+    return AssignmentSource(tmp_path, ME, MY_UID)
+
+
+def test_there_is_no_entry_before_the_operator_wrote_one(mount: Mount, source: AssignmentSource) -> None:
+    assert source.current() is None
+    mount.publish({"group": "{}"})
+    assert source.current() is None
+    mount.publish({"group": "{}", ME: entry(1).to_json()})
+    assert source.current() == entry(1)
+
+
+def test_each_swap_is_seen_and_an_unchanged_mount_gives_the_same_object(mount: Mount, source: AssignmentSource) -> None:
+    for epoch in range(1, 50):
+        mount.publish({ME: entry(epoch).to_json()})
+        found = source.current()
+        assert found == entry(epoch)
+        assert source.current() is found
+
+
+def test_the_entry_of_an_earlier_pod_of_that_name_is_none(mount: Mount, source: AssignmentSource) -> None:
+    mount.publish({ME: entry(1, uid="the one before").to_json()})
+    assert source.current() is None
+    mount.publish({ME: entry(2).to_json()})
+    assert source.current() == entry(2)
+
+
+def test_a_key_that_is_gone_is_no_entry(mount: Mount, source: AssignmentSource) -> None:
+    mount.publish({ME: entry(1).to_json()})
+    assert source.current() == entry(1)
+    mount.publish({"group": "{}"})
+    assert source.current() is None
+
+
+def test_a_text_that_is_no_entry_leaves_the_last_one_in_force(
+    mount: Mount, source: AssignmentSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    mount.publish({ME: entry(1).to_json()})
+    source.current()
+    with caplog.at_level(logging.WARNING):
+        mount.publish({ME: "{edited by hand"})
+        assert source.current() == entry(1)
+        assert source.current() == entry(1)
+    assert len(caplog.messages) == 1
+
+
+def test_a_plain_directory_works_outside_a_cluster(tmp_path: Path, source: AssignmentSource) -> None:
+    (tmp_path / ME).write_text(entry(1).to_json())
+    assert source.current() == entry(1)
+    (tmp_path / ME).write_text(entry(22).to_json())
+    assert source.current() == entry(22)
+
+
+def test_watchers_are_told_within_a_moment_of_the_swap(mount: Mount, source: AssignmentSource) -> None:
+    mount.publish({ME: entry(1).to_json()})
+    changed = threading.Event()
+    source.watch(changed.set)
+    delays = []
+    for epoch in range(2, 12):
+        changed.clear()
+        mount.publish({ME: entry(epoch).to_json()})
+        begun = time.monotonic()
+        assert changed.wait(5)
+        delays.append(time.monotonic() - begun)
+        assert source.current() == entry(epoch)
+    source.close()
+    assert sorted(delays)[5] < 0.2, "half of them come within 50 ms on a machine that has nothing else to do"
+
+
+def test_a_change_between_the_first_look_and_the_watch_is_not_missed(mount: Mount, source: AssignmentSource) -> None:
+    mount.publish({ME: entry(1).to_json()})
+    first = source.current()
+    changed = threading.Event()
+    mount.publish({ME: entry(2).to_json()})
+    source.watch(changed.set)
+    assert changed.wait(5)
+    assert source.current() != first
+    source.close()
