@@ -16,7 +16,6 @@ from demo.story import Story
 from demo.telling import changes
 from demo.timings import Timings
 
-
 DRIVER = "driver"
 """The name of the driver's pod."""
 
