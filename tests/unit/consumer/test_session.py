@@ -1,65 +1,21 @@
 """A session's Lease: renewals, releases, an API server that is away, and one driver at a time."""
 
-import copy
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.in_memory_lease import InMemoryLease
 
 from baton.consumer import LeaseStore, Session
 from baton.consumer.lease import Manifest, Vacancy, renewed
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
-from baton.model.session import Release, parse_releases
+from baton.model.names import GROUP_LABEL
+from baton.model.session import Release
 
 ORDERS = QueueName("orders")
 NOW = datetime(2026, 11, 21, 9, 48, 0, tzinfo=UTC)
-
-
-class Server:
-    """A place for one Lease, with the API server's compare-and-swap; it can be away, and it can be slow."""
-
-    def __init__(self) -> None:
-        self.lease: Manifest | None = None
-        self.away = False
-        self.gate: threading.Event | None = None
-        self.writes: list[Manifest] = []
-        self.requests = 0
-        self._version = 0
-
-    def read(self) -> Manifest | None:
-        self._request()
-        return copy.deepcopy(self.lease)
-
-    def write(self, lease: Manifest) -> Manifest | None:
-        self._request()
-        standing = self.lease["metadata"]["resourceVersion"] if self.lease else None
-        if lease["metadata"].get("resourceVersion") != standing:
-            return None
-        self._version += 1
-        lease["metadata"]["resourceVersion"] = str(self._version)
-        self.lease = copy.deepcopy(lease)
-        self.writes.append(self.lease)
-        return copy.deepcopy(lease)
-
-    def delete(self) -> None:
-        self.lease = None
-
-    def releases(self) -> frozenset[Release]:
-        assert self.lease is not None
-        return parse_releases(self.lease["metadata"]["annotations"][RELEASES_ANNOTATION])
-
-    def holder(self) -> str | None:
-        return self.lease["spec"]["holderIdentity"] if self.lease else None
-
-    def _request(self) -> None:
-        self.requests += 1
-        if self.away:
-            raise ConnectionError("connection refused")
-        if self.gate is not None:
-            self.gate.wait(5)
 
 
 def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -74,18 +30,18 @@ def release(partition: int, epoch: int = 1) -> Release:
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> InMemoryLease:
+    return InMemoryLease()
 
 
 @pytest.fixture
-def session(server: Server) -> Iterator[Session]:
+def session(server: InMemoryLease) -> Iterator[Session]:
     session = Session(server, holder="uid-0", group="orders", duration=15, every=30)
     yield session
     session.close()
 
 
-def test_the_lease_names_the_pod_its_group_and_its_length(server: Server, session: Session) -> None:
+def test_the_lease_names_the_pod_its_group_and_its_length(server: InMemoryLease, session: Session) -> None:
     session.start()
     until(lambda: server.lease is not None)
     assert server.lease is not None
@@ -95,7 +51,7 @@ def test_the_lease_names_the_pod_its_group_and_its_length(server: Server, sessio
     assert not session.lapsed()
 
 
-def test_it_is_renewed_with_one_request_each(server: Server) -> None:
+def test_it_is_renewed_with_one_request_each(server: InMemoryLease) -> None:
     session = Session(server, holder="uid-0", group="orders", every=0.02)
     session.start()
     until(lambda: len(server.writes) > 10)
@@ -106,7 +62,7 @@ def test_it_is_renewed_with_one_request_each(server: Server) -> None:
     assert len({lease["spec"]["acquireTime"] for lease in server.writes}) == 1
 
 
-def test_releases_are_said_at_once_and_those_of_the_meantime_together(server: Server, session: Session) -> None:
+def test_releases_are_said_at_once_and_those_of_the_meantime_together(server: InMemoryLease, session: Session) -> None:
     session.start()
     until(lambda: server.lease is not None)
     server.gate = threading.Event()
@@ -118,7 +74,7 @@ def test_releases_are_said_at_once_and_those_of_the_meantime_together(server: Se
     assert len(server.writes) - before <= 2
 
 
-def test_saying_the_same_again_writes_nothing(server: Server, session: Session) -> None:
+def test_saying_the_same_again_writes_nothing(server: InMemoryLease, session: Session) -> None:
     session.start()
     session.release([release(1), release(2)])
     until(lambda: server.lease is not None and len(server.releases()) == 2)
@@ -129,7 +85,7 @@ def test_saying_the_same_again_writes_nothing(server: Server, session: Session) 
     assert len(server.writes) == count + 1
 
 
-def test_a_session_outlives_an_api_server_that_is_away(server: Server) -> None:
+def test_a_session_outlives_an_api_server_that_is_away(server: InMemoryLease) -> None:
     session = Session(server, holder="uid-0", group="orders", duration=0.2, every=0.05)
     server.away = True
     session.start()
@@ -141,7 +97,7 @@ def test_a_session_outlives_an_api_server_that_is_away(server: Server) -> None:
     session.close()
 
 
-def test_a_lease_that_was_deleted_or_changed_by_others_is_written_again(server: Server) -> None:
+def test_a_lease_that_was_deleted_or_changed_by_others_is_written_again(server: InMemoryLease) -> None:
     session = Session(server, holder="uid-0", group="orders", every=0.02)
     session.start()
     until(lambda: server.lease is not None)
@@ -156,7 +112,7 @@ def test_a_lease_that_was_deleted_or_changed_by_others_is_written_again(server: 
     session.close()
 
 
-def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: Server, session: Session) -> None:
+def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLease, session: Session) -> None:
     server.write(renewed(None, "the one before", "orders", 15, NOW, {}))
     session.start()
     until(lambda: server.holder() == "uid-0")
@@ -164,7 +120,7 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: Server, ses
     assert server.lease["spec"]["leaseTransitions"] == 2
 
 
-def test_the_last_word_is_said_before_the_end(server: Server, session: Session) -> None:
+def test_the_last_word_is_said_before_the_end(server: InMemoryLease, session: Session) -> None:
     session.start()
     until(lambda: server.lease is not None)
     session.release([release(7)])
@@ -176,7 +132,7 @@ def test_the_last_word_is_said_before_the_end(server: Server, session: Session) 
 class Way:
     """One driver's own way to the API server, which can be cut."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: InMemoryLease) -> None:
         self._server = server
         self.cut = False
 
@@ -197,7 +153,7 @@ def driver(server: LeaseStore, name: str, duration: float = 15) -> Session:
     return Session(server, holder=name, group="orders", duration=duration, every=0.05, exclusive=True)
 
 
-def test_a_second_driver_is_told_who_has_the_group(server: Server) -> None:
+def test_a_second_driver_is_told_who_has_the_group(server: InMemoryLease) -> None:
     first, second = driver(server, "first"), driver(server, "second")
     assert first.acquire(1) is None
     assert second.acquire(0) == "first"
@@ -208,7 +164,7 @@ def test_a_second_driver_is_told_who_has_the_group(server: Server) -> None:
     second.close()
 
 
-def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(server: Server) -> None:
+def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(server: InMemoryLease) -> None:
     way = Way(server)
     first, second = driver(way, "first", duration=1), driver(server, "second", duration=1)
     assert first.acquire(1) is None
@@ -222,7 +178,7 @@ def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(se
     second.close()
 
 
-def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: Server) -> None:
+def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: InMemoryLease) -> None:
     before = driver(server, "driver")
     assert before.acquire(1) is None
     before.close()
@@ -231,7 +187,7 @@ def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: Server) ->
     again.close()
 
 
-def test_no_driver_begins_while_the_api_server_is_away(server: Server) -> None:
+def test_no_driver_begins_while_the_api_server_is_away(server: InMemoryLease) -> None:
     server.away = True
     assert driver(server, "first").acquire(0) == "nobody (the API server does not answer)"
 

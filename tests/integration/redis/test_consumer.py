@@ -1,0 +1,365 @@
+"""A plain pod's consumer against a real Redis and a ledger in a directory; the operator is played by the test."""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.in_memory_lease import InMemoryLease
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.consumer import AssignmentSource, Consumer, Session
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.session import Release
+from baton.queues.entry import Entry
+from baton.queues.redis import RedisReader
+
+pytestmark = pytest.mark.integration
+
+Grants = Mapping[int, int]
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class Pod:
+    """A pod with a consumer in a thread. What it has handled is in `log`."""
+
+    def __init__(self, queue: Queue, directory: Path, uid: str, grace: float = 30.0) -> None:
+        self.queue, self.uid = queue, Uid(uid)
+        self.log: list[tuple[int, bytes, bool]] = []
+        self.before: Callable[[Entry], None] = lambda entry: None
+        """Called in the handler, before an entry counts as handled."""
+        self.lease = InMemoryLease()
+        self._directory = directory
+        self._directory.mkdir(exist_ok=True)
+        self._grace = grace
+        self.consumer: Consumer
+        self.thread: threading.Thread
+        self.started()
+
+    def started(self) -> "Pod":
+        """Also again, as a container is restarted in place: the same UID, another process."""
+        self.consumer = Consumer(
+            lambda queue: RedisReader(self.queue.url, f"shop/{queue}", self.uid),
+            AssignmentSource(self._directory, MemberId("pod"), self.uid),
+            self.uid,
+            Session(self.lease, holder=self.uid, group="orders"),
+            grace=self._grace,
+        )
+        self.thread = threading.Thread(target=self.consumer.run, args=(self._handle,), daemon=True)
+        self.thread.start()
+        return self
+
+    def ledger(self, owned: Grants, revoking: Grants | None = None) -> None:
+        name = QueueName(self.queue.name.removeprefix("shop/"))
+        entry = MemberEntry(
+            "shop/orders", MemberId("pod"), self.uid, 1, True, {name: _epochs(owned)}, {name: _epochs(revoking or {})}
+        )
+        fresh = self._directory / "fresh"
+        fresh.write_text(entry.to_json())
+        fresh.rename(self._directory / "pod")
+
+    def values(self, partition: int = 0) -> list[bytes]:
+        return [value for number, value, _ in self.log if number == partition]
+
+    def released(self) -> set[tuple[int, int]]:
+        if self.lease.lease is None:
+            return set()
+        assert all(isinstance(release, Release) and release.uid == self.uid for release in self.lease.releases())
+        return {(release.partition, release.epoch) for release in self.lease.releases()}
+
+    def stop(self) -> None:
+        self.consumer.stop()
+
+    def gone(self) -> bool:
+        return not self.thread.is_alive()
+
+    def _handle(self, entry: Entry) -> None:
+        self.before(entry)
+        self.log.append((entry.partition, entry.value, entry.redelivered))
+
+
+def _epochs(grants: Grants) -> dict[int, Epoch]:
+    return {partition: Epoch(epoch) for partition, epoch in grants.items()}
+
+
+class Operator:
+    """Grants at the queue, then writes the ledger."""
+
+    def __init__(self, queue: Queue, directory: Path) -> None:
+        self.queue, self._directory = queue, directory
+        self.pods: list[Pod] = []
+
+    async def grant(self, pod: Pod, *grants: tuple[int, int]) -> None:
+        for partition, epoch in grants:
+            assert (await self.queue.operator.grant(partition, pod.uid, Epoch(epoch))).uid == pod.uid
+        pod.ledger(dict(grants))
+
+    def pod(self, uid: str, grace: float = 30.0) -> Pod:
+        pod = Pod(self.queue, self._directory / uid, uid, grace)
+        self.pods.append(pod)
+        return pod
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    operator = Operator(queue, tmp_path)
+    yield operator
+    for pod in operator.pods:
+        pod.ledger({})
+        pod.stop()
+    for pod in operator.pods:
+        pod.thread.join(10)
+        assert pod.gone()
+
+
+async def lag(queue: Queue) -> int:
+    return sum((await queue.operator.lag()).values())
+
+
+async def test_entries_are_handed_over_in_order_and_acknowledged(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send(*(str(number) for number in range(300)), partition=0)
+    queue.send(*(str(number) for number in range(300)), partition=1)
+    until(lambda: len(pod.log) == 600)
+    for partition in (0, 1):
+        assert pod.values(partition) == [b"%d" % number for number in range(300)]
+    assert not any(redelivered for _, _, redelivered in pod.log)
+    pod.ledger({})
+    pod.stop()
+    until(pod.gone)
+    assert await lag(queue) == 0
+
+
+async def test_an_idle_consumer_is_woken_by_an_entry_and_by_a_grant(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    await operator.grant(pod, (0, 1))
+    for number in range(5):
+        begun = time.monotonic()
+        queue.send(str(number))
+        until(lambda number=number: len(pod.log) == number + 1)  # type: ignore[misc]
+        assert time.monotonic() - begun < 1
+    queue.send("x", partition=1)
+    await operator.grant(pod, (0, 1), (1, 1))
+    until(lambda: pod.values(1) == [b"x"])
+
+
+async def test_a_partition_called_back_is_finished_and_released_and_others_go_on(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def block(entry: Entry) -> None:
+        if entry.partition == 0:
+            entered.set()
+            go_on.wait(10)
+
+    pod.before = block
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a", "b", "c")
+    assert entered.wait(10)
+    pod.ledger({1: 1}, revoking={0: 1})
+    assert await queue.operator.pause(0, Epoch(1)) == 1
+    assert pod.released() == set()
+    go_on.set()
+    until(lambda: pod.released() == {(0, 1)})
+    assert pod.values() == [b"a"], "nothing new was begun"
+    assert await queue.operator.outstanding(0) == 0
+    queue.send("x", partition=1)
+    until(lambda: pod.values(1) == [b"x"])
+    pod.ledger({1: 1})
+    until(lambda: pod.released() == set())
+
+
+async def test_the_queue_alone_may_call_a_partition_back(operator: Operator, queue: Queue) -> None:
+    """A pod that terminates gets no new ledger."""
+    pod = operator.pod("a")
+    await operator.grant(pod, (0, 1))
+    queue.send("a")
+    until(lambda: len(pod.log) == 1)
+    await queue.operator.pause(0, Epoch(1))
+    queue.send("b")
+    until(lambda: pod.released() == {(0, 1)})
+    assert pod.values() == [b"a"]
+
+
+async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up(operator: Operator, queue: Queue) -> None:
+    late, punctual = operator.pod("late"), operator.pod("punctual")
+    stopped, wake_up = threading.Event(), threading.Event()
+
+    def stop(entry: Entry) -> None:
+        if entry.value == b"1":
+            stopped.set()
+            wake_up.wait(10)
+            time.sleep(1.1)  # longer than the queue's word is taken
+
+    queue.send(*(str(number) for number in range(5)))
+    await operator.grant(late, (0, 1))
+    late.before = stop
+    assert stopped.wait(10)
+    await operator.grant(punctual, (0, 2))
+    until(lambda: len(punctual.log) == 4)
+    assert punctual.log[0] == (0, b"1", True)
+    wake_up.set()
+    until(lambda: len(late.log) == 2)
+    refused = (await queue.operator.stale_refused())[0]
+    assert late.values() == [b"0", b"1"]
+    late.ledger({})
+    late.stop()
+    until(late.gone)
+    assert refused >= 1
+    assert late.values() == [b"0", b"1"]
+    assert await lag(queue) == 0
+
+
+async def test_an_entry_that_fails_is_tried_again_and_holds_up_its_partition_only(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    tries: list[bytes] = []
+
+    def fail_twice(entry: Entry) -> None:
+        if entry.value == b"bad":
+            tries.append(entry.value)
+            if len(tries) < 3:
+                raise RuntimeError("no")
+
+    pod.before = fail_twice
+    queue.send("a", "bad", "c")
+    queue.send("x", "y", partition=1)
+    await operator.grant(pod, (0, 1), (1, 1))
+    until(lambda: len(pod.log) == 5)
+    assert pod.values() == [b"a", b"bad", b"c"]
+    assert len(tries) == 3
+    assert pod.values(1) == [b"x", b"y"]
+    assert pod.log.index((0, b"bad", False)) > pod.log.index((1, b"y", False))
+
+
+async def test_a_partition_whose_entry_keeps_failing_can_be_called_back(operator: Operator, queue: Queue) -> None:
+    pod, other = operator.pod("a"), operator.pod("b")
+    failed = threading.Event()
+
+    def fail(entry: Entry) -> None:
+        if entry.value == b"bad":
+            failed.set()
+            raise RuntimeError("no")
+
+    pod.before = fail
+    queue.send("a", "bad", "c")
+    await operator.grant(pod, (0, 1))
+    assert failed.wait(10)
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    await operator.grant(other, (0, 2))
+    until(lambda: len(other.log) == 2)
+    assert other.log[0] == (0, b"bad", True)
+
+
+async def test_a_container_restarted_in_place_begins_with_its_own_outstanding_entries(operator: Operator, queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    pod = operator.pod("a")
+    owner = await queue.granted("a", 1)
+    assert len(owner.read(0, Epoch(1), 2)) == 2  # by the process before
+    pod.ledger({0: 1})
+    until(lambda: len(pod.log) == 3)
+    assert pod.log == [(0, b"a", True), (0, b"b", True), (0, b"c", False)]
+
+
+async def test_a_container_restarted_while_called_back_finishes_what_it_had(operator: Operator, queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", 1)
+    assert len(owner.read(0, Epoch(1), 2)) == 2
+    await queue.operator.pause(0, Epoch(1))
+    pod = operator.pod("a")
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert pod.values() == [b"a", b"b"]
+    assert await queue.operator.outstanding(0) == 0
+
+
+async def test_asked_to_stop_it_works_until_its_partitions_were_taken(operator: Operator, queue: Queue) -> None:
+    pod, other = operator.pod("a"), operator.pod("b")
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a")
+    until(lambda: len(pod.log) == 1)
+    pod.stop()
+    queue.send("b")
+    queue.send("x", partition=1)
+    until(lambda: len(pod.log) == 3)
+    await operator.grant(other, (0, 2))
+    queue.send("y", partition=1)
+    until(lambda: pod.values(1) == [b"x", b"y"])
+    assert not pod.gone()
+    await operator.grant(other, (0, 2), (1, 2))
+    until(pod.gone)
+    queue.send("c")
+    until(lambda: other.values() == [b"c"])
+
+
+async def test_asked_to_stop_it_lets_go_when_its_grace_is_nearly_over(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a", grace=5.3)
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a")
+    until(lambda: len(pod.log) == 1)
+    begun = time.monotonic()
+    pod.stop()
+    until(pod.gone)
+    assert 0.2 < time.monotonic() - begun < 3
+    assert pod.released() == {(0, 1), (1, 1)}
+    assert await lag(queue) == 0
+
+
+async def test_asked_to_stop_without_partitions_it_stops_at_once(operator: Operator) -> None:
+    pod = operator.pod("a")
+    begun = time.monotonic()
+    pod.stop()
+    until(pod.gone)
+    assert time.monotonic() - begun < 2
+
+
+async def test_what_was_released_at_an_epoch_is_not_taken_up_again_at_it(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    await operator.grant(pod, (0, 1))
+    queue.send("a")
+    until(lambda: len(pod.log) == 1)
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    pod.ledger({0: 1})
+    queue.send("b")
+    await operator.grant(pod, (0, 2))
+    until(lambda: len(pod.log) == 2)
+    until(lambda: pod.released() == set())
+    assert (await queue.operator.owners())[0].epoch == 2
+
+
+async def test_an_api_server_that_is_away_does_not_stop_the_work(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    pod.lease.away = True
+    await operator.grant(pod, (0, 1))
+    queue.send("a", "b")
+    until(lambda: len(pod.log) == 2)
+
+
+async def test_a_redis_that_was_away_is_read_again_when_it_is_back(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        operator = Operator(queue, tmp_path)
+        pod = operator.pod("a")
+        await operator.grant(pod, (0, 1))
+        queue.send("a")
+        until(lambda: len(pod.log) == 1)
+        server.kill()
+        server.start()
+        queue.send("b", "c")
+        until(lambda: pod.values()[-1] == b"c")
+        assert sorted(set(pod.values())) == [b"a", b"b", b"c"]
+        pod.ledger({})
+        pod.stop()
+        until(pod.gone)
+        await queue.close()
