@@ -20,6 +20,7 @@ def conf(
     template: str,
     executors: int = 2,
     executor_cores: int = 1,
+    executor_cpu: str | None = None,
     executor_memory: str = "1g",
     executor_timeout: float = 10.0,
     namespace: str | None = None,
@@ -32,6 +33,8 @@ def conf(
     `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's label
     and mounts the ledger); `executors` is the size of the fleet until the ConsumerGroup says otherwise. An executor that sends
     no heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest pause of its garbage collector.
+
+    `executor_cores` tasks run in an executor at a time; its pod asks for as many CPUs, or for `executor_cpu` (such as 500m).
 
     In a pod, namespace, address and pod name of the driver come from `environment`: POD_NAMESPACE, POD_IP and POD_NAME, by the
     downward API. Outside the cluster give `namespace` and `master` (k8s://https://…), set `spark.driver.host` to an address
@@ -71,6 +74,8 @@ def conf(
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
     settings |= _driver(environment)
+    if executor_cpu:
+        settings["spark.kubernetes.executor.request.cores"] = executor_cpu
     if service_account:
         settings["spark.kubernetes.authenticate.driver.serviceAccountName"] = service_account
         settings["spark.kubernetes.authenticate.executor.serviceAccountName"] = service_account

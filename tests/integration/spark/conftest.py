@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.spark.world import Server, World
+from tests.integration.spark.world import World
+from tests.redis_server import RedisServer
 
 JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 
@@ -37,15 +38,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    made = Server(tmp_path_factory.mktemp("redis"))
-    made.start()
-    yield made
-    made.stop()
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as made:
+        yield made
 
 
 @pytest.fixture
-def world(spark: SparkSession, server: Server, tmp_path: Path) -> Iterator[Callable[[int], World]]:
+def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Callable[[int], World]]:
     made: list[World] = []
 
     def make(partitions: int) -> World:

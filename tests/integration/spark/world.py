@@ -4,9 +4,7 @@ import asyncio
 import itertools
 import os
 import re
-import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -38,45 +36,6 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < until, f"not within {SECONDS:.0f} s: {what}"
         time.sleep(0.05)
-
-
-class Server:
-    """A Redis that keeps what it has through a restart."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port: int = probe.getsockname()[1]
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        program = shutil.which("redis-server")
-        assert program, "redis-server is not installed: apt-get install redis-server"
-        settings = {
-            "bind": "127.0.0.1",
-            "port": self._port,
-            "dir": self._folder,
-            "logfile": "log",
-            "save": "",
-            "appendonly": "yes",
-        }
-        arguments = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
-        self._process = subprocess.Popen([program, *arguments])
-        wait_for(self._answers, "Redis answers")
-
-    def stop(self) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait(10)
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
 
 class LocalPod:

@@ -1,0 +1,220 @@
+"""The example of manifests/examples/spark on the test's cluster, with a producer, and what came out of it."""
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from tests.cluster import Cluster
+from tests.redis_server import RedisServer
+
+from baton.model.ledger import MemberEntry
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "manifests" / "examples" / "spark"
+NAMESPACE = "shop"
+
+
+class Result(NamedTuple):
+    """One row as the user's function saw it."""
+
+    partition: int
+    offset: str
+    key: str
+    number: int
+    redelivered: bool
+    epoch: int
+    batch: int
+    pod: str
+
+
+class Shop:
+    """Queue, group, fleet, producer and results."""
+
+    def __init__(self, cluster: Cluster, redis: RedisServer) -> None:
+        self.cluster, self._redis = cluster, redis
+        self._sent = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="producer", daemon=True)
+
+    # -- set-up
+
+    def install_operator(self) -> None:
+        volumes, mounts = self.cluster.host_volumes()
+        repository, _, tag = self.cluster.load_operator_image().rpartition(":")
+        values = {
+            "replicas": 1,
+            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+            "extraVolumes": volumes,
+            "extraVolumeMounts": mounts,
+        }
+        path = self.cluster.folder / "spark-values.json"
+        path.write_text(json.dumps(values))
+        self.cluster.helm(
+            "upgrade", "--install", "baton", str(ROOT / "charts" / "baton"), "--namespace", "baton-system", "--create-namespace",
+            "--values", str(path), "--wait", "--timeout", "120s",
+        )  # fmt: skip
+
+    def apply_example(self, executors: int) -> None:
+        """The example's manifests as they stand, but for what a cluster without registries and storage needs."""
+        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "orders-redis"},
+            "stringData": {"url": self._redis.url},
+        }
+        queue, group = _documents("queue.yaml")
+        queue["spec"] |= {"partitions": 6, "rebalance": {"delaySeconds": 2, "maxHandoffSeconds": 10}}
+        group["spec"]["replicas"] = executors
+        self._apply(secret, queue, group, *_documents("rbac.yaml"), self._application(), self._driver(executors))
+
+    def remove(self) -> None:
+        """Everything of the shop, and the operator."""
+        self._stop.set()
+        self._thread.join(30)
+        self.cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
+        self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force", check=False)
+        self.cluster.kubectl("delete", "consumergroups,partitionedqueues", "-n", NAMESPACE, "--all", "--timeout=30s", check=False)
+        self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", check=False)
+
+    def _apply(self, *objects: dict[str, Any]) -> None:
+        self.cluster.apply(*({**one, "metadata": {**one["metadata"], "namespace": NAMESPACE}} for one in objects))
+
+    def _application(self) -> dict[str, Any]:
+        volumes, mounts = self.cluster.host_volumes()
+        (template,) = _documents("executor.yaml")
+        _mount(template["spec"], volumes, mounts)
+        data = {"app.py": (Path(__file__).parent / "app.py").read_text(), "executor.yaml": yaml.safe_dump(template)}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-app"}, "data": data}
+
+    def _driver(self, executors: int) -> dict[str, Any]:
+        volumes, mounts = self.cluster.host_volumes()
+        image = self.cluster.load_spark_image()
+        (driver,) = _documents("driver.yaml")
+        pod = driver["spec"]["template"]["spec"]
+        _mount(pod, volumes, mounts)
+        container = pod["containers"][0]
+        container |= {"image": image, "command": ["python", "/app/app.py"]}
+        container["resources"]["requests"] = {"cpu": "50m"}
+        environment = {one["name"]: one for one in container["env"]}
+        environment["EXECUTOR_IMAGE"]["value"] = image
+        environment["EXECUTORS"]["value"] = str(executors)
+        return driver
+
+    # -- load
+
+    def start_producing(self) -> None:
+        self._thread.start()
+
+    def stop_producing(self) -> int:
+        """How many entries the queue has taken: they carry the numbers from 0."""
+        self._stop.set()
+        self._thread.join(30)
+        return self._sent
+
+    def _produce(self) -> None:
+        with RedisProducer(self._redis.url, f"{NAMESPACE}/orders", patience=60) as producer:
+            while not self._stop.is_set():
+                numbers = range(self._sent, self._sent + 20)
+                try:
+                    producer.send_many([(f"customer-{number % 97}", str(number)) for number in numbers])
+                except QueueUnreachable:
+                    continue
+                self._sent += 20
+                time.sleep(0.04)
+
+    # -- looking
+
+    def members(self) -> Mapping[str, MemberEntry]:
+        data = self.cluster.get("configmap", "orders-assignments", "-n", NAMESPACE).get("data") or {}
+        return {name: MemberEntry.from_json(text) for name, text in data.items() if name != "group"}
+
+    def balanced(self, executors: int) -> bool:
+        """So many running executors own all partitions, evenly, and nothing is on its way."""
+        entries = [entry for entry in self.members().values() if any(entry.owned.values()) or any(entry.revoking.values())]
+        counts = sorted(sum(map(len, entry.owned.values())) for entry in entries)
+        alive = {entry.uid for entry in entries} <= self.executor_uids()
+        moving = any(any(entry.revoking.values()) for entry in entries)
+        return len(entries) == executors and sum(counts) == 6 and counts[-1] - counts[0] <= 1 and alive and not moving
+
+    def executors(self) -> dict[str, str]:
+        """Names and UIDs of the executor pods that run."""
+        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "spark-role=executor")["items"]
+        return {
+            pod["metadata"]["name"]: pod["metadata"]["uid"]
+            for pod in pods
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def executor_uids(self) -> set[str]:
+        return set(self.executors().values())
+
+    def driver_pod(self) -> str:
+        (pod,) = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app=orders-driver")["items"]
+        name: str = pod["metadata"]["name"]
+        return name
+
+    def statistics(self) -> dict[str, Any]:
+        annotations = self.cluster.get("lease", "orders-driver", "-n", NAMESPACE)["metadata"]["annotations"]
+        found: dict[str, Any] = json.loads(annotations["baton.dev/statistics"] or "{}")
+        return found
+
+    def results(self) -> list[Result]:
+        with self._redis.client() as client:
+            return [Result(*json.loads(raw)) for raw in client.lrange("results", 0, -1)]
+
+    def processed(self) -> int:
+        """Distinct entries that the user's function has seen."""
+        return len({result.number for result in self.results()})
+
+    def story(self) -> str:
+        """For the report of a test that failed."""
+        commands = [
+            ("get", "pods,consumergroups,partitionedqueues,leases", "-n", NAMESPACE, "-o", "wide"),
+            ("get", "configmap", "orders-assignments", "-n", NAMESPACE, "-o", "yaml"),
+            ("get", "lease", "orders-driver", "-n", NAMESPACE, "-o", "yaml"),
+            ("logs", "-n", NAMESPACE, "deployment/orders-driver", "--tail=60"),
+            ("logs", "-n", NAMESPACE, "deployment/orders-driver", "--tail=30", "--previous"),
+            ("logs", "-n", "baton-system", "deployment/baton", "--tail=40"),
+        ]
+        return "\n\n".join(
+            f"$ kubectl {' '.join(command)}\n{self.cluster.kubectl(*command, check=False)}" for command in commands
+        )
+
+
+def order_violations(results: list[Result]) -> list[str]:
+    """Keys whose entries were first seen in another order than they were sent in."""
+    first: dict[str, list[int]] = defaultdict(list)
+    seen: set[int] = set()
+    for result in results:
+        if result.number not in seen:
+            seen.add(result.number)
+            first[result.key].append(result.number)
+    return [key for key, sequence in first.items() if sequence != sorted(sequence)]
+
+
+def unmarked_duplicates(results: list[Result]) -> list[Result]:
+    """Entries that were processed again without being marked as redelivered."""
+    seen: set[int] = set()
+    found = []
+    for result in results:
+        if result.number in seen and not result.redelivered:
+            found.append(result)
+        seen.add(result.number)
+    return found
+
+
+def _documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((EXAMPLE / name).read_text()))
+
+
+def _mount(pod: dict[str, Any], volumes: list[dict[str, Any]], mounts: list[dict[str, Any]]) -> None:
+    pod["volumes"] += volumes
+    pod["containers"][0]["volumeMounts"] += mounts

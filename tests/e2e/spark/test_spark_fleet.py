@@ -1,0 +1,62 @@
+"""The whole way with a real fleet: custom resources, operator, ledger, Spark executors in pods, and a queue in Redis."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster import Cluster
+from tests.e2e.spark.shop import NAMESPACE, Shop, order_violations, unmarked_duplicates
+from tests.redis_server import RedisServer
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+
+@pytest.fixture
+def shop(node: Cluster) -> Iterator[Shop]:
+    with RedisServer(bind=node.address) as redis:
+        made = Shop(node, redis)
+        try:
+            made.install_operator()
+            yield made
+        finally:
+            made.remove()
+
+
+def test_a_fleet_that_grows_shrinks_and_is_killed_under_load_loses_nothing(shop: Shop) -> None:
+    cluster = shop.cluster
+    try:
+        shop.apply_example(executors=2)
+        cluster.wait(lambda: shop.balanced(2), 90, "two executors own the six partitions")
+        shop.start_producing()
+        cluster.wait(lambda: shop.processed() > 200, 60, "entries are processed")
+
+        scale(cluster, 3)
+        cluster.wait(lambda: shop.balanced(3), 60, "three executors share the partitions")
+
+        victim = next(iter(shop.executors()))
+        cluster.signal_container(victim, signal.SIGKILL, NAMESPACE)
+        cluster.wait(lambda: victim not in shop.members(), 30, "the killed executor is no member")
+        cluster.wait(lambda: shop.balanced(3), 60, "its replacement has its share")
+
+        scale(cluster, 2)
+        cluster.wait(lambda: shop.balanced(2) and len(shop.executors()) == 2, 60, "one executor has handed off and gone")
+
+        before = shop.executor_uids()
+        cluster.signal_container(shop.driver_pod(), signal.SIGKILL, NAMESPACE)
+        cluster.wait(lambda: not before & shop.executor_uids(), 60, "the driver's death ends its executors")
+        cluster.wait(lambda: shop.balanced(2), 90, "a new driver has brought new ones")
+
+        sent = shop.stop_producing()
+        cluster.wait(lambda: shop.processed() == sent, 60, "everything is processed")
+        results = shop.results()
+        assert {result.number for result in results} == set(range(sent)), "gaps"
+        assert not unmarked_duplicates(results)
+        assert not order_violations(results)
+        cluster.wait(lambda: shop.statistics().get("owner_share", 0) > 0.9, 15, "ranges are read where they are owned")
+    except BaseException:
+        print(shop.story())
+        raise
+
+
+def scale(cluster: Cluster, replicas: int) -> None:
+    cluster.kubectl("scale", "consumergroups/orders", "-n", NAMESPACE, f"--replicas={replicas}")
