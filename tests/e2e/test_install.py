@@ -1,44 +1,24 @@
 """Both ways to install bring an operator that works: it becomes available, one replica leads, and a group gets its members."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from charts.render import ROOT
+
 from tests.cluster import Cluster
+from tests.e2e import installing
+from tests.e2e.installing import NAMESPACE, eventually, namespace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
-
-NAMESPACE = "baton-system"
-
-
-def eventually(look: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The first answer of `look` that is true; AssertionError with the last one otherwise."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"not within {seconds} s: {found!r}"
-        time.sleep(0.2)
-    return found
 
 
 @pytest.fixture
 def installed_by_helm(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    repository, _, tag = node.load_operator_image().rpartition(":")
-    volumes, mounts = node.host_volumes()
-    values = tmp_path / "values.json"
-    image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
-    values.write_text(json.dumps({"image": image, "extraVolumes": volumes, "extraVolumeMounts": mounts}))
-    chart = str(ROOT / "charts" / "baton")
-    node.helm("install", "baton", chart, "--namespace", NAMESPACE, "--create-namespace", "--values", str(values), "--wait")
-    yield node
-    node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait")
-    node.kubectl("delete", "namespace", NAMESPACE)
-    node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev")
+    with installing.installed_by_helm(node, tmp_path) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -98,12 +78,3 @@ def assigned(cluster: Cluster, name: str) -> dict[str, str] | None:
     found = cluster.kubectl("--namespace", name, "get", "configmap/readers-assignments", "--ignore-not-found", "-o", "json")
     data: dict[str, str] = json.loads(found or "{}").get("data") or {}
     return data if "reader" in data and "@" in data["reader"] else None
-
-
-@contextmanager
-def namespace(cluster: Cluster, name: str) -> Iterator[str]:
-    cluster.kubectl("create", "namespace", name)
-    try:
-        yield name
-    finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
