@@ -16,7 +16,7 @@ record = redis.Redis.from_url(os.environ["BATON_REDIS_URL"]) if RECORD else None
 
 
 def handle(entry: Entry) -> None:
-    """Called for one entry at a time, in order per partition; it is acknowledged when this returns, and tried again if this raises.
+    """Called for one entry at a time, in order per partition. Returns: it is acknowledged. Raises: it is tried again.
 
     An entry that is `redelivered` may have been worked on before: do it so that a second time does no harm.
     """

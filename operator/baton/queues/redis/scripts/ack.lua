@@ -1,14 +1,17 @@
 #!lua flags=allow-oom
 --@include partition
--- Finishes with single entries; allowed while paused. ARGV: uid, epoch, ids…
+-- Finishes with single entries; allowed while paused. ARGV: uid, epoch, ids… (unpack takes no more than 8,000)
 -- Only what was handed out is acknowledged, and only what was acknowledged is deleted.
 local refused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
-local done = 0
-for i = 3, #ARGV do
-  if redis.call('XACK', STREAM, GROUP, ARGV[i]) == 1 then
-    redis.call('XDEL', STREAM, ARGV[i])
-    done = done + 1
+local ids = {unpack(ARGV, 3)}
+local done = redis.call('XACK', STREAM, GROUP, unpack(ids))
+if done == #ids then
+  redis.call('XDEL', STREAM, unpack(ids))
+else -- some were acknowledged before, and are gone; or were never handed out, and must stay
+  local handed_out = last_handed_out()
+  for _, entry_id in ipairs(ids) do
+    if number(entry_id) <= handed_out then redis.call('XDEL', STREAM, entry_id) end
   end
 end
 if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end

@@ -11,16 +11,27 @@ local producer = ARGV[1]
 local clock = redis.call('TIME')
 local seconds, milliseconds = tonumber(clock[1]), clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
 
-local accepted, sequence, changed = {}, {}, {}
-local moved = {}
-local last = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
+-- Slots in the order of their first entry; per slot: is it accepted, and the last sequence that is known of this producer.
+local slots, fields, accepted, sequence = {}, {}, {}, {}
+for i = 2, #ARGV, 4 do
+  if sequence[ARGV[i]] == nil then
+    slots[#slots + 1] = ARGV[i]
+    fields[#fields + 1] = ARGV[i] .. ':' .. producer
+    sequence[ARGV[i]] = 0
+  end
+end
+local versions = redis.call('HMGET', SLOTS, unpack(slots))
+local known = redis.call('HMGET', SEQUENCES, unpack(fields))
+for i, slot in ipairs(slots) do
+  accepted[slot] = versions[i] and true or false
+  if known[i] then sequence[slot] = tonumber(known[i]:match('^%d+')) end
+end
+
+local moved, changed = {}, {}
+local first = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
+local last = first
 for i = 2, #ARGV, 4 do
   local slot, mine = ARGV[i], tonumber(ARGV[i + 1])
-  if accepted[slot] == nil then
-    accepted[slot] = redis.call('HEXISTS', SLOTS, slot) == 1
-    local known = redis.call('HGET', SEQUENCES, slot .. ':' .. producer)
-    sequence[slot] = known and tonumber(known:match('^%d+')) or 0
-  end
   if mine > sequence[slot] then
     if accepted[slot] then
       last = last + 1
@@ -33,12 +44,17 @@ for i = 2, #ARGV, 4 do
   end
 end
 
-if next(changed) then
+if last > first then
   redis.call('HSET', PROGRESS, 'last', last)
   local before = redis.call('HLEN', SEQUENCES)
-  for slot in pairs(changed) do
-    redis.call('HSET', SEQUENCES, slot .. ':' .. producer, sequence[slot] .. ' ' .. seconds)
+  local written = {}
+  for i, slot in ipairs(slots) do
+    if changed[slot] then
+      written[#written + 1] = fields[i]
+      written[#written + 1] = sequence[slot] .. ' ' .. seconds
+    end
   end
+  redis.call('HSET', SEQUENCES, unpack(written))
   -- Producers come and go: each time their number has doubled, those that have been silent for long are forgotten.
   local after, limit = redis.call('HLEN', SEQUENCES), 1024
   while limit <= before do limit = limit * 2 end

@@ -37,6 +37,15 @@ local function outstanding()
   return pending + tonumber(redis.call('HGET', PROGRESS, 'count') or 0)
 end
 
+-- The last entry that was handed out singly, or that everything up to was committed.
+local function last_handed_out()
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', STREAM)) do
+    local fields = {}
+    for i = 1, #group, 2 do fields[group[i]] = group[i + 1] end
+    if fields['name'] == GROUP then return number(fields['last-delivered-id']) end
+  end
+end
+
 -- A plan that will not be committed any more: what it covers will be handed out again, marked.
 local function void_plan()
   local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen')
