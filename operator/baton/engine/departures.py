@@ -38,7 +38,7 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
     dropped = [partition for partition in sorted(draft.owned[member]) if partition.queue not in reads]
     if not dropped:
         return
-    left = frozenset(partition for partition in dropped if partition not in draft.moves)
+    left = frozenset(partition for partition in dropped if draft.settled(partition))
     for partition in dropped:
         draft.gone(partition)
     at = next((n for n, seat in enumerate(draft.seats) if seat.member == member), len(draft.seats) - 1)
@@ -47,7 +47,7 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
 
 def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
     """What it has and is not already giving away."""
-    return frozenset(p for p in draft.owned[member] if p not in draft.moves or draft.moves[p].quiet)
+    return frozenset(partition for partition in draft.owned[member] if draft.settled(partition))
 
 
 def _vacate(draft: Draft, member: MemberId, kept: frozenset[Partition], *, vanished: bool) -> None:

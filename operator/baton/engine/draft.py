@@ -83,7 +83,7 @@ class Draft:
         return self.slots[partition].owner if move is None else move.receiver
 
     def loads(self) -> dict[MemberId, set[Partition]]:
-        """What every member has, or will have when all hand-offs are done that have begun."""
+        """What every member has, or will have when all hand-offs are done that have begun or are planned."""
         loads = {member: set(partitions) for member, partitions in self.owned.items() if partitions}
         for partition, move in self.moves.items():
             owner = self.slots[partition].owner
@@ -91,7 +91,17 @@ class Draft:
                 loads[owner].discard(partition)
             if move.receiver is not None:
                 loads.setdefault(move.receiver, set()).add(partition)
+        for partition, receiver in self.waiting.items():
+            owner = self.slots[partition].owner
+            if owner is not None:
+                loads[owner].discard(partition)
+            loads.setdefault(receiver, set()).add(partition)
         return loads
+
+    def settled(self, partition: Partition) -> bool:
+        """It is not changing hands."""
+        move = self.moves.get(partition)
+        return move is None or move.quiet
 
     def orphans(self) -> list[Partition]:
         """Partitions that nobody has or will have, sorted."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.placement import within_one
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
+from baton.model.ids import Partition
 
 
 def watch(draft: Draft) -> None:
@@ -17,6 +18,8 @@ def watch(draft: Draft) -> None:
     resting = {partition for seat in draft.seats if seat.left for partition in seat.left}
     if any(partition.queue in reads and partition not in resting for partition in draft.orphans()):
         draft.trigger("partitions have no owner")
+    if any(_stranded(draft, partition) and partition not in resting for partition in draft.slots):
+        draft.trigger("partitions are left with who is stopping")
     if draft.unsettled and not within_one(draft, seated):
         draft.trigger("members are not within one partition of each other")
     if draft.holddown is not None and not draft.holddown.pinned and not empty and not new:
@@ -34,6 +37,11 @@ def due(draft: Draft) -> bool:
     if draft.holddown is None or draft.problem is not None:
         return False
     return draft.at_once is not None or draft.now >= draft.holddown.until
+
+
+def _stranded(draft: Draft, partition: Partition) -> bool:
+    owner = draft.slots[partition].owner
+    return owner is not None and owner not in draft.eligible and draft.settled(partition)
 
 
 def _why(draft: Draft) -> str:

@@ -91,7 +91,7 @@ def _group(state: GroupState) -> dict[str, Any]:
         "moves": _moves(state),
         "waiting": {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in state.waiting.items())},
         "holddown": None if held is None else _fields(held),
-        "rebalance": None if running is None else _slim({"full": running.full, "eager": running.eager, "why": running.why}),
+        "rebalance": None if running is None else {"full": running.full, "eager": running.eager, "why": running.why},
         "origins": []
         if running is None
         else [{"owner": o, "of": _numbers(part)} for o, part in _grouped((o, p) for p, o in running.origins.items())],

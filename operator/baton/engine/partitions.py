@@ -21,8 +21,18 @@ def drop_missing_queues(draft: Draft) -> None:
             draft.trigger(f"the queue {queue} is gone")
 
 
+def follow_servers(draft: Draft) -> None:
+    """Another run of a queue's server may have lost records: owners are asserted again, also while the group is paused."""
+    for queue, facts in sorted(draft.queues.items()):
+        incarnation = draft.observation.queues[queue].incarnation
+        if incarnation not in (None, facts.incarnation):
+            draft.queues[queue] = facts._replace(incarnation=incarnation)
+            if facts.incarnation is not None:
+                assert_again(draft, queue)
+
+
 def follow_queues(draft: Draft) -> None:
-    """New queues, other partition counts, other access types, and servers that may have lost their records."""
+    """New queues, other partition counts, other access types."""
     fresh = not draft.queues
     for queue, seen in sorted(draft.observation.queues.items()):
         facts = draft.queues.get(queue)
@@ -34,13 +44,11 @@ def follow_queues(draft: Draft) -> None:
             if not fresh and draft.seats:
                 draft.trigger(f"the queue {queue} was added")
             continue
-        draft.queues[queue] = QueueFacts(seen.partitions, seen.exclusive, seen.incarnation or facts.incarnation)
+        draft.queues[queue] = QueueFacts(seen.partitions, seen.exclusive, facts.incarnation)
         if seen.partitions != facts.partitions:
             _resize(draft, queue, facts.partitions, seen.partitions)
         if seen.exclusive != facts.exclusive:
             draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")
-        if seen.incarnation not in (None, facts.incarnation) and facts.incarnation is not None:
-            assert_again(draft, queue)
 
 
 def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:

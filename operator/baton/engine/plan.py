@@ -12,16 +12,17 @@ def carry_out_plan(draft: Draft) -> None:
     assert draft.holddown is not None
     why = draft.at_once or draft.holddown.why
     draft.holddown = None
+    draft.waiting.clear()
     members = _members(draft)
     draft.seats = [seat for seat in draft.seats if seat.expires is not None]
     if not members:
         _let_go(draft)
+        stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
         return
     kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
     owners = target(draft, members, kept)
     draft.seats += [draft.sit(member) for member in members]
     stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
-    draft.waiting.clear()
     changed = [p for p in sorted(draft.slots) if p not in kept and draft.heading(p) != owners.get(p)]
     changed = [p for p in changed if p in owners or _must_go(draft, p)]
     if not changed:
@@ -85,7 +86,7 @@ def _bounded(draft: Draft, partition: Partition) -> bool:
 def _must_go(draft: Draft, partition: Partition) -> bool:
     """Nobody is left to take it, and its owner is stopping."""
     owner = draft.slots[partition].owner
-    return owner is not None and owner not in draft.eligible and partition not in draft.moves
+    return owner is not None and owner not in draft.eligible and draft.settled(partition)
 
 
 def _let_go(draft: Draft) -> None:
@@ -101,5 +102,5 @@ def _revoke_everything(draft: Draft, owners: dict[Partition, MemberId], kept: se
     draft.eager = True
     for partition in sorted(draft.slots):
         owner = draft.slots[partition].owner
-        if owner is not None and owners.get(partition) == owner and partition not in draft.moves and partition not in kept:
+        if owner is not None and owners.get(partition) == owner and draft.settled(partition) and partition not in kept:
             draft.aim(partition, owner, why)

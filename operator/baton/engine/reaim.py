@@ -37,7 +37,7 @@ def turn_lost_moves(draft: Draft) -> None:
 
 def _lost(draft: Draft, partition: Partition) -> bool:
     move = draft.moves[partition]
-    if move.receiver is None:
+    if move.receiver is None or (move.quiet and move.giver is not None):
         return False
     if not draft.may_own(move.receiver, partition.queue):
         return True

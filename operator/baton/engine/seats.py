@@ -151,4 +151,6 @@ def _promote(draft: Draft) -> None:
     room = Room(draft, vacant_too=True)
     for member in taken(draft):
         room.enter(member)
+    for member in unseated(draft):
+        room.admit(member)
     draft.standbys = [member for member in draft.standbys if not room.admit(member)]

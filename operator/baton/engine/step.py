@@ -11,7 +11,7 @@ from baton.engine.effects import Effect
 from baton.engine.happenings import Happening, StandsBy, State, StateChanged
 from baton.engine.holddown import due, watch
 from baton.engine.observation import Observation, ScaleMode
-from baton.engine.partitions import drop_missing_queues, follow_queues
+from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers
 from baton.engine.placement import within_one
 from baton.engine.plan import begin_waiting, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
@@ -69,6 +69,7 @@ def _look(draft: Draft) -> None:
     notice_departures(draft)
     follow_facts(draft)
     turn_lost_moves(draft)
+    follow_servers(draft)
     handoff.take_releases(draft)
     handoff.rest_released(draft)
 
@@ -90,7 +91,7 @@ def rest_static(draft: Draft) -> None:
     for seat in draft.seats:
         if seat.expires is not None and seat.left and draft.present(seat.member, seat.uid):
             for partition in sorted(seat.left):
-                if draft.slots[partition].owner == seat.member and partition not in draft.moves:
+                if draft.slots[partition].owner == seat.member and draft.settled(partition):
                     draft.aim(partition, None, f"{seat.member} is stopping and keeps its seat")
                     draft.new_generation()
 
