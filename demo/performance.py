@@ -77,7 +77,7 @@ class Performance:
             Mounts(cluster.kubelet_folder, lambda: [(each.uid, each.name) for each in eyes.picture.members], eyes.mounted)
         )
         world.start_spark(EXECUTORS)
-        eyes.wait("the queue to be made", lambda picture: picture.partitions == PARTITIONS, 30)
+        eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(EXECUTORS), 120)
         queue = f"{NAMESPACE}/{QUEUE}"
         story.deed(f"the producer sends {RATE:,.0f} keyed, numbered messages per second")
         producer = self._watching.enter_context(Producer(url, queue, RATE))

@@ -12,7 +12,7 @@ from baton.model.ranges import format_numbers
 from demo.attempts import attempts
 from demo.eyes import Eyes
 from demo.gauges import Gauges
-from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, QUEUE
+from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, PARTITIONS, QUEUE
 from demo.picture import Member, Picture
 from demo.producer import Producer
 from demo.records import Attempt
@@ -57,7 +57,6 @@ def steps() -> list[tuple[str, Callable[[Run], None]]]:
 
 
 def begin(run: Run) -> None:
-    run.eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(2), 120)
     _flowing(run)
     run.story.good(f"{run.gauges.flow.processed_rate:,.0f} messages per second")
 
@@ -104,7 +103,8 @@ def stop_one(run: Run) -> None:
     named = run.eyes.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 20)
     victim = _victims(named)[0]
     grants = dict(victim.owned)
-    run.eyes.wait("the end of the delay", lambda picture: picture.state != "Holddown" or _left(picture) < 1.5, DELAY + 5)
+    run.eyes.wait("the delay to begin", lambda picture: picture.state == "Holddown", 20)
+    run.eyes.wait("the end of the delay", lambda picture: picture.state != "Holddown" or _left(picture) < 1.0, DELAY + 5)
     _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
     try:
@@ -160,7 +160,7 @@ def _flowing(run: Run) -> None:
     before = run.gauges.counts
     run.eyes.wait(
         "every partition to be processed",
-        lambda picture: bool(before) and all(run.gauges.counts[number] > count for number, count in before.items()),
+        lambda picture: all(run.gauges.counts.get(number, 0) > before.get(number, 0) for number in range(PARTITIONS)),
         60,
     )
 

@@ -30,7 +30,9 @@ def _member(before: Member | None, after: Member) -> Iterator[str]:
     phase = before.phase if before else ""
     if after.phase != phase:
         words = {"starting": "starts", "ready": "is Ready", "leaving": "is terminating", "failed": "has failed"}
-        if after.phase in words:
+        if phase == "ready" and after.phase == "starting":
+            yield f"{after.name} is not Ready any more"
+        elif after.phase in words:
             yield f"{after.name} {words[after.phase]}"
         elif before and before.phase != "failed":
             yield f"{after.name} has vanished"
