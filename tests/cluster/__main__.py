@@ -1,12 +1,12 @@
-"""`python -m tests.cluster up | down | status | prepare`: the test cluster by hand."""
+"""`python -m tests.cluster up | down | status | prepare | packages`: the test cluster by hand."""
 
 import sys
 import time
 
 import click
 
-from tests.cluster import packages
-from tests.cluster.cluster import RUNS, Cluster
+from tests.cluster import packages, runs
+from tests.cluster.cluster import Cluster
 from tests.cluster.faults import ClusterError
 from tests.cluster.processes import Registry
 from tests.cluster.programs import HELM, KUBE
@@ -15,7 +15,7 @@ from tests.cluster.sweep import sweep
 
 @click.group()
 def main() -> None:
-    """A real Kubernetes with one node on this machine, for trying things out."""
+    """A real Kubernetes with one node on this machine, for the demo, the tests and for trying things out."""
 
 
 @main.command()
@@ -26,33 +26,45 @@ def prepare() -> None:
     HELM.path()
 
 
+@main.command("packages")
+def install_packages() -> None:
+    """Install the Debian packages that are missing."""
+    packages.install(packages.TESTS)
+
+
 @main.command()
-def up() -> None:
-    """Start the cluster and leave it running."""
+@click.option("--node/--no-node", default=True, help="With a node that runs pods, or the API server and its controllers only.")
+def up(node: bool) -> None:
+    """Start a cluster and leave it running."""
     began = time.monotonic()
-    cluster = Cluster(node=True)
+    cluster = Cluster(node=node)
     cluster.up()
-    (cluster.folder / "owner").write_text("nobody")
-    click.echo(f"ready after {time.monotonic() - began:.1f} s. To use it:\n  export KUBECONFIG={cluster.kubeconfig}\n"
-               f"  alias kubectl='{KUBE.path()} kubectl'\nTo stop it:\n  python -m tests.cluster down")  # fmt: skip
+    cluster.keep()
+    click.echo(f"ready after {time.monotonic() - began:.1f} s. To use it:\n  export KUBECONFIG={cluster.kubeconfig}")
+    click.echo(f"  alias kubectl='{KUBE.path()} kubectl'\nTo stop it:\n  python -m tests.cluster down")
 
 
 @main.command()
 def down() -> None:
-    """Stop every cluster of this kind on the machine and remove what it made."""
-    for folder in RUNS.glob("*") if RUNS.is_dir() else ():
-        sweep(folder, node=folder.name == "node")
+    """Stop what was left running and remove what was left lying. A cluster in use by a process that still runs stays."""
+    with runs.exclusive():
+        used = [folder for folder in runs.folders() if runs.owner(folder) is not None]
+        for folder in runs.folders():
+            if folder not in used:
+                sweep(folder, node=folder.name == runs.NODE)
+    if used:
+        raise ClusterError(f"{'; '.join(map(runs.in_use, used))}: end that, and its cluster ends with it")
 
 
 @main.command()
 def status() -> None:
-    """Say what runs."""
-    folders = sorted(RUNS.glob("*")) if RUNS.is_dir() else []
-    if not folders:
+    """Say what runs, and for whom."""
+    if not runs.folders():
         click.echo("no cluster")
-    for folder in folders:
+    for folder in runs.folders():
+        whose = "nobody's any more: `down` removes it" if runs.is_abandoned(folder) else runs.in_use(folder)
+        click.echo(f"{folder}: {whose}\n  export KUBECONFIG={folder}/kubeconfig")
         registry = Registry(folder)
-        click.echo(f"{folder}  KUBECONFIG={folder}/kubeconfig")
         for name in registry.names():
             process = registry.find(name)
             click.echo(f"  {name:26}{f'running, pid {process.pid}' if process and process.alive() else 'stopped'}")

@@ -1,41 +1,41 @@
 """One cluster from its start to its end, and what a test does with it."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.cluster import images, packages
+from tests.cluster import images, packages, runs
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.faults import ClusterError
 from tests.cluster.network import ADDRESS, make_bridge
-from tests.cluster.node import Node
-from tests.cluster.processes import Registry, wait_until
+from tests.cluster.node import NAME, Node
+from tests.cluster.processes import Registry, start_time, wait_until
 from tests.cluster.programs import KUBE, helm_binary
 from tests.cluster.sweep import sweep
 
-RUNS = Path(tempfile.gettempdir()) / "baton-cluster"
+_CONTROL_PLANES = itertools.count(1)
 
 
 class Cluster:
     """`with Cluster(node=True) as cluster:` has a Kubernetes until the end of the block, whatever happens in it.
 
-    Without a node there is an API server with its controllers, but nothing that runs pods. There can be one cluster with a node at a
-    time (its network has fixed addresses), and any number without.
+    Without a node there is an API server with its controllers, but nothing that runs pods. There can be one cluster with a node
+    at a time (its network has fixed addresses), and any number without.
     """
 
     address = ADDRESS
     """Of the bridge: what listens here is reached by pods and by this machine, and by nobody else."""
 
     def __init__(self, *, node: bool = True) -> None:
-        self.folder = RUNS / ("node" if node else f"control-{os.getpid()}")
+        self.folder = runs.RUNS / (runs.NODE if node else f"control-{os.getpid()}-{next(_CONTROL_PLANES)}")
         self._registry = Registry(self.folder)
-        self._has_node = node
         self._control = ControlPlane(self.folder, self._registry, node=node)
         self._node = Node(self.folder, self._registry) if node else None
 
@@ -62,13 +62,15 @@ class Cluster:
         self.down()
 
     def up(self) -> None:
-        """Start it and wait until it is ready. Removes first what an earlier one left. Raises ClusterError, with nothing left behind."""
-        if self._has_node and os.geteuid() != 0:
-            raise ClusterError("a node needs containers, mounts and a bridge: run this as root, or use a cluster without a node")
-        if self._has_node:
+        """Remove what an earlier one left, start it and wait until it is ready. Raises ClusterError and then leaves nothing."""
+        if self._node is not None:
+            if os.geteuid() != 0:
+                raise ClusterError(
+                    "a node needs containers, mounts and a bridge: run this as root, or use a cluster without a node"
+                )
             packages.require(packages.NODE)
         KUBE.path()
-        remove_remains()
+        runs.claim(self.folder)
         try:
             self._start()
         except BaseException:
@@ -77,26 +79,37 @@ class Cluster:
 
     def down(self) -> None:
         """Stop and remove everything of it. Safe to repeat."""
-        sweep(self.folder, node=self._has_node)
+        if self.folder.exists():
+            sweep(self.folder, node=self._node is not None)
+
+    def keep(self) -> None:
+        """Leave it running when this process ends, until `python -m tests.cluster down`. Do not call `down` then."""
+        self._registry.stop("guard", grace=0)
+        runs.keep(self.folder)
 
     def _start(self) -> None:
-        self.folder.mkdir(parents=True)
-        (self.folder / "owner").write_text(f"{os.getpid()}")
-        if self._has_node:
-            make_bridge()
+        me = os.getpid()
+        guard = [sys.executable, "-m", "tests.cluster.guard", str(self.folder), str(me), str(start_time(me))]
+        self._registry.start("guard", guard, {"PYTHONPATH": str(images.ROOT)})
+        if self._node is not None:
+            make_bridge(self.folder)
+            self._node.start_runtime()
         self._control.prepare()
         self._control.start()
         if self._node is not None:
             self._node.start()
-            self.wait(lambda: "Ready" in self._conditions(), 60, "the node is Ready")
-        self.wait(lambda: self._default_account_exists(), 30, "the default service account exists")
+            self.wait(self._node_is_ready, 60, "the node is Ready")
+        self.wait(self._default_account_exists, 30, "the default service account exists")
 
-    def _conditions(self) -> list[str]:
-        query = "jsonpath={.items[*].status.conditions[?(@.status=='True')].type}"
-        return self.kubectl("get", "nodes", "-o", query, check=False).split()
+    def _node_is_ready(self) -> bool:
+        self._require_node().must_run()
+        answer = self._control.ask(f"/api/v1/nodes/{NAME}")
+        conditions = json.loads(answer)["status"].get("conditions", []) if answer else []
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     def _default_account_exists(self) -> bool:
-        return bool(self.kubectl("get", "serviceaccount", "default", "-n", "default", "-o", "name", check=False))
+        self._control.must_run()
+        return self._control.ask("/api/v1/namespaces/default/serviceaccounts/default") is not None
 
     # -- using it
 
@@ -129,6 +142,10 @@ class Cluster:
         """Wait until the condition is true. Raises ClusterError, which says what did not come true."""
         if not wait_until(lambda: bool(condition()), seconds):
             raise ClusterError(f"not within {seconds:.0f} s: {what}; logs are in {self.folder}/log")
+
+    def logs(self, pod: str, *arguments: str, namespace: str = "default") -> str:
+        """What the pod's container has written, with further arguments of `kubectl logs`."""
+        return self.kubectl("logs", pod, "-n", namespace, *arguments)
 
     # -- images
 
@@ -165,17 +182,17 @@ class Cluster:
             except ProcessLookupError:
                 continue
 
-    def container_pids(self, pod: str, namespace: str = "default", container: str | None = None) -> Iterable[int]:
+    def container_pids(self, pod: str, namespace: str = "default", container: str | None = None) -> list[int]:
         """The processes of a pod's container, by their pids on this machine."""
         statuses = self.get("pod", pod, "-n", namespace)["status"].get("containerStatuses", [])
         for status in statuses:
-            if container in (None, status["name"]) and "containerID" in status:
-                return _group_of(self._require_node().container_pid(status["containerID"].partition("://")[2]))
+            if container in (None, status["name"]) and "running" in status["state"]:
+                return self._require_node().container_pids(status["containerID"].partition("://")[2])
         raise ClusterError(f"the pod {namespace}/{pod} has no running container {container or ''}".rstrip())
 
     def stop_process(self, name: str) -> None:
-        """Stop one of the cluster's programs, such as kube-apiserver or etcd."""
-        self._registry.stop(name)
+        """Kill one of the cluster's programs, such as kube-apiserver or etcd, as a crash would."""
+        self._registry.stop(name, grace=0)
 
     def start_process(self, name: str) -> None:
         """Start kube-apiserver or etcd again after `stop_process`, and wait for the API if both run."""
@@ -188,31 +205,3 @@ class Cluster:
         if self._node is None:
             raise ClusterError("this cluster has no node; use Cluster(node=True)")
         return self._node
-
-
-def _group_of(pid: int) -> list[int]:
-    """All processes in the control group of this one."""
-    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        root = Path("/sys/fs/cgroup") / (controllers.removeprefix("name=") or ".")
-        procs = root / path.lstrip("/") / "cgroup.procs"
-        if "kubepods" in path and procs.exists():
-            return [int(line) for line in procs.read_text().split()]
-    return [pid]
-
-
-def remove_remains() -> None:
-    """Remove what clusters left whose owner is gone. Raises ClusterError where one with a node is still in use."""
-    for folder in RUNS.glob("*") if RUNS.is_dir() else ():
-        if not is_abandoned(folder):
-            continue
-        sweep(folder, node=folder.name == "node")
-
-
-def is_abandoned(folder: Path) -> bool:
-    """Nobody looks after the cluster of this run folder: whoever started it has ended, and did not leave it running on purpose."""
-    try:
-        owner = (folder / "owner").read_text()
-    except OSError:
-        return True
-    return owner != "nobody" and not Path(f"/proc/{owner}").exists()

@@ -1,11 +1,11 @@
 """etcd, the API server, the controllers and the scheduler: their certificates and command lines."""
 
-import json
+import random
 import socket
 import ssl
-import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from tests.cluster.faults import ClusterError
@@ -15,6 +15,9 @@ from tests.cluster.processes import Registry, wait_until
 from tests.cluster.programs import kube
 
 _LOOPBACK = "127.0.0.1"
+
+_NOT_WITHOUT_NODES = ("-node-lifecycle-controller", "-taint-eviction-controller", "-pod-garbage-collector-controller")
+"""Where there are no nodes these would delete the pods that a test says are running on one."""
 
 
 @dataclass(frozen=True)
@@ -27,22 +30,31 @@ class Ports:
 
     @classmethod
     def free(cls) -> "Ports":
-        """Ports that nobody listens on. All are held until all are known, so they differ."""
-        sockets = [socket.create_server((_LOOPBACK, 0)) for _ in range(5)]
+        """Ports that nobody listens on, from below those that the kernel gives to outgoing connections.
+
+        A client that tries to reach a stopped server on one of the latter is sooner or later given that very port, talks to
+        itself, and the server cannot start again.
+        """
+        free = _free_ports(random.randrange(20_000, 30_000))
+        return cls(*(next(free) for _ in fields(cls)))
+
+
+def _free_ports(first: int) -> Iterator[int]:
+    for port in range(first, 32_000):
         try:
-            return cls(*(held.getsockname()[1] for held in sockets))
-        finally:
-            for held in sockets:
-                held.close()
+            socket.create_server(("", port)).close()
+        except OSError:
+            continue
+        yield port
+    raise ClusterError(f"there is no free port between {first} and 32000")
 
 
 class ControlPlane:
-    """What answers the API. `advertise` is the address under which pods reach it."""
+    """What answers the API: to this machine, and to pods if there is a node."""
 
     def __init__(self, folder: Path, registry: Registry, *, node: bool) -> None:
         self._folder = folder
         self._registry = registry
-        self._advertise = ADDRESS if node else _LOOPBACK
         self._node = node
         self.ports = Ports.free()
         self.pki = folder / "pki"
@@ -55,16 +67,11 @@ class ControlPlane:
     def prepare(self) -> None:
         """Write certificates and kubeconfigs."""
         authority = Authority(self.pki)
-        names = [
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-            "localhost",
-        ]
+        service = ["kubernetes", "default", "svc", "cluster", "local"]
+        names = ["localhost", *(".".join(service[:count]) for count in (1, 2, 3, 5))]
         authority.issue("api", "kube-apiserver", hosts=[_LOOPBACK, ADDRESS, KUBERNETES_SERVICE, *names])
         authority.issue("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
-        authority.issue("admin", "admin", "system:masters")
+        authority.issue("admin", "admin", "system:masters", rsa_key=True)
         authority.issue("controllers", "system:kube-controller-manager")
         authority.issue("scheduler", "system:kube-scheduler")
         authority.issue("proxy", "system:kube-proxy")
@@ -78,81 +85,87 @@ class ControlPlane:
         self.start_etcd()
         self.start_api_server()
         self.wait_ready()
-        configs = [
-            f"--{name}=controllers.kubeconfig" for name in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
-        ]
-        self._registry.start(
-            "kube-controller-manager",
-            kube(
-                "kube-controller-manager", *configs, "--leader-elect=false", "--use-service-account-credentials=true",
-                "--service-account-private-key-file=pki/sa.key", "--root-ca-file=pki/ca.crt", f"--bind-address={_LOOPBACK}",
-                f"--secure-port={self.ports.controllers}", "--horizontal-pod-autoscaler-sync-period=3s",
-            ),
-        )  # fmt: skip
+        keys = (
+            "--service-account-private-key-file=pki/sa.key",
+            "--root-ca-file=pki/ca.crt",
+            "--use-service-account-credentials=true",
+        )
+        controllers = "*" if self._node else ",".join(("*", *_NOT_WITHOUT_NODES))
+        some = (f"--controllers={controllers}", "--horizontal-pod-autoscaler-sync-period=3s")
+        self._start_client("kube-controller-manager", "controllers", self.ports.controllers, *keys, *some)
         if self._node:
-            configs = [
-                f"--{name}=scheduler.kubeconfig"
-                for name in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
-            ]
-            self._registry.start(
-                "kube-scheduler",
-                kube(
-                    "kube-scheduler",
-                    *configs,
-                    "--leader-elect=false",
-                    f"--bind-address={_LOOPBACK}",
-                    f"--secure-port={self.ports.scheduler}",
-                ),
-            )
+            self._start_client("kube-scheduler", "scheduler", self.ports.scheduler)
+
+    def _start_client(self, name: str, user: str, port: int, *arguments: str) -> None:
+        configs = [f"--{use}kubeconfig={user}.kubeconfig" for use in ("", "authentication-", "authorization-")]
+        listen = (f"--bind-address={_LOOPBACK}", f"--secure-port={port}", "--leader-elect=false")
+        self._registry.start(name, kube(name, *configs, *listen, *arguments))
 
     def start_etcd(self) -> None:
         client, peer = f"http://{_LOOPBACK}:{self.ports.etcd}", f"http://{_LOOPBACK}:{self.ports.peers}"
         self._registry.start(
             "etcd",
             kube(
-                "etcd", "--data-dir=etcd", "--unsafe-no-fsync", f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
-                f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+                "etcd",
+                "--data-dir=etcd",
                 "--log-level=warn",
+                "--unsafe-no-fsync",  # a killed process loses nothing, only a machine that crashes
+                f"--listen-client-urls={client}",
+                f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=default={peer}",
             ),
-        )  # fmt: skip
+        )
 
     def start_api_server(self) -> None:
+        tokens = ("issuer=https://kubernetes.default.svc", "key-file=pki/sa.pub", "signing-key-file=pki/sa.key")
         self._registry.start(
             "kube-apiserver",
             kube(
-                "kube-apiserver", f"--etcd-servers=http://{_LOOPBACK}:{self.ports.etcd}", f"--secure-port={self.ports.api}",
-                f"--bind-address={'0.0.0.0' if self._node else _LOOPBACK}", f"--advertise-address={self._advertise}",
-                "--tls-cert-file=pki/api.crt", "--tls-private-key-file=pki/api.key", "--client-ca-file=pki/ca.crt",
-                "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=pki/sa.pub",
-                "--service-account-signing-key-file=pki/sa.key", "--authorization-mode=Node,RBAC",
-                f"--service-cluster-ip-range={SERVICE_RANGE}", "--allow-privileged=true",
-                "--kubelet-client-certificate=pki/kubelet-client.crt", "--kubelet-client-key=pki/kubelet-client.key",
-                "--kubelet-preferred-address-types=InternalIP", "--profiling=false",
-                *([] if self._node else ["--endpoint-reconciler-type=none"]),
+                "kube-apiserver",
+                f"--etcd-servers=http://{_LOOPBACK}:{self.ports.etcd}",
+                f"--bind-address={'0.0.0.0' if self._node else _LOOPBACK}",
+                f"--secure-port={self.ports.api}",
+                f"--advertise-address={ADDRESS if self._node else _LOOPBACK}",
+                "--tls-cert-file=pki/api.crt",
+                "--tls-private-key-file=pki/api.key",
+                "--client-ca-file=pki/ca.crt",
+                *(f"--service-account-{token}" for token in tokens),
+                "--authorization-mode=Node,RBAC",
+                f"--service-cluster-ip-range={SERVICE_RANGE}",
+                "--allow-privileged=true",
+                "--kubelet-client-certificate=pki/kubelet-client.crt",
+                "--kubelet-client-key=pki/kubelet-client.key",
+                "--kubelet-preferred-address-types=InternalIP",  # the node's name is in no DNS
+                "--enable-aggregator-routing=true",  # without a node a service's address would lead off the machine
+                "--profiling=false",
+                *(() if self._node else ("--endpoint-reconciler-type=none",)),  # a loopback address is no endpoint
             ),
-        )  # fmt: skip
+        )
 
     def wait_ready(self, seconds: float = 60) -> None:
         """Raises ClusterError with the end of the log of what did not come up."""
 
         def ready() -> bool:
-            self._registry.must_run("etcd")
-            self._registry.must_run("kube-apiserver")
-            return self.answers()
+            self.must_run()
+            return self.ask("/readyz") is not None
 
         if not wait_until(ready, seconds):
             raise ClusterError(f"the API server was not ready after {seconds:.0f} s; see {self._folder}/log/kube-apiserver")
 
-    def answers(self) -> bool:
-        """The API server says that it is ready."""
+    def must_run(self) -> None:
+        """Raises ClusterError with the end of its log where etcd or the API server has ended."""
+        self._registry.must_run("etcd")
+        self._registry.must_run("kube-apiserver")
+
+    def ask(self, path: str) -> bytes | None:
+        """What the API server answers to an administrator, quicker than kubectl; None if it does not, or with an error."""
         context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
         context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
         try:
-            with urllib.request.urlopen(f"{self.server}/readyz", timeout=2, context=context) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
-
-    def describe(self) -> str:
-        """What a later process needs to know, as JSON."""
-        return json.dumps({"ports": vars(self.ports), "node": self._node})
+            with opener.open(f"{self.server}{path}", timeout=2) as answer:
+                return bytes(answer.read())
+        except OSError:  # URLError and HTTPError are among them
+            return None

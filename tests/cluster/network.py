@@ -5,6 +5,7 @@ comes from the bridge is not forwarded anywhere else.
 """
 
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -16,35 +17,61 @@ POD_RANGE = "10.244.77.0/24"
 SERVICE_RANGE = "10.96.0.0/16"
 KUBERNETES_SERVICE = "10.96.0.1"
 
+_LINKS = Path("/sys/class/net")
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _STAYS = ["FORWARD", "-i", BRIDGE, "!", "-o", BRIDGE, "-m", "comment", "--comment", "baton-cluster", "-j", "REJECT"]
 _OURS = re.compile(r"KUBE-|baton-cluster")
 
 
-def make_bridge() -> None:
-    """Raises ClusterError where the machine has a Kubernetes of its own, or the addresses are taken."""
-    if (Path("/sys/class/net") / BRIDGE).exists():
-        raise ClusterError(
-            f"the link {BRIDGE} exists: another cluster of this kind is running; stop it with: python -m tests.cluster down"
-        )
-    if " KUBE-SERVICES " in _run("iptables-save").replace("\n", " "):
-        raise ClusterError("iptables has chains of another Kubernetes on this machine; the cluster would disturb it")
+def make_bridge(folder: Path) -> None:
+    """Raises ClusterError where the machine has a Kubernetes of its own, or the addresses are taken.
+
+    What was changed on the machine is noted in the run folder, for `remove_bridge`.
+    """
+    _refuse_conflicts()
+    (folder / "ip_forward").write_text(_FORWARDING.read_text())
     _run("ip", "link", "add", BRIDGE, "type", "bridge")
     _run("ip", "addr", "add", f"{ADDRESS}/24", "dev", BRIDGE)
     _run("ip", "link", "set", BRIDGE, "up")
-    _run("ip", "route", "replace", SERVICE_RANGE, "dev", BRIDGE)
+    _run("ip", "route", "add", SERVICE_RANGE, "dev", BRIDGE)
     _run("iptables", "-I", *_STAYS)
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    _FORWARDING.write_text("1")
+    _refuse_a_taken_port(53, "a name server")
 
 
-def remove_bridge() -> None:
-    """Removes the bridge with its routes and what hangs on it, and every rule that the cluster's programs made."""
-    for link in Path("/sys/class/net").iterdir():
+def remove_bridge(folder: Path) -> None:
+    """Removes the bridge with its routes and links, and every rule that the cluster's programs made. Safe to repeat."""
+    if not (_LINKS / BRIDGE).exists():
+        return  # the rules go first, so without a bridge there are none; or they are another Kubernetes'
+    for family in ("iptables", "ip6tables"):
+        _remove_rules(family)
+    for link in _LINKS.iterdir():
         if (link / "master").exists() and (link / "master").resolve().name == BRIDGE:
-            _run("ip", "link", "del", link.name, check=False)
-    if (Path("/sys/class/net") / BRIDGE).exists():
-        _run("ip", "link", "del", BRIDGE, check=False)
-        for family in ("iptables", "ip6tables"):
-            _remove_rules(family)
+            _run("ip", "link", "del", link.name, check=False)  # a pod's; it may be going by itself
+    _run("ip", "link", "del", BRIDGE)
+    if (before := folder / "ip_forward").exists():
+        _FORWARDING.write_text(before.read_text())
+
+
+def _refuse_conflicts() -> None:
+    if (_LINKS / BRIDGE).exists():
+        raise ClusterError(
+            f"there is a link {BRIDGE} whose run folder was deleted by hand: remove it with `ip link del {BRIDGE}`"
+        )
+    if ":KUBE-SERVICES " in _run("iptables-save"):
+        raise ClusterError(
+            "iptables has chains of another Kubernetes on this machine, which a test cluster would disturb: stop that first"
+        )
+    for address in (ADDRESS, KUBERNETES_SERVICE):
+        if route := _run("ip", "route", "show", "match", address, "scope", "link").strip():
+            raise ClusterError(f"the cluster's address {address} is taken by the route `{route}`: remove that first")
+
+
+def _refuse_a_taken_port(port: int, who: str) -> None:
+    try:
+        socket.create_server((ADDRESS, port)).close()
+    except OSError as error:
+        raise ClusterError(f"port {port} is taken by {who} that listens on all addresses ({error.strerror}): stop it") from None
 
 
 def _remove_rules(family: str) -> None:

@@ -8,13 +8,24 @@ import yaml
 
 from tests.cluster import images
 from tests.cluster.faults import ClusterError
-from tests.cluster.network import ADDRESS, BRIDGE, POD_RANGE
+from tests.cluster.namespace import Namespace
+from tests.cluster.network import ADDRESS, BRIDGE, POD_RANGE, SERVICE_RANGE
 from tests.cluster.packages import CNI_PROGRAMS
-from tests.cluster.processes import Registry, share_the_root_mount, wait_until
+from tests.cluster.processes import Registry, wait_until
 from tests.cluster.programs import KUBE, kube
 
+NAME = "node"
 _PAUSE_IMAGE = "localhost/pause:1"
 _LARGEST_POD_COUNT = 100
+
+_COREFILE = """.:53 {{
+  bind {address}
+  errors
+  kubernetes cluster.local {{
+    kubeconfig {kubeconfig} baton
+  }}
+}}
+"""
 
 
 class Node:
@@ -23,34 +34,41 @@ class Node:
     def __init__(self, folder: Path, registry: Registry) -> None:
         self._folder = folder
         self._registry = registry
+        self._namespace = Namespace(folder, registry)
         self.socket = folder / "ct" / "sock"
         self.kubelet_folder = folder / "kubelet"
 
-    def start(self) -> None:
-        """Start everything; the node becomes Ready a little later."""
-        share_the_root_mount()
+    def start_runtime(self) -> None:
+        """Start containerd, which needs no API server."""
         self._write_settings()
-        self._registry.start("containerd", ["containerd", "--config", "containerd.toml"])
-        if not wait_until(lambda: self._ctr("version").returncode == 0, 20):
-            self._registry.must_run("containerd")
-            raise ClusterError(f"containerd does not answer; see {self._folder}/log/containerd")
-        self.load(images.pause(_PAUSE_IMAGE, KUBE.path()))
-        self._registry.start(
-            "kube-proxy",
-            kube(
-                "kube-proxy", "--kubeconfig=proxy.kubeconfig", "--hostname-override=node", "--proxy-mode=iptables",
-                f"--cluster-cidr={POD_RANGE}", "--masquerade-all=true", "--conntrack-max-per-core=0", "--oom-score-adj=0",
-                f"--metrics-bind-address={ADDRESS}:10249", f"--healthz-bind-address={ADDRESS}:10256",
-            ),
-        )  # fmt: skip
+        self._namespace.make()
+        self._namespace.start("containerd", ["containerd", "--config", f"{self._folder}/containerd.toml"])
+
+    def start(self) -> None:
+        """Start the rest, once the API server is ready; the node becomes Ready a little later."""
+        proxy = ("--proxy-mode=iptables", f"--cluster-cidr={POD_RANGE}", "--masquerade-all=true", "--conntrack-max-per-core=0")
+        listen = (f"--metrics-bind-address={ADDRESS}:10249", f"--healthz-bind-address={ADDRESS}:10256", "--oom-score-adj=0")
+        name = f"--hostname-override={NAME}"
+        self._registry.start("kube-proxy", kube("kube-proxy", "--kubeconfig=proxy.kubeconfig", name, *proxy, *listen))
         self._registry.start("coredns", kube("coredns", "-conf", "Corefile"))
-        self._registry.start(
-            "kubelet",
-            kube(
-                "kubelet", "--config=kubelet.yaml", "--kubeconfig=node.kubeconfig", "--hostname-override=node", f"--node-ip={ADDRESS}",
-                f"--root-dir={self.kubelet_folder}", f"--cert-dir={self._folder}/kubelet-pki",
-            ),
-        )  # fmt: skip
+        self._wait_for_runtime()
+        self.load(images.pause(_PAUSE_IMAGE, KUBE.path()))
+        files = (f"--config={self._folder}/kubelet.yaml", f"--kubeconfig={self._folder}/node.kubeconfig")
+        folders = (f"--root-dir={self.kubelet_folder}", f"--cert-dir={self._folder}/kubelet-pki")
+        self._namespace.start("kubelet", kube("kubelet", name, f"--node-ip={ADDRESS}", *files, *folders))
+
+    def must_run(self) -> None:
+        """Raises ClusterError with the end of its log where one of the node's programs has ended."""
+        for program in ("containerd", "kubelet", "kube-proxy", "coredns"):
+            self._registry.must_run(program)
+
+    def _wait_for_runtime(self) -> None:
+        def answers() -> bool:
+            self._registry.must_run("containerd")
+            return self._ctr("version").returncode == 0
+
+        if not wait_until(answers, 20):
+            raise ClusterError(f"containerd does not answer; see {self._folder}/log/containerd")
 
     def load(self, archive: Path) -> None:
         """Import an image archive. Raises ClusterError."""
@@ -59,13 +77,12 @@ class Node:
         if done.returncode:
             raise ClusterError(f"the image {archive.name} was not imported: {done.stderr.strip()}")
 
-    def container_pid(self, container_id: str) -> int:
-        """The pid, on the machine, of a container's first process. Raises ClusterError where it does not run."""
-        done = self._ctr("-n", "k8s.io", "tasks", "list")
-        for line in done.stdout.splitlines()[1:]:
-            name, pid, *_ = line.split()
-            if name == container_id:
-                return int(pid)
+    @staticmethod
+    def container_pids(container_id: str) -> list[int]:
+        """The container's processes by their pids on this machine: those of its control group, which is named by its id."""
+        for root in (Path("/sys/fs/cgroup/pids/kubepods"), Path("/sys/fs/cgroup/kubepods")):
+            for group in root.glob(f"**/{container_id}"):
+                return [int(line) for line in (group / "cgroup.procs").read_text().split()]
         raise ClusterError(f"the container {container_id[:12]} does not run")
 
     def _ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -77,21 +94,18 @@ class Node:
         (self._folder / "cni" / "conf" / "10-baton.conflist").write_text(json.dumps(self._network()))
         (self._folder / "containerd.toml").write_text(self._containerd())
         (self._folder / "kubelet.yaml").write_text(yaml.safe_dump(self._kubelet()))
-        (self._folder / "Corefile").write_text(
-            f".:53 {{\n  bind {ADDRESS}\n  errors\n  kubernetes cluster.local {{\n    kubeconfig {self._folder}/kubeconfig baton\n  }}\n}}\n"
-        )
+        (self._folder / "Corefile").write_text(_COREFILE.format(address=ADDRESS, kubeconfig=self._folder / "kubeconfig"))
         (self._folder / "resolv.conf").write_text("")
 
     def _network(self) -> dict[str, object]:
-        ranges = {"type": "host-local", "dataDir": f"{self._folder}/cni/ipam", "ranges": [[{"subnet": POD_RANGE}]]}
-        bridge = {
-            "type": "bridge",
-            "bridge": BRIDGE,
-            "isGateway": True,
-            "isDefaultGateway": True,
-            "hairpinMode": True,
-            "ipam": ranges,
+        """Pods have a way to the bridge and to services, and no default route: they cannot send anything further."""
+        addresses = {
+            "type": "host-local",
+            "dataDir": f"{self._folder}/cni/ipam",
+            "ranges": [[{"subnet": POD_RANGE}]],
+            "routes": [{"dst": SERVICE_RANGE}],
         }
+        bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}
         return {"cniVersion": "0.4.0", "name": "baton", "plugins": [bridge]}
 
     def _containerd(self) -> str:
@@ -141,6 +155,6 @@ state = "{self._folder}/ct/state"
             "maxPods": _LARGEST_POD_COUNT,
             "podLogsDir": f"{self._folder}/pod-logs",
             "volumePluginDir": f"{self._folder}/plugins",
-            "healthzBindAddress": "127.0.0.1",
+            "healthzPort": 0,
             "makeIPTablesUtilChains": True,
         }

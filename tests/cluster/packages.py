@@ -53,7 +53,7 @@ def install(needed: dict[str, str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", *packages]
     for attempt in (["apt-get", "update", "--quiet=2"], command):
-        done = subprocess.run(attempt, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(attempt, check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.stderr.write(done.stdout)
         raise ClusterError(f"apt-get could not install {_enumerate(packages)}: see its lines above")

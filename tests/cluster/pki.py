@@ -1,4 +1,4 @@
-"""Certificates of a cluster that lives for a test: one authority, one certificate per program, all elliptic and quick."""
+"""Certificates of a cluster that lives for a test: one authority, one certificate per program."""
 
 import base64
 import datetime
@@ -9,9 +9,11 @@ from pathlib import Path
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
+_PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+_PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 _LIFE = datetime.timedelta(days=30)
 
 
@@ -32,16 +34,19 @@ class Authority:
         public = signer.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         (folder / "sa.pub").write_bytes(public)
 
-    def issue(self, file: str, user: str, group: str | None = None, hosts: Iterable[str] = ()) -> None:
-        """A certificate for a user, who may also be a server at these host names and addresses."""
-        key = ec.generate_private_key(ec.SECP256R1())
+    def issue(self, file: str, user: str, group: str | None = None, hosts: Iterable[str] = (), *, rsa_key: bool = False) -> None:
+        """A certificate for a user, who may also be a server at these host names and addresses.
+
+        With an RSA key where Spark's Kubernetes client is to read it: that needs another library for any other.
+        """
+        key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(user, group), key.public_key())
         names = [_host(host) for host in hosts]
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         self._write(file, builder.sign(self._key, hashes.SHA256()), key)
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: _PublicKey) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -53,7 +58,7 @@ class Authority:
             .not_valid_after(now + _LIFE)
         )
 
-    def _write(self, file: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    def _write(self, file: str, certificate: x509.Certificate, key: _PrivateKey) -> None:
         (self.folder / f"{file}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         private = self.folder / f"{file}.key"
         private.touch(0o600)
@@ -83,7 +88,7 @@ def write_kubeconfig(path: Path, server: str, pki: Path, user: str) -> None:
     path.write_text(yaml.safe_dump(config))
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _private(key: _PrivateKey) -> bytes:
     # SEC1 rather than PKCS8: every program of Kubernetes reads it as a service account's signing key.
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()

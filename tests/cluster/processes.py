@@ -1,15 +1,21 @@
 """Processes that a cluster started, remembered by pid and start time, so that nothing else is ever stopped."""
 
-import ctypes
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.faults import ClusterError
+
+_MARK = "BATON_CLUSTER"
+"""The environment variable, inherited by all descendants, that says which run folder a process belongs to."""
+
+_NOT_INHERITED = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+"""What the cluster's programs say to each other must not go through a proxy."""
 
 
 class Process(NamedTuple):
@@ -26,10 +32,8 @@ class Process(NamedTuple):
     def signal(self, number: int) -> None:
         """Does nothing where the process has ended."""
         if self.alive():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                return
 
 
 def start_time(pid: int) -> int | None:
@@ -41,31 +45,37 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
-def processes() -> Iterable[tuple[int, str]]:
-    """All pids with their command lines, arguments separated by blanks."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
+def marked(folder: Path) -> list[Process]:
+    """Every process that was started for this run folder, or by one that was; containers' processes have no mark."""
+    mark = f"{_MARK}={folder}".encode()
+    found = []
+    for pid in _pids():
+        with suppress(OSError):  # it ended meanwhile
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and (started := start_time(pid)) is not None:
+                found.append(Process(pid, started))
+    return [process for process in found if process.pid != os.getpid()]
 
 
 def children(pid: int) -> list[Process]:
     """The direct children of a process."""
     found = []
-    for child, _ in processes():
-        try:
+    for child in _pids():
+        with suppress(OSError):
             parent = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid and (started := start_time(child)) is not None:
-            found.append(Process(child, started))
+            if parent == pid and (started := start_time(child)) is not None:
+                found.append(Process(child, started))
     return found
 
 
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
 class Registry:
-    """The processes of one run folder: one file per name in `pids/`, which outlives whoever started them."""
+    """The processes of one run folder: one file per name in `pids/`, which outlives whoever started them.
+
+    Each leads a process group of its own, and is signalled with its group.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,10 +83,11 @@ class Registry:
         self._logs = folder / "log"
         self._owned: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start a program with its output in `log/NAME`."""
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
+        """Start a program in the run folder, with its output in `log/NAME`."""
         self._pids.mkdir(parents=True, exist_ok=True)
         self._logs.mkdir(parents=True, exist_ok=True)
+        inherited = {key: value for key, value in os.environ.items() if key.lower() not in _NOT_INHERITED}
         with (self._logs / name).open("ab") as log:
             process = subprocess.Popen(
                 list(command),
@@ -84,11 +95,13 @@ class Registry:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
-                env={**os.environ, **(environment or {})},
+                env={**inherited, **(environment or {}), _MARK: str(self._folder)},
                 start_new_session=True,  # Ctrl-C is for the supervisor, which then stops everything in order
             )
         self._owned[process.pid] = process
-        (self._pids / name).write_text(f"{process.pid} {start_time(process.pid) or 0}\n")
+        started = Process(process.pid, start_time(process.pid) or 0)
+        (self._pids / name).write_text(f"{started.pid} {started.started}\n")
+        return started
 
     def find(self, name: str) -> Process | None:
         """The named process, if it was started; it may have ended."""
@@ -104,13 +117,21 @@ class Registry:
             return []
         return [path.name for path in sorted(self._pids.iterdir(), key=lambda path: path.stat().st_mtime_ns)]
 
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to the named process and its group. Does nothing where it has ended."""
+        process = self.find(name)
+        if process is not None and process.alive():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+
     def stop(self, name: str, grace: float = 10.0) -> None:
         """SIGTERM, and SIGKILL after `grace` seconds; then it is forgotten."""
         process = self.find(name)
         if process is not None:
-            process.signal(signal.SIGTERM)
+            if grace > 0:
+                self.signal(name, signal.SIGTERM)
             if not wait_until(lambda: self._ended(process), grace):
-                process.signal(signal.SIGKILL)
+                self.signal(name, signal.SIGKILL)
                 wait_until(lambda: self._ended(process), 5)
         (self._pids / name).unlink(missing_ok=True)
 
@@ -132,15 +153,7 @@ def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.0
     """Whether the condition came true within this time."""
     end = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() > end:
+        if time.monotonic() >= end:
             return False
         time.sleep(every)
     return True
-
-
-def share_the_root_mount() -> None:
-    """Make the root mount shared, as the kubelet's mount propagation needs it. Harmless where it is already."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    shared, recursive = 1 << 20, 1 << 14
-    if libc.mount(b"none", b"/", None, shared | recursive, None):
-        raise ClusterError(f"the root mount cannot be made shared: {os.strerror(ctypes.get_errno())}; are you root?")

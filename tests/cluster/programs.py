@@ -100,6 +100,7 @@ def _build(program: Program, target: Path) -> None:
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags]
     done = subprocess.run(
         [*command, "-o", unfinished, program.package],
+        check=False,
         cwd=program.module,
         env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
         stdout=sys.stderr,

@@ -1,7 +1,7 @@
 """Leaves nothing behind: whatever a cluster started, also when it was killed in the middle of its work.
 
-Everything is recognised by the run folder: processes by the pids that stand there (with their start times), shims by their
-socket in it, mounts by their place in it.
+Everything is recognised by the run folder: processes by the pids that stand there (with their start times) and by the mark in
+their environment, containers by their being in the node's namespaces, network and rules by the names they were given.
 """
 
 import os
@@ -10,66 +10,68 @@ import signal
 import subprocess
 from pathlib import Path
 
+from tests.cluster.faults import ClusterError
+from tests.cluster.namespace import remove_folders
 from tests.cluster.network import remove_bridge
-from tests.cluster.processes import Process, Registry, children, processes, start_time, wait_until
-
-_STOP_ORDER = ("kubelet", "kube-proxy", "coredns", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+from tests.cluster.processes import Registry, marked, wait_until
 
 
 def sweep(folder: Path, *, node: bool) -> None:
-    """Stop and remove what belongs to this run folder, and the folder. Safe to repeat."""
+    """Stop and remove what belongs to this run folder, and the folder. Safe to repeat. Raises ClusterError where that fails."""
     registry = Registry(folder)
-    started = registry.names()
-    for name in [
-        *(name for name in _STOP_ORDER if name in started),
-        *(n for n in started if n not in (*_STOP_ORDER, "containerd")),
-    ]:
-        registry.stop(name, grace=3)
+    others = [name for name in registry.names() if (process := registry.find(name)) and process.pid != os.getpid()]
+    for name in others:
+        registry.signal(name, signal.SIGKILL)  # with the node's first process, everything in its namespaces
+    for name in others:
+        registry.stop(name, grace=0)
+    _kill_marked(folder)
     if node:
-        _stop_shims(folder)
-        registry.stop("containerd")
-        _stop_shims(folder)
-        _unmount(folder)
         _remove_control_groups()
-        _remove_log_links(folder)
-        remove_bridge()
+        remove_bridge(folder)
+        remove_folders(folder)
+    _unmount(folder)
     shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        raise ClusterError(f"{folder} could not be removed: look what is in it and remove it by hand")
 
 
-def _stop_shims(folder: Path) -> None:
-    """Kill the containers of every shim of this folder's containerd, then the shim."""
-    shims = [
-        Process(pid, started)
-        for pid, command in processes()
-        if "containerd-shim" in command and str(folder) in command and (started := start_time(pid)) is not None
-    ]
-    victims = [child for shim in shims for child in children(shim.pid)]
-    for victim in victims:
-        victim.signal(signal.SIGCONT)
-        victim.signal(signal.SIGKILL)
-    wait_until(lambda: not any(victim.alive() for victim in victims), 10)
-    for shim in shims:
-        shim.signal(signal.SIGKILL)
-    wait_until(lambda: not any(shim.alive() for shim in shims), 5)
+def _kill_marked(folder: Path) -> None:
+    """Those that no pid file names: a supervisor was killed in the moment between starting one and writing it down."""
+
+    def gone() -> bool:
+        left = marked(folder)
+        for process in left:
+            process.signal(signal.SIGKILL)
+        return not left
+
+    if not wait_until(gone, 10):
+        raise ClusterError(f"processes of {folder} do not end: {', '.join(str(process.pid) for process in marked(folder))}")
 
 
 def _unmount(folder: Path) -> None:
-    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    inside = [point for point in points if point.startswith(f"{folder}/")]
-    for point in sorted(inside, key=len, reverse=True):
+    """There should be none, as the node has a namespace of its own; but what is deleted next must not be the machine's /usr."""
+    for point in sorted(_mounts(folder), key=len, reverse=True):
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+    if left := _mounts(folder):
+        raise ClusterError(f"cannot unmount {left[0]}: unmount it, then run: python -m tests.cluster down")
+
+
+def _mounts(folder: Path) -> list[str]:
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [point for point in points if point.startswith(f"{folder}/")]
 
 
 def _remove_control_groups() -> None:
-    for root in (*Path("/sys/fs/cgroup").glob("*/kubepods"), Path("/sys/fs/cgroup/kubepods")):
-        for place, _, _ in os.walk(root, topdown=False):
-            try:
-                Path(place).rmdir()
-            except OSError:
-                continue
+    """Those of pods. The kernel lets them go only when their last process has been reaped."""
+    roots = [root for root in (*Path("/sys/fs/cgroup").glob("*/kubepods"), Path("/sys/fs/cgroup/kubepods")) if root.is_dir()]
 
+    def gone() -> bool:
+        for root in roots:
+            for place, _, _ in os.walk(root, topdown=False):
+                try:
+                    Path(place).rmdir()
+                except OSError:
+                    continue
+        return not any(root.is_dir() for root in roots)
 
-def _remove_log_links(folder: Path) -> None:
-    for link in Path("/var/log/containers").glob("*.log"):
-        if link.is_symlink() and str(link.readlink()).startswith(str(folder)):
-            link.unlink(missing_ok=True)
+    wait_until(gone, 5)
