@@ -110,6 +110,7 @@ class Keeper:
             except (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError) as error:
                 self._trouble(_problem(self.queue, error))
                 self._check_at = 0.0
+                await self.close()  # its Secret may say something else next time
                 await asyncio.sleep(backoff)  # news would not make it answer
                 backoff = min(LONGEST_BACKOFF, backoff * 2)
             except Exception:

@@ -42,4 +42,6 @@ def set_up(level: str, style: str = "auto") -> None:
     root.setLevel(logging.WARNING)
     logging.getLogger("baton").setLevel(level.upper())
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    # Every watch would report every attempt while the API server is away; that it is away is said by the elector.
+    logging.getLogger("kopf._cogs.clients").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.ERROR)

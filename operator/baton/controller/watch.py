@@ -54,6 +54,8 @@ def settings() -> kopf.OperatorSettings:
         made.watching.label_selectors[labelled] = GROUP_LABEL
     # A request that hangs must not hold the watch for kopf's five minutes.
     made.networking.request_timeout = 30
+    # After an outage of the API server the watches must be back in seconds, not in the minute of kopf's own backoffs.
+    made.networking.error_backoffs = (0.2, 0.5, 1, 2, 2, 2)
     made.watching.connect_timeout = 10
     # A handler here only fills a shelf; an idle object needs no worker for long.
     made.queueing.idle_timeout = 1.0

@@ -139,7 +139,7 @@ class ConsumerGroupSpec(Shape):
                     rule(
                         "self.all(one, self.exists_one(other, other == one))",
                         "spec.assignors names an assignor twice: name each once, in the order of preference",
-                        reason="FieldValueDuplicate",
+                        reason="FieldValueInvalid",
                     )
                 ),
             },

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
 
 from baton.kube.api import connect, core_path
-from tests.integration.operator.world import Cluster, Operator, World
 
 CRDS = Path(__file__).parents[3] / "crds"
 _numbers = itertools.count(1)
@@ -77,3 +78,10 @@ def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]
     yield one
     for operator in started:
         operator.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """For tests that do it no harm."""
+    with RedisServer() as running:
+        yield running

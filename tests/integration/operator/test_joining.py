@@ -1,13 +1,15 @@
 """Pods come and go; External queues, where only the consumers' word counts."""
 
 import asyncio
+import json
+
+from tests.integration.operator.world import Operator, World, eventually
 
 from baton.kube.api import core_path
 from baton.kube.bump import mark
 from baton.model.ids import QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
-from tests.integration.operator.world import Operator, World, eventually
 
 
 async def test_the_ledger_is_there_before_any_pod(shop: World) -> None:
@@ -107,15 +109,14 @@ async def test_a_manual_request_is_carried_out(shop: World) -> None:
     await shop.group("asked")
     await shop.pod("asked-a", "asked")
     await shop.spread("asked", 6)
-    generation = (await shop.status("asked"))["assignmentGeneration"]
-    await shop.change("consumergroups", "asked", {"metadata": {"annotations": {"baton.dev/rebalance": "1"}}})
+    await shop.change("consumergroups", "asked", {"metadata": {"annotations": {"baton.dev/rebalance": "monday"}}})
 
-    async def planned() -> bool:
-        return bool((await shop.status("asked"))["assignmentGeneration"] > generation) or bool(
-            [one for one in await shop.events("Holddown") if one["regarding"]["name"] == "asked" and "request" in one["note"]]
-        )
+    async def taken_up() -> bool:
+        data = await shop.ledger_data("asked") or {}
+        return bool(json.loads(data["group"])["facts"].get("request") == "monday")
 
-    await eventually(planned, "there was another plan")
+    await eventually(taken_up, "the ledger knows of the request", shown=lambda: shop.ledger_data("asked"))
+    await shop.told("asked", "Ready")
 
 
 async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operator) -> None:

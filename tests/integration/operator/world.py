@@ -1,6 +1,6 @@
 """A namespace with queues, groups, pods and sessions, as a test makes them, and the operator's process.
 
-There is no kubelet here: pods are objects whose status is written through the API, which is all that the operator sees of any pod.
+There is no kubelet here: pods are objects whose status is written through the API; the operator sees no more of any pod.
 """
 
 import asyncio
@@ -97,7 +97,11 @@ class World:
         body = {
             "apiVersion": LEASES,
             "kind": "Lease",
-            "metadata": {"name": name, "labels": {GROUP_LABEL: group}, "annotations": {RELEASES_ANNOTATION: format_releases(releases)}},
+            "metadata": {
+                "name": name,
+                "labels": {GROUP_LABEL: group},
+                "annotations": {RELEASES_ANNOTATION: format_releases(releases)},
+            },
             "spec": {"holderIdentity": uid, "leaseDurationSeconds": duration, "renewTime": to_micro_text(time.time())},
         }
         if await self.api.find(path) is None:
@@ -189,7 +193,9 @@ async def eventually(
 class Operator:
     """The operator as a process of its own."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, identity: str, folder: Path, *options: str, lease: str = "operator") -> None:
+    def __init__(
+        self, kubeconfig: Path, namespace: str, identity: str, folder: Path, *options: str, lease: str = "operator"
+    ) -> None:
         self.log = folder / f"{identity}-{time.monotonic_ns()}.log"
         self._output = self.log.open("w")
         command = [
@@ -198,7 +204,9 @@ class Operator:
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
             *options,
         ]
-        self.process = subprocess.Popen(command, stdout=self._output, stderr=self._output, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        self.process = subprocess.Popen(
+            command, stdout=self._output, stderr=self._output, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
 
     async def running(self) -> "Operator":
         """Wait until it watches."""

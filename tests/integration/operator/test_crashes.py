@@ -1,0 +1,191 @@
+"""Operators that are killed, stopped and doubled; ledgers that were spoilt while nobody looked; groups that are deleted."""
+
+from collections.abc import Callable
+
+from tests.integration.operator.test_trouble import assert_the_queue_agrees
+from tests.integration.operator.world import LEASES, Operator, World, eventually
+from tests.redis_server import RedisServer
+
+from baton.kube.api import core_path, group_path
+from baton.model.ids import QueueName
+from baton.model.names import ledger_name
+from baton.model.session import Release
+from baton.queues.redis import RedisQueue
+
+Start = Callable[..., Operator]
+
+
+async def test_an_operator_that_is_killed_in_mid_handoff_carries_on(empty: World, start: Start) -> None:
+    operator = await start(empty, "one").leads()
+    await empty.external("orders", partitions=4)
+    await empty.group("orders")
+    uid = await empty.pod("a", "orders")
+    await empty.spread("orders", 4)
+    await empty.pod("b", "orders")
+
+    async def revoking() -> bool:
+        return bool((await empty.entries("orders"))["a"].revoking)
+
+    await eventually(revoking, "a is to let go")
+    operator.kill()
+    before = await empty.ledger_data("orders")
+    revoked = dict((await empty.entries("orders"))["a"].revoking[QueueName("orders")])
+    await empty.session(
+        "a", uid, "orders", [Release(uid, QueueName("orders"), number, epoch) for number, epoch in revoked.items()]
+    )
+    assert await empty.ledger_data("orders") == before
+    await start(empty, "one").leads()
+    await empty.spread("orders", 2, 2)
+    granted = (await empty.owned("orders"))["b"]
+    assert granted.keys() == revoked.keys()
+
+    async def counted() -> bool:
+        return (await empty.status("orders"))["moves"] == 2
+
+    await eventually(counted, "two moves are counted")
+
+
+async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start: Start) -> None:
+    first = await start(empty, "one").leads()
+    second = await start(empty, "two").running()
+    assert second.metric("baton_leader") == 0.0
+    assert second.get("/healthz")[0] == 200
+    await empty.external("orders")
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 6)
+    before = await empty.owned("orders")
+    assert first.stop() == 0
+    await second.leads()
+    await empty.pod("b", "orders", annotations={"baton.dev/subscribed": "nothing"})
+    await empty.delete_pod("a")
+    await empty.told("orders", "Ready")
+    await empty.pod("c", "orders")
+
+    async def taken() -> bool:
+        return (await empty.counts("orders")).get("c") == 6
+
+    await eventually(taken, "c has all partitions", 15, lambda: empty.ledger_data("orders"))
+    after = (await empty.owned("orders"))["c"]
+    assert all(after[number] > epoch for number, epoch in before["a"].items())
+
+
+async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty: World, start: Start) -> None:
+    import signal
+
+    terms = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
+    first = await start(empty, "one", *terms).leads()
+    second = await start(empty, "two", *terms).running()
+    await empty.external("orders")
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 6)
+    first.process.send_signal(signal.SIGSTOP)
+    await second.leads()
+
+    async def claimed() -> bool:
+        ledger = await empty.api.get(core_path(empty.namespace, "configmaps", ledger_name("orders")))
+        return str(ledger["metadata"]["annotations"]["baton.dev/writer"]) == "1"
+
+    await eventually(claimed, "the second has claimed the ledger")
+    await empty.delete_pod("a")
+    await empty.pod("b", "orders")
+    await empty.spread("orders", 6)
+    data = await empty.ledger_data("orders")
+    first.process.send_signal(signal.SIGCONT)
+
+    async def knows() -> bool:
+        return first.metric("baton_leader") == 0.0
+
+    await eventually(knows, "the first knows that it does not lead")
+    assert await empty.ledger_data("orders") == data
+    lease = await empty.api.get(group_path(LEASES, empty.namespace, "leases", "operator"))
+    assert lease["spec"]["holderIdentity"] == "two"
+
+
+async def test_a_ledger_that_was_spoilt_meanwhile_is_rebuilt_above_the_queues_epochs(
+    empty: World, start: Start, redis_server: RedisServer
+) -> None:
+    operator = await start(empty, "one").leads()
+    await empty.redis("orders", redis_server.url, partitions=4)
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.pod("b", "orders")
+    await empty.spread("orders", 2, 2)
+    before = await empty.owned("orders")
+    operator.kill()
+    await empty.api.merge(core_path(empty.namespace, "configmaps", ledger_name("orders")), {"data": {"group": "{", "a": None}})
+    await start(empty, "one").leads()
+    await empty.spread("orders", 2, 2)
+    after = await empty.owned("orders")
+    assert {name: set(grants) for name, grants in after.items()} == {name: set(grants) for name, grants in before.items()}
+    assert all(after[name][number] > epoch for name, grants in before.items() for number, epoch in grants.items())
+    await eventually(lambda: empty.events("LedgerRebuilt"), "an event says so")
+    await empty.told("orders", "Ready")
+    await assert_the_queue_agrees(empty, "orders", redis_server)
+
+
+async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_trusted(empty: World, start: Start) -> None:
+    false = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": ledger_name("orders"), "labels": {"baton.dev/group": "orders"}},
+        "data": {"group": "{}", "zombie": "mine"},
+    }
+    await empty.api.create(core_path(empty.namespace, "configmaps"), false)
+    await start(empty, "one").leads()
+    await empty.external("orders")
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+
+    async def replaced() -> bool:
+        return set(await empty.ledger_data("orders") or {}) == {"group", "a"}
+
+    await eventually(replaced, "nothing of it is left", shown=lambda: empty.ledger_data("orders"))
+    await empty.spread("orders", 6)
+
+
+async def test_deleting_a_group_takes_everything_back_first(empty: World, start: Start, redis_server: RedisServer) -> None:
+    await start(empty, "one").leads()
+    await empty.redis("orders", redis_server.url, partitions=4)
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 4)
+    epochs = (await empty.owned("orders"))["a"]
+    await empty.delete("consumergroups", "orders")
+
+    async def gone() -> bool:
+        return await empty.get_group("orders") is None
+
+    await eventually(gone, "the group is gone", 15, lambda: empty.get_group("orders"))
+    queue = RedisQueue(redis_server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
+    try:
+        owners = await queue.owners()
+        assert all(owners[number].uid is None and owners[number].epoch > epoch for number, epoch in epochs.items())
+        await queue.ensure(4)
+    finally:
+        await queue.close()
+
+
+async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(
+    empty: World, start: Start, redis_server: RedisServer
+) -> None:
+    await start(empty, "one").leads()
+    await empty.redis("orders", redis_server.url, partitions=4)
+    await empty.external("returns", partitions=2)
+    await empty.group("orders", ["orders", "returns"])
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 4)
+    await empty.change("consumergroups", "orders", {"spec": {"queues": [{"name": "returns"}]}})
+
+    async def unused() -> bool:
+        return await empty.reason("orders", "partitionedqueues") == "Unused"
+
+    await eventually(unused, "the queue is nobody's", 15)
+    queue = RedisQueue(redis_server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
+    try:
+        await queue.ensure(4)
+        assert all(owner.uid is None for owner in (await queue.owners()).values())
+    finally:
+        await queue.close()
+    assert await empty.counts("orders", "returns") == {"a": 2}

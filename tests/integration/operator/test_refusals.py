@@ -1,0 +1,110 @@
+"""What the API server refuses at apply, in words that name the field and the cure."""
+
+from typing import Any
+
+import pytest
+from tests.integration.operator.world import World
+
+from baton.kube.api import ApiError
+
+REDIS = {"type": "Redis", "redis": {"url": "redis://redis:6379"}}
+QUEUE: dict[str, Any] = {"partitions": 4, "source": REDIS}
+GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({**QUEUE, "rebalance": {"delaySeconds": -1}}, ["spec.rebalance.delaySeconds", "greater than or equal to 0"]),
+        ({**QUEUE, "rebalance": {"maxHandoffSeconds": -1}}, ["spec.rebalance.maxHandoffSeconds", "greater than or equal to 0"]),
+        (
+            {**QUEUE, "source": {**REDIS, "kafka": {"bootstrapServers": "k:9092", "topic": "t"}}},
+            ["spec.source.kafka", "belongs to spec.source.type Kafka only", "remove it"],
+        ),
+        ({**QUEUE, "source": {**REDIS, "external": {}}}, ["spec.source.external", "one queue has one source"]),
+        ({**QUEUE, "source": {"type": "Redis"}}, ["spec.source.redis is missing", "urlSecretRef"]),
+        (
+            {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis://r", "urlSecretRef": {"name": "s"}}}},
+            ["spec.source.redis", "exactly one of url and urlSecretRef"],
+        ),
+        ({**QUEUE, "source": {"type": "Redis", "redis": {}}}, ["exactly one of url and urlSecretRef"]),
+        (
+            {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis://:secret@r"}}},
+            ["spec.source.redis.url", "put the URL into a Secret"],
+        ),
+        ({**QUEUE, "source": {"type": "Pulsar"}}, ["spec.source.type", "Redis", "Kafka", "External"]),
+        ({"source": REDIS}, ["spec.partitions is missing"]),
+        ({**QUEUE, "partitions": 0}, ["spec.partitions", "greater than or equal to 1"]),
+        ({**QUEUE, "partitions": 2000}, ["at most 1024 partitions"]),
+        (
+            {"partitions": 4, "source": {"type": "Kafka", "kafka": {"bootstrapServers": "k:9092", "topic": "t"}}},
+            ["spec.partitions is discovered for Kafka", "remove it"],
+        ),
+        ({**QUEUE, "accessType": "Sometimes"}, ["spec.accessType", "Exclusive", "NonExclusive"]),
+        ({**QUEUE, "maxDeliveredUnacked": 0}, ["spec.maxDeliveredUnacked", "greater than or equal to 1"]),
+        ({**QUEUE, "partitons": 4}, ["unknown field", "spec.partitons"]),
+    ],
+)
+async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(ApiError) as refusal:
+        await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", spec)
+    assert all(part in refusal.value.message for part in said), refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, ["spec.queues", "Required value"]),
+        ({"queues": []}, ["spec.queues", "at least 1"]),
+        ({"queues": [{"name": "orders"}, {"name": "orders"}]}, ["spec.queues[1]", "Duplicate value"]),
+        ({**GROUP, "assignors": ["best"]}, ["spec.assignors[0]", "solace", "range"]),
+        ({**GROUP, "assignors": ["solace", "solace"]}, ["spec.assignors", "names an assignor twice"]),
+        ({**GROUP, "rebalance": {"delaySeconds": -3}}, ["spec.rebalance.delaySeconds", "greater than or equal to 0"]),
+        ({**GROUP, "rebalance": {"maxConcurrentHandoffs": -1}}, ["spec.rebalance.maxConcurrentHandoffs"]),
+        ({**GROUP, "protocol": "Brave"}, ["spec.protocol", "Cooperative", "Eager"]),
+        ({**GROUP, "replicas": 3}, ["spec.replicas", "set spec.scale.mode"]),
+        ({**GROUP, "scale": {"mode": "Workload"}}, ["spec.scale.targetRef is missing"]),
+        (
+            {**GROUP, "scale": {"mode": "Spark", "targetRef": {"kind": "Deployment", "name": "d"}}},
+            ["spec.scale.targetRef", "mode Workload only", "remove it"],
+        ),
+        (
+            {**GROUP, "membership": {"sessionTimeoutSeconds": 60}},
+            ["spec.membership.sessionTimeoutSeconds", "needs spec.membership.identityLabel"],
+        ),
+    ],
+)
+async def test_a_group_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(ApiError) as refusal:
+        await empty._create_own("consumergroups", "ConsumerGroup", "orders", spec)
+    assert all(part in refusal.value.message for part in said), refusal.value.message
+
+
+async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> None:
+    with pytest.raises(ApiError, match="choose a shorter one"):
+        await empty._create_own("consumergroups", "ConsumerGroup", "o" * 64, GROUP)
+
+
+async def test_the_type_of_a_source_cannot_be_changed(empty: World) -> None:
+    await empty.external("orders", partitions=4)
+    with pytest.raises(ApiError, match=r"spec\.source\.type cannot change.*make a second PartitionedQueue"):
+        await empty.change("partitionedqueues", "orders", {"spec": {"source": REDIS}})
+
+
+async def test_defaults_are_filled_in(empty: World) -> None:
+    queue = await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", QUEUE)
+    group = await empty._create_own("consumergroups", "ConsumerGroup", "orders", GROUP)
+    assert queue["spec"] == {
+        **QUEUE,
+        "accessType": "NonExclusive",
+        "rebalance": {"delaySeconds": 5, "maxHandoffSeconds": 3},
+        "maxDeliveredUnacked": 10000,
+    }
+    assert group["spec"] == {
+        **GROUP,
+        "assignors": ["solace"],
+        "protocol": "Cooperative",
+        "rebalance": {"resyncSeconds": 20, "maxConcurrentHandoffs": 0},
+        "membership": {"sessionTimeoutSeconds": 0},
+        "paused": False,
+    }

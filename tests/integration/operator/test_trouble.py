@@ -1,0 +1,194 @@
+"""What goes wrong while it runs: a condition that names the cure, and work that goes on as soon as the cause is gone."""
+
+from tests.integration.operator.world import Operator, World, eventually
+from tests.redis_server import RedisServer
+
+from baton.kube.api import core_path
+from baton.model.ids import QueueName
+from baton.model.names import ledger_name
+from baton.queues.redis import RedisQueue
+
+
+async def test_a_group_that_no_pod_belongs_to_says_so(shop: World) -> None:
+    await shop.external("lonely")
+    await shop.group("lonely")
+    message = await shop.told("lonely", "NoMembers")
+    assert "baton.dev/group: lonely" in message and "pods' template" in message
+    await shop.pod("lonely-a", "lonely", ready=False)
+
+    async def not_ready() -> bool:
+        return "not Ready" in (await shop.condition("lonely"))["message"]
+
+    await eventually(not_ready, "it says that the pod is not Ready")
+    await shop.set_ready("lonely-a", True)
+    await shop.told("lonely", "Ready")
+    await shop.spread("lonely", 6)
+
+
+async def test_a_group_whose_queue_does_not_exist_says_so_and_works_when_it_does(shop: World) -> None:
+    await shop.group("orphan", ["orphan-queue"])
+    await shop.pod("orphan-a", "orphan")
+    message = await shop.told("orphan", "QueueNotFound")
+    assert "shop/orphan-queue" in message and "create it" in message
+    await shop.external("orphan-queue")
+    await shop.told("orphan", "Ready")
+    await shop.spread("orphan", 6, queue="orphan-queue")
+
+
+async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_on(shop: World) -> None:
+    server = RedisServer()
+    await shop.redis("down", server.url, partitions=4)
+    await shop.external("down-other", partitions=2)
+    await shop.group("down", ["down", "down-other"])
+    await shop.pod("down-a", "down")
+    message = await shop.told("down", "QueueUnreachable")
+    assert str(server.port) in message
+    assert await shop.reason("down", "partitionedqueues") == "QueueUnreachable"
+    await shop.spread("down", 2, queue="down-other")
+    with server:
+        await shop.spread("down", 4, seconds=20)
+        await shop.told("down", "Ready")
+
+
+async def test_a_refused_password_is_reported_and_read_anew_from_the_secret(shop: World) -> None:
+    with RedisServer(password="right") as server:
+        source = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis-url"}}}
+        await shop.queue("locked", source, 4)
+        await shop.group("locked")
+        await shop.pod("locked-a", "locked")
+        message = await shop.told("locked", "QueueUnreachable")
+        assert "Secret shop/redis-url" in message and "create it" in message
+        await shop.secret("redis-url", server.url.replace("right", "wrong"))
+
+        async def refused() -> bool:
+            return "password" in (await shop.condition("locked"))["message"]
+
+        await eventually(refused, "it says that the password is refused", 15, lambda: shop.condition("locked"))
+        await shop.secret("redis-url", server.url)
+        await shop.spread("locked", 4, seconds=20)
+        await shop.told("locked", "Ready")
+
+
+async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -> None:
+    with RedisServer(fsync="always") as server:
+        await shop.redis("gone", server.url, partitions=4, rebalance={"maxHandoffSeconds": 30})
+        await shop.group("gone")
+        await shop.pod("gone-a", "gone")
+        await shop.spread("gone", 4)
+        server.kill()
+        await shop.pod("gone-b", "gone")
+
+        async def revoking() -> bool:
+            entries = await shop.entries("gone")
+            return bool(entries["gone-a"].revoking)
+
+        await eventually(revoking, "two partitions are being revoked")
+        await shop.told("gone", "QueueUnreachable")
+        before = (await shop.entries("gone"))["gone-a"]
+        server.start()
+        await shop.spread("gone", 2, 2, seconds=25)
+        await shop.told("gone", "Ready")
+        granted = dict(before.owned[QueueName("gone")]) | dict(before.revoking[QueueName("gone")])
+
+        async def asserted_again() -> bool:
+            owned = await shop.owned("gone")
+            return all(epoch > granted[number] for grants in owned.values() for number, epoch in grants.items())
+
+        await eventually(
+            asserted_again, "everybody was granted anew, for the restart may have lost records", 10, lambda: shop.owned("gone")
+        )
+        await assert_the_queue_agrees(shop, "gone", server)
+
+
+async def test_a_ledger_that_somebody_edited_is_put_right(shop: World) -> None:
+    await shop.external("edited")
+    await shop.group("edited")
+    await shop.pod("edited-a", "edited")
+    await shop.spread("edited", 6)
+    path = core_path(shop.namespace, "configmaps", ledger_name("edited"))
+    before = await shop.ledger_data("edited")
+    await shop.api.merge(path, {"data": {"edited-a": "mine", "group": None}})
+
+    async def restored() -> bool:
+        return await shop.ledger_data("edited") == before
+
+    await eventually(restored, "the ledger is as it was")
+    await eventually(lambda: shop.events("LedgerRestored"), "an event says so")
+
+
+async def test_a_ledger_that_somebody_deleted_is_made_again(shop: World, shared_operator: Operator) -> None:
+    await shop.external("deleted")
+    await shop.group("deleted")
+    await shop.pod("deleted-a", "deleted")
+    await shop.spread("deleted", 6)
+    before = await shop.ledger_data("deleted")
+    await shop.api.delete(core_path(shop.namespace, "configmaps", ledger_name("deleted")))
+
+    async def restored() -> bool:
+        return await shop.ledger_data("deleted") == before
+
+    await eventually(restored, "the ledger is as it was")
+
+    async def counted() -> bool:
+        return shared_operator.metric("baton_ledger_restored_total", namespace="shop", group="deleted") == 1.0
+
+    await eventually(counted, "it is counted")
+
+
+async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_operator: Operator) -> None:
+    await shop.pod("stray-a", "strayed")
+
+    async def told() -> bool:
+        return any(event["regarding"]["name"] == "stray-a" for event in await shop.events("NoSuchGroup"))
+
+    await eventually(told, "the pod has an event", 15)
+    note = next(event["note"] for event in await shop.events("NoSuchGroup") if event["regarding"]["name"] == "stray-a")
+    assert "baton.dev/group: strayed" in note and "correct the label" in note
+    assert shared_operator.metric("baton_pods_without_group", namespace="shop", group="strayed") == 1.0
+    await shop.external("strayed")
+    await shop.group("strayed")
+    await shop.spread("strayed", 6)
+
+
+async def test_another_number_of_partitions_is_refused_for_redis_and_work_goes_on(shop: World, redis_server: RedisServer) -> None:
+    await shop.redis("fixed", redis_server.url, partitions=4)
+    await shop.group("fixed")
+    await shop.pod("fixed-a", "fixed")
+    await shop.spread("fixed", 4)
+    await shop.change("partitionedqueues", "fixed", {"spec": {"partitions": 6}})
+    message = await shop.told("fixed", "PartitionCountRefused", "partitionedqueues")
+    assert "4" in message and "spec.partitions" in message
+    assert await shop.told("fixed", "PartitionCountRefused")
+    await shop.pod("fixed-b", "fixed")
+    await shop.spread("fixed", 2, 2)
+    await shop.change("partitionedqueues", "fixed", {"spec": {"partitions": 4}})
+    await shop.told("fixed", "Reachable", "partitionedqueues")
+    await shop.told("fixed", "Ready")
+
+
+async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: World, redis_server: RedisServer) -> None:
+    await shop.redis("wanted", redis_server.url, partitions=4)
+    await shop.group("wanted-first", ["wanted"])
+    await shop.pod("wanted-a", "wanted-first")
+    await shop.spread("wanted-first", 4, queue="wanted")
+    await shop.group("wanted-second", ["wanted"])
+    await shop.pod("wanted-b", "wanted-second")
+    message = await shop.told("wanted-second", "Conflict")
+    assert "shop/wanted-first" in message
+    assert await shop.counts("wanted-first", "wanted") == {"wanted-a": 4}
+    assert await shop.reason("wanted", "partitionedqueues") == "Reachable"
+    await shop.delete("consumergroups", "wanted-first")
+    await shop.spread("wanted-second", 4, queue="wanted", seconds=15)
+    await shop.told("wanted-second", "Ready")
+
+
+async def assert_the_queue_agrees(world: World, name: str, server: RedisServer) -> None:
+    """What the ledger says is what the queue enforces."""
+    queue = RedisQueue(server.url, queue=f"{world.namespace}/{name}", group=f"{world.namespace}/{name}")
+    try:
+        owners = await queue.owners()
+    finally:
+        await queue.close()
+    for entry in (await world.entries(name)).values():
+        for number, epoch in entry.owned.get(QueueName(name), {}).items():
+            assert (owners[number].uid, owners[number].epoch) == (entry.uid, epoch)
