@@ -81,7 +81,7 @@ class Eyes:
     def mounted(self, uid: str, key: str) -> None:
         """A pod's mounted file was seen to read `key`."""
         with self._changed:
-            self.timings.mounted(uid, key, time.monotonic())
+            self.timings.mounted(uid, key, time.time())
 
     def _watches(self) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
         core, leases, custom = (
@@ -140,7 +140,7 @@ class Eyes:
         ledger = self._objects.get("ledger", {}).get("data") or {}
         group, lease = self._objects.get("group", {}), self._objects.get("lease", {})
         before, self.picture = self.picture, compose(self._pods, ledger, group, lease, self._queue)
-        self.timings.see(self.picture, time.monotonic())
+        self.timings.see(self.picture, time.time())
         owners = {number: member.name for number, member in self.picture.owners.items()}
         self.moments.append(Moment(self._story.elapsed, owners, self.picture.state))
         for line in changes(before, self.picture):

@@ -50,6 +50,8 @@ class Picture:
     lower_bound: int = 0
     deadline_misses: int = 0
     replicas: int | None = None
+    held_until: float | None = None
+    """When the holddown that runs will end, by the ledger: seconds since 1970."""
     victims: frozenset[str] = frozenset()
     """Pods that are to go, by the ledger."""
     owner_share: float | None = None
@@ -87,6 +89,7 @@ class Picture:
 def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, lease: Json, queue: str) -> Picture:
     """Put together what the watches last saw. Nothing in it needs to be there: what is missing is shown as missing."""
     status = group.get("status") or {}
+    whole = _json(ledger.get(LEDGER_GROUP_KEY))
     executors = _annotation(lease, EXECUTORS_ANNOTATION).split(",")
     entries = _entries(ledger)
     members = [_member(pod, entries, executors, queue) for pod in pods.values()]
@@ -104,7 +107,8 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
         lower_bound=status.get("lowerBound", 0),
         deadline_misses=status.get("deadlineMisses", 0),
         replicas=(group.get("spec") or {}).get("replicas"),
-        victims=frozenset((_json(ledger.get(LEDGER_GROUP_KEY)).get("scale") or {}).get("victims") or ()),
+        held_until=(whole.get("holddown") or {}).get("until"),
+        victims=frozenset((whole.get("scale") or {}).get("victims") or ()),
         owner_share=_json(_annotation(lease, f"{API_GROUP}/statistics")).get("owner_share"),
         ready=ready.get("status") == "True",
         trouble="" if ready.get("status") == "True" else f"{ready.get('reason', '')}: {ready.get('message', '')}".strip(": "),

@@ -67,7 +67,7 @@ def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
     rows.add_row("", "missed deadlines", f"{totals.deadline_misses}")
     rows.add_row("", "pause of a partition that is handed off", _spread(timings.pauses))
     rows.add_row("", "wait of a partition whose owner died", _spread(timings.orphaned))
-    rows.add_row("", "pod serves -> ledger names it", _spread(timings.ready_to_ledger))
+    rows.add_row("", "pod serves, delay over -> ledger names it", _spread(timings.ready_to_ledger))
     rows.add_row("", "ledger written -> executor's file", _spread(timings.ledger_to_executor))
     if totals.owner_share is not None:
         rows.add_row(_mark(totals.owner_share >= 0.999), "ranges read on their owner", f"{totals.owner_share:.2%}")

@@ -4,7 +4,6 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from tests.cluster import Cluster
 
@@ -103,8 +102,8 @@ def stop_one(run: Run) -> None:
     named = run.eyes.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 20)
     victim = _victims(named)[0]
     grants = dict(victim.owned)
-    run.eyes.wait("the delay to begin", lambda picture: picture.state == "Holddown", 20)
-    run.eyes.wait("the end of the delay", lambda picture: picture.state != "Holddown" or _left(picture) < 1.0, DELAY + 5)
+    run.eyes.wait("the delay to begin", lambda picture: picture.held_until is not None, 20)
+    run.eyes.wait("the end of the delay", lambda picture: _left(picture) < 1.0, DELAY + 5)
     _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
     try:
@@ -193,9 +192,7 @@ def _grants(picture: Picture) -> dict[int, tuple[str, int]]:
 
 def _left(picture: Picture) -> float:
     """Seconds until the holddown ends."""
-    if not picture.hold_until:
-        return 0.0
-    return datetime.fromisoformat(picture.hold_until).astimezone(UTC).timestamp() - time.time()
+    return (picture.held_until or 0.0) - time.time()
 
 
 def _moved(before: Picture, after: Picture) -> str:

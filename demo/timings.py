@@ -9,9 +9,10 @@ from demo.picture import Picture
 
 @dataclass(slots=True)
 class Timings:
-    """Collects from successive pictures; times are seconds on any one clock.
+    """Collects from successive pictures; times are seconds since 1970.
 
-    - `ready_to_ledger`: a pod serves (Ready, and its driver knows it) -> the ledger has a key for it.
+    - `ready_to_ledger`: a pod serves (Ready, and its driver knows it), and the holddown that it was to wait for is over -> the ledger
+      has a key for it. The delay is asked for; this is what comes on top.
     - `ledger_to_executor`: a key of the ledger changed -> the pod's mounted file says the same.
     - `pauses`: a partition is taken back in the ledger -> the ledger names its next owner. Its owner may still finish what it has
       read in that time; nobody reads anything new.
@@ -24,8 +25,8 @@ class Timings:
     orphaned: list[float] = field(default_factory=list)
     moves: int = 0
     """Grants to another pod than the last owner, counted from the ledger as the watch saw it."""
-    _ready: dict[str, float] = field(default_factory=dict)
-    _listed: dict[str, float] = field(default_factory=dict)
+    _due: dict[str, float] = field(default_factory=dict)
+    _listed: set[str] = field(default_factory=set)
     _written: dict[tuple[str, str], float] = field(default_factory=dict)
     _revoked: dict[int, float] = field(default_factory=dict)
     _owner: dict[int, str] = field(default_factory=dict)
@@ -33,10 +34,12 @@ class Timings:
 
     def see(self, picture: Picture, at: float) -> None:
         for member in picture.members:
-            if member.serving:
-                self._first(self._ready, self._listed, member.uid, at)
-            if member.listed:
-                self._first(self._listed, self._ready, member.uid, at)
+            if member.listed and member.uid not in self._listed:
+                self._listed.add(member.uid)
+                self.ready_to_ledger.append(max(0.0, at - self._due.get(member.uid, at)))
+            elif member.serving and not member.listed:
+                held = picture.held_until or 0.0
+                self._due[member.uid] = max(self._due.get(member.uid, at), held)
             if member.key:
                 self._written.setdefault((member.uid, member.key), at)
         self._follow_partitions(picture, at)
@@ -46,13 +49,6 @@ class Timings:
         written = self._written.pop((uid, key), None)
         if written is not None:
             self.ledger_to_executor.append(max(0.0, at - written))
-
-    def _first(self, mine: dict[str, float], other: dict[str, float], uid: str, at: float) -> None:
-        """Two watches bring the two facts; whichever comes second closes the pair."""
-        if uid not in mine:
-            mine[uid] = at
-            if uid in other:
-                self.ready_to_ledger.append(max(0.0, self._listed[uid] - self._ready[uid]))
 
     def _follow_partitions(self, picture: Picture, at: float) -> None:
         owners = {number: member for number, member in picture.owners.items() if member.phase not in ("failed", "gone")}

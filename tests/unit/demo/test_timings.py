@@ -24,6 +24,15 @@ def test_a_pod_is_in_the_ledger_so_long_after_it_serves() -> None:
     assert timings.ready_to_ledger == [0.25]
 
 
+def test_the_delay_that_is_asked_for_does_not_count() -> None:
+    held = Picture(members=(member("a", listed=False),), held_until=9.0)
+    timings = Timings()
+    timings.see(Picture(members=held.members), 1.0)
+    timings.see(held, 1.1)
+    timings.see(Picture(members=(member("a"),)), 9.2)
+    assert [round(each, 6) for each in timings.ready_to_ledger] == [0.2]
+
+
 def test_a_pod_that_the_ledger_named_first_waited_for_nothing() -> None:
     early = Member("a", "uid-a", "starting", listed=True)
     assert seen((1.0, (early,)), (2.0, (member("a"),))).ready_to_ledger == [0.0]
