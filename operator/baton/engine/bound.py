@@ -14,7 +14,7 @@ def least_moves(draft: Draft) -> int:
     fixed = {p: seat.member for seat in draft.seats if seat.left for p in seat.left}
     moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
     if not draft.full:
-        rest = (p for p in origins if p not in fixed and p in draft.slots)
+        rest = (p for p in origins if p not in fixed and p in draft.slots and draft.slots[p].owner is not None)
         return moved + sum(origins[p] is not None and origins[p] not in members for p in rest)
     start = {p: origins.get(p, slot.last) for p, slot in draft.slots.items() if p not in fixed}
     return moved + _shared(draft, start, members) + _exclusive(draft, start, members)

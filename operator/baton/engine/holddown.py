@@ -5,6 +5,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.placement import within_one
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
+from baton.engine.state import Seat
 from baton.model.ids import Partition
 
 
@@ -45,7 +46,15 @@ def _stranded(draft: Draft, partition: Partition) -> bool:
 
 
 def _why(draft: Draft) -> str:
-    gone = [f"{seat.member} {'is stopping' if seat.member in draft.known else 'left'}" for seat in vacant(draft)]
-    come = [f"{member} joined" for member in newcomers(draft)]
-    words = gone + come
+    words = [f"{seat.member} {_how(draft, seat)}" for seat in vacant(draft)]
+    words += [f"{member} joined" for member in newcomers(draft)]
     return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+
+
+def _how(draft: Draft, seat: Seat) -> str:
+    if seat.member in draft.eligible and seat.uid == draft.eligible[seat.member].uid:
+        queues = {partition.queue for partition in seat.left or ()}
+        return f"does not read {', '.join(sorted(queues))} any more"
+    if (seat.member, seat.uid) in draft.victims:
+        return "is to be scaled away"
+    return "is stopping" if seat.member in draft.known else "left"

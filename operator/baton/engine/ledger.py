@@ -29,6 +29,8 @@ from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import format_grants, format_numbers, parse_grants, parse_numbers
 
 _VERSION = 1
+_MOST = 1_000_000
+"""Partitions of a queue, as in `baton.model.ranges`."""
 
 
 def dump(state: GroupState) -> dict[str, str]:
@@ -108,6 +110,9 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     if raw["version"] != _VERSION:
         raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {_VERSION}")
     queues = {QueueName(name): QueueFacts(**facts) for name, facts in raw.get("queues", {}).items()}
+    for name, facts in queues.items():
+        if not 0 <= facts.partitions <= _MOST:
+            raise LedgerError(f"queues.{name}.partitions: {facts.partitions} is not between 0 and {_MOST:,}")
     slots = {Partition(name, number): Slot() for name, facts in queues.items() for number in range(facts.partitions)}
     free: set[Partition] = set()
     for part in raw.get("free", ()):
@@ -128,21 +133,21 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
                 slots[partition] = Slot(epoch, member, member)
                 if gives:
                     revoking.add(partition)
-    moves = _read_moves(raw.get("moves", ()), slots)
-    strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
-    strays |= {partition for partition in slots if partition.queue not in queues}
-    strays |= {p for p in slots if p.number >= queues[p.queue].partitions and p not in moves}
-    if strays:
-        raise LedgerError(f"{sorted(strays)[0]} has an owner but no queue, or a revoke but no deadline")
     subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
     instances = raw.get("instances", {})
     known = {
         member: Known(entry.uid, entry.active, entry.generation, instances.get(member), subscribed.get(member))
         for member, entry in entries.items()
     }
+    moves = _read_moves(raw.get("moves", ()), slots, known)
+    strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
+    strays |= {partition for partition in slots if partition.queue not in queues}
+    strays |= {p for p in slots if p.number >= queues[p.queue].partitions and p not in moves}
+    if strays:
+        raise LedgerError(f"{sorted(strays)[0]} has an owner but no queue, or a revoke but no deadline")
     running = raw.get("rebalance")
     origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in _read_numbers(part["of"])}
-    facts = raw.get("facts")
+    recorded = raw.get("facts")
     return GroupState(
         group=str(raw["group"]),
         generation=int(raw["generation"]),
@@ -156,7 +161,7 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
         waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in _read_numbers(of)},
         holddown=None if raw.get("holddown") is None else Holddown(**raw["holddown"]),
         rebalance=None if running is None else Rebalance(origins, **running),
-        facts=None if facts is None else Facts(**{**facts, "protocol": Protocol(facts["protocol"])}),
+        facts=None if recorded is None else Facts(**{**recorded, "protocol": Protocol(recorded["protocol"])}),
         fenced=frozenset((MemberId(name), Uid(uid)) for name, uid in raw.get("fenced", ())),
         replicas=None if raw.get("scale") is None else int(raw["scale"]["replicas"]),
         victims=tuple((MemberId(name), Uid(uid)) for name, uid in raw.get("victims", ())),
@@ -176,44 +181,50 @@ def _read_seat(raw: Any, known: Mapping[MemberId, Known], slots: Mapping[Partiti
     return Seat(**{**raw, "left": frozenset(_in(p, slots) for p in _read_numbers(raw["left"]))})
 
 
-_MOVE = ("receiver", "uid", "giver", "deadline", "length", "since", "why", "quiet", "missed")
+_ALIKE = ("deadline", "length", "since", "why", "quiet", "missed")
+"""What hand-offs that began together have in common. Their givers stand in the members' keys, and their receivers' UIDs too."""
 
 
 def _moves(state: GroupState) -> list[dict[str, Any]]:
-    groups: defaultdict[tuple[Any, ...], dict[Partition, Epoch]] = defaultdict(dict)
-    for partition in sorted(state.moves):
-        move = state.moves[partition]
-        last = state.slots[partition].last if move.giver is None else None
-        groups[(*(getattr(move, name) for name in _MOVE), last)][partition] = move.epoch
-    return [_slim({**dict(zip((*_MOVE, "last"), alike, strict=True)), "of": _grants(part)}) for alike, part in groups.items()]
+    batches: defaultdict[tuple[Any, ...], defaultdict[MemberId | None, dict[Partition, Epoch]]]
+    batches = defaultdict(lambda: defaultdict(dict))
+    uids: dict[MemberId, Uid | None] = {}
+    for partition, move in sorted(state.moves.items()):
+        alike = tuple(getattr(move, name) for name in _ALIKE)
+        batches[alike][move.receiver][partition] = move.epoch
+        if move.receiver is not None and (move.receiver not in state.known or state.known[move.receiver].uid != move.uid):
+            uids[move.receiver] = move.uid
+    return [
+        {
+            **_slim(dict(zip(_ALIKE, alike, strict=True))),
+            "to": {receiver or "": _grants(part) for receiver, part in receivers.items()},
+            **({"uids": found} if (found := {m: uid for m, uid in uids.items() if m in receivers}) else {}),
+        }
+        for alike, receivers in batches.items()
+    ]
 
 
-def _said(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Without timers where there is no giver."""
-    return _slim(raw if raw["giver"] is not None else {**raw, "deadline": None, "length": None})
-
-
-def _read_moves(raw: Iterable[Mapping[str, Any]], slots: dict[Partition, Slot]) -> dict[Partition, Move]:
+def _read_moves(
+    raw: Iterable[Mapping[str, Any]], slots: Mapping[Partition, Slot], known: Mapping[MemberId, Known]
+) -> dict[Partition, Move]:
     moves: dict[Partition, Move] = {}
-    for part in raw:
-        alike = {name: part[name] for name in _MOVE if name in part}
-        alike.setdefault("receiver", None)
-        alike.setdefault("uid", None)
-        for partition, epoch in _read_grants(part["of"]).items():
-            move = Move(epoch=epoch, **alike)
-            slot = slots.get(partition, Slot())
-            if slot.owner != move.giver or partition in moves:
-                raise LedgerError(f"{partition} is to be given by {move.giver}, and {slot.owner} has it")
-            if move.giver is None:
-                slots[partition] = Slot(epoch, None, part.get("last"))
-            moves[partition] = move
+    for batch in raw:
+        alike = {name: batch[name] for name in _ALIKE if name in batch}
+        for name, of in batch["to"].items():
+            receiver = MemberId(name) if name else None
+            uid = None if receiver is None else batch.get("uids", {}).get(receiver) or known[receiver].uid
+            for partition, epoch in _read_grants(of).items():
+                slot = slots[partition]
+                if partition in moves or (slot.owner is None and slot.epoch != epoch):
+                    raise LedgerError(f"{partition} is on its way twice, or at two epochs")
+                moves[partition] = Move(receiver, uid, epoch, giver=slot.owner, **alike)
     return moves
 
 
 def _free(state: GroupState) -> list[tuple[MemberId | None, dict[Partition, Epoch]]]:
     groups: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
     for partition, slot in sorted(state.slots.items()):
-        if slot.owner is None and partition not in state.moves and (slot.epoch or slot.last is not None):
+        if slot.owner is None and (slot.epoch or slot.last is not None):
             groups[slot.last][partition] = slot.epoch
     return sorted(groups.items(), key=lambda group: group[0] or "")
 

@@ -3,7 +3,7 @@
 from baton.engine.draft import Draft
 from baton.engine.observation import Protocol
 from baton.engine.placement import target
-from baton.engine.seats import Room, stand_by, taken
+from baton.engine.seats import Room, stand_by, taken, unseated
 from baton.model.ids import MemberId, Partition
 
 
@@ -73,9 +73,8 @@ def _members(draft: Draft) -> list[MemberId]:
 
 def _rest(draft: Draft) -> list[MemberId]:
     """Members without a seat: standbys first, then by joining."""
-    placed = {*taken(draft), *draft.standbys}
-    others = sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
-    return draft.standbys + others
+    seated = set(taken(draft))
+    return [member for member in draft.standbys if member not in seated] + unseated(draft)
 
 
 def _bounded(draft: Draft, partition: Partition) -> bool:

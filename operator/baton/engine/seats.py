@@ -14,7 +14,7 @@ def fill_seats(draft: Draft) -> None:
     """Who returns takes its own; then who has stood by longest; then newcomers, while they are no more than the seats."""
     _expire(draft)
     _return(draft)
-    for standby in list(draft.standbys):
+    for standby in _line(draft) if vacant(draft) else ():
         _take_one(draft, standby, "stood by")
     _promote(draft)
     candidates = newcomers(draft)
@@ -44,6 +44,14 @@ def newcomers(draft: Draft) -> list[MemberId]:
     for member in taken(draft):
         room.enter(member)
     return [member for member in unseated(draft) if room.admit(member)]
+
+
+def _line(draft: Draft) -> list[MemberId]:
+    """Who stands by, longest first: those for whom there is nothing, and those that were left with none and keep their seat."""
+    loads = draft.loads()
+    idle = [member for member in taken(draft) if not loads.get(member)]
+    waiting = [member for member in draft.standbys if member in idle or member not in taken(draft)]
+    return waiting + [member for member in idle if member not in waiting]
 
 
 def stand_by(draft: Draft, members: Iterable[MemberId]) -> None:
@@ -153,4 +161,5 @@ def _promote(draft: Draft) -> None:
         room.enter(member)
     for member in unseated(draft):
         room.admit(member)
-    draft.standbys = [member for member in draft.standbys if not room.admit(member)]
+    seated = set(taken(draft))
+    draft.standbys = [member for member in draft.standbys if member in seated or not room.admit(member)]

@@ -165,7 +165,7 @@ class GroupState:
     known: Mapping[MemberId, Known] = field(default_factory=dict)
     seats: tuple[Seat, ...] = ()
     standbys: tuple[MemberId, ...] = ()
-    """Who has waited longest comes first."""
+    """Members without a partition, who has waited longest first. One that was left with none may still have its seat."""
     moves: Mapping[Partition, Move] = field(default_factory=dict)
     waiting: Mapping[Partition, MemberId] = field(default_factory=dict)
     """Planned and not begun (maxConcurrentHandoffs): who is to receive it."""

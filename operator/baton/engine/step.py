@@ -162,6 +162,10 @@ def _tell(draft: Draft) -> None:
             draft.known[member] = replace(known, active=has, generation=draft.generation)
         if not has and member in draft.eligible and (was is None or was.active or was.uid != known.uid):
             draft.happenings.append(StandsBy(member))
+            if member not in draft.standbys:
+                draft.standbys.append(member)
+        elif has and member in draft.standbys:
+            draft.standbys.remove(member)
 
 
 def _wake_at(draft: Draft) -> float | None:

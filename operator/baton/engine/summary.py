@@ -54,7 +54,7 @@ def summary(state: GroupState) -> Summary:
     """Counts of members and whether they are balanced are those of the last step; before the first: of the ledger."""
     view = state.view
     seated = [seat.member for seat in state.seats if seat.left is None]
-    members = view.members if view is not None else len(seated) + len(state.standbys)
+    members = view.members if view is not None else len({*seated, *state.standbys})
     return Summary(
         state=state_of(state),
         hold_until=state.hold_until,

@@ -17,6 +17,7 @@ class Tally:
         self._known: set[Partition] = set()
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}
+        self._dual: set[Partition] = set()
         self._highest: dict[Partition, Epoch] = {}
         self.moves = 0
         self.pause_seconds = 0.0
@@ -64,11 +65,10 @@ class Tally:
             self._highest[partition] = max(epoch, self._highest.get(partition, Epoch(0)))
 
     def try_everybody(self) -> None:
-        """Every consumer acts on all it believes to own: is there a partition for which two are let in?"""
+        """Every consumer acts on all it believes to own. Counts each time that a partition comes to let two of them in."""
         holders = Counter(partition for consumer in self._world.fleet.values() for partition in consumer.holds)
-        for partition, count in holders.items():
-            if count < 2:
-                continue
+        dual: set[Partition] = set()
+        for partition in [partition for partition, count in holders.items() if count > 1]:
             queue = self._world.queues.get(partition.queue)
             let_in = sum(
                 partition in consumer.holds
@@ -76,4 +76,7 @@ class Tally:
                 and (not queue.fenced or self._world.records.accepts(partition, consumer.uid, consumer.holds[partition]))
                 for consumer in self._world.fleet.values()
             )
-            self.dual_ownership += let_in > 1
+            if let_in > 1:
+                dual.add(partition)
+        self.dual_ownership += len(dual - self._dual)
+        self._dual = dual
