@@ -97,7 +97,7 @@ class Performance:
             deadline_misses=picture.deadline_misses,
             stale_refused=run.gauges.flow.stale_refused,
             attempts=len(run.attempts),
-            owner_share=picture.owner_share,
+            driver=picture.statistics,
         )
         columns = max(40, min(self._console.width - 12, 120))
         drawn = chart(run.eyes.moments, self._story.steps, run.gauges.history, PARTITIONS, self._colours, columns)

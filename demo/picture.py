@@ -54,8 +54,8 @@ class Picture:
     """When the holddown that runs will end, by the ledger: seconds since 1970."""
     victims: frozenset[str] = frozenset()
     """Pods that are to go, by the ledger."""
-    owner_share: float | None = None
-    """The share of ranges that were read on their owner, by the driver's count."""
+    statistics: Json = field(default_factory=dict)
+    """What the driver has counted (baton.spark.Statistics)."""
     ready: bool = False
     trouble: str = ""
     """Why the group is not Ready, if it is not."""
@@ -109,7 +109,7 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
         replicas=(group.get("spec") or {}).get("replicas"),
         held_until=(whole.get("holddown") or {}).get("until"),
         victims=frozenset((whole.get("scale") or {}).get("victims") or ()),
-        owner_share=_json(_annotation(lease, f"{API_GROUP}/statistics")).get("owner_share"),
+        statistics=_json(_annotation(lease, f"{API_GROUP}/statistics")),
         ready=ready.get("status") == "True",
         trouble="" if ready.get("status") == "True" else f"{ready.get('reason', '')}: {ready.get('message', '')}".strip(": "),
     )

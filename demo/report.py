@@ -1,7 +1,9 @@
 """The end of a run: what the auditor found, how long things took, and the one line of JSON for machines."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,8 +23,8 @@ class Totals:
     stale_refused: int
     attempts: int
     """Direct attempts with lost credentials."""
-    owner_share: float | None
-    """The share of ranges that were read on their owner, by the driver's count; None: not known."""
+    driver: Mapping[str, Any]
+    """What the Spark driver has counted (baton.spark.Statistics); empty: not known."""
 
 
 def line(verdict: Verdict, timings: Timings, totals: Totals) -> str:
@@ -69,8 +71,9 @@ def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
     rows.add_row("", "wait of a partition whose owner died", _spread(timings.orphaned))
     rows.add_row("", "pod serves, delay over -> ledger names it", _spread(timings.ready_to_ledger))
     rows.add_row("", "ledger written -> executor's file", _spread(timings.ledger_to_executor))
-    if totals.owner_share is not None:
-        rows.add_row(_mark(totals.owner_share >= 0.999), "ranges read on their owner", f"{totals.owner_share:.2%}")
+    if totals.driver:
+        rows.add_row("", "ranges read on their owner", _share(totals.driver))
+        rows.add_row("", "micro-batches", f"{totals.driver['batches']:,}")
     return Group(rows, *_examples(verdict))
 
 
@@ -88,6 +91,14 @@ def _told(finding: Finding) -> list[Text]:
 
 def _mark(good: bool) -> Text:
     return Text("✓", "bold green") if good else Text("✗", "bold red")
+
+
+def _share(driver: Mapping[str, Any]) -> str:
+    refused = ", ".join(f"{count} {why}" for why, count in driver["ranges_refused"].items())
+    planned, read = driver["ranges_planned"], driver["ranges_read_on_owner"]
+    return (
+        f"{driver['owner_share']:.2%} ({read:,} of {planned:,}{'; not read, and planned again: ' + refused if refused else ''})"
+    )
 
 
 def _spread(durations: list[float]) -> str:

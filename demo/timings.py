@@ -11,8 +11,8 @@ from demo.picture import Picture
 class Timings:
     """Collects from successive pictures; times are seconds since 1970.
 
-    - `ready_to_ledger`: a pod serves (Ready, and its driver knows it), and the holddown that it was to wait for is over -> the ledger
-      has a key for it. The delay is asked for; this is what comes on top.
+    - `ready_to_ledger`: a pod serves (Ready, and its driver knows it), and the holddown that it was to wait for is over ->
+      the ledger has a key for it. The delay is asked for; this is what comes on top.
     - `ledger_to_executor`: a key of the ledger changed -> the pod's mounted file says the same.
     - `pauses`: a partition is taken back in the ledger -> the ledger names its next owner. Its owner may still finish what it has
       read in that time; nobody reads anything new.
