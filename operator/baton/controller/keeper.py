@@ -143,9 +143,9 @@ class Keeper:
     async def _check(self) -> None:
         """Is it there, is it ours, is it what the spec says, and has its server been restarted?"""
         adapter = await self._connected()
-        incarnation = await self._ask(lambda one: one.incarnation())
         known = self.facts
         refused = await self._ensure() if self._asked_for is not None else None
+        incarnation = await self._ask(lambda one: one.incarnation())  # a queue that was not made yet had none
         partitions = await self._ask(lambda one: one.partitions())
         owners = known.owners
         if known.partitions is None or incarnation != known.incarnation:
