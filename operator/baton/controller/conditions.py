@@ -30,10 +30,21 @@ def balanced(value: bool, members: int) -> Told:
     return ("Balanced", ConditionStatus.FALSE, Reason.UNBALANCED, "the partitions are not spread evenly (yet)")
 
 
-def rebalancing(moving: int, hold_until: str | None) -> Told:
+def rebalancing(moving: int, hold_until: str | None, overdue: Iterable[str] = ()) -> Told:
+    """`overdue`: members that have not let go by their deadline, and have to be waited for (External queues)."""
     if moving:
         what = "partition is" if moving == 1 else "partitions are"
-        return ("Rebalancing", ConditionStatus.TRUE, Reason.HANDING_OFF, f"{moving} {what} changing hands")
+        late = ", ".join(sorted(set(overdue)))
+        waiting = (
+            f"; {late} did not let go by the deadline and is waited for, as nothing can fence it off: stop it, or set "
+            "spec.source.external.onDeadline to Force"
+        )
+        return (
+            "Rebalancing",
+            ConditionStatus.TRUE,
+            Reason.HANDING_OFF,
+            f"{moving} {what} changing hands{waiting if late else ''}",
+        )
     if hold_until is not None:
         return (
             "Rebalancing",

@@ -51,7 +51,7 @@ class Reporter:
         whole = summary(state)
         if whole.problem is not None:
             problems = [*problems, _of_engine(whole)]
-        told = _conditions(whole, sights, problems)
+        told = _conditions(whole, sights, problems, now)
         status = group_status(group, whole, seen, told, now)
         self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(group.status))
         facts: dict[str, QueueFacts] = {sight.name: sight.facts for sight in sights if sight.named and sight.view is not None}
@@ -118,13 +118,22 @@ def _handoff(one: InFlight) -> Handoff:
     )
 
 
-def _conditions(whole: Summary, sights: list[QueueSight], problems: list[Problem]) -> list[Told]:
+def _conditions(whole: Summary, sights: list[QueueSight], problems: list[Problem], now: float) -> list[Told]:
     spread = whole.balanced and not any(one.reason is Reason.NO_MEMBERS for one in problems)
     return [
         ready(worst(problems), f"{whole.members} members share {whole.partitions} partitions"),
         balanced(spread, whole.members),
-        rebalancing(whole.moving, None if whole.hold_until is None else to_text(whole.hold_until)),
+        rebalancing(whole.moving, None if whole.hold_until is None else to_text(whole.hold_until), _overdue(whole, sights, now)),
         fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),
+    ]
+
+
+def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
+    unfenced = {sight.name for sight in sights if not sight.enforced}
+    return [
+        one.giver
+        for one in whole.in_flight
+        if one.giver is not None and one.deadline is not None and now > one.deadline and one.partition.queue in unfenced
     ]
 
 
