@@ -56,6 +56,8 @@ def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
     why = f"{queue} has {after} partitions instead of {before}"
     draft.unsettled = True
     draft.new_generation()
+    if draft.holddown is not None:
+        draft.trigger(why)  # it goes on to its end, whatever becomes of its reason
     for number in range(after, before):
         _close(draft, Partition(queue, number), why)
     new = [Partition(queue, number) for number in range(before, after)]

@@ -135,13 +135,23 @@ def _close(draft: Draft) -> Step:
         balanced=within_one(draft, taken(draft)) and not draft.orphans(),
     )
     if (state_of(state), _until(state)) != (state_of(before), _until(before)):
-        why = draft.holddown.why if draft.holddown is not None else draft.why
-        draft.happenings.append(StateChanged(state_of(state), _until(state), why))
+        draft.happenings.append(StateChanged(state_of(state), _until(state), _why(state)))
     return Step(replace(state, view=view), effects, tuple(draft.happenings), wake_at)
 
 
 def _until(state: GroupState) -> float | None:
     return state.hold_until if state_of(state) is State.HOLDDOWN else None
+
+
+def _why(state: GroupState) -> str:
+    match state_of(state):
+        case State.REBALANCING:
+            return next((move.why for move in state.moves.values() if not move.quiet), "")
+        case State.HOLDDOWN if state.holddown is not None:
+            return state.holddown.why
+        case State.HOLDDOWN:
+            return ", ".join(f"{seat.member} may come back" for seat in state.seats if seat.expires is not None)
+    return ""
 
 
 def _tell(draft: Draft) -> None:
