@@ -51,7 +51,7 @@ def renewed(
             "leaseDurationSeconds": max(1, round(duration)),
             "acquireTime": spec["acquireTime"] if mine and "acquireTime" in spec else _micro(now),
             "renewTime": _micro(now),
-            "leaseTransitions": (spec.get("leaseTransitions") or 0) + (0 if mine else 1),
+            "leaseTransitions": (spec.get("leaseTransitions") or 0) + (1 if holder and not mine else 0),
         },
     }
 

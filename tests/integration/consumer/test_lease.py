@@ -1,0 +1,80 @@
+"""Sessions at a real API server."""
+
+import time
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import kubernetes
+import pytest
+from tests.cluster import Cluster
+
+from baton.consumer import Session
+from baton.consumer.api import KubernetesLease
+from baton.consumer.lease import Manifest
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
+from baton.model.session import Release, parse_releases
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def api(control_plane: Cluster) -> Iterator[kubernetes.client.ApiClient]:
+    with kubernetes.config.new_client_from_config(str(control_plane.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+def lease(api: kubernetes.client.ApiClient) -> KubernetesLease:
+    return KubernetesLease(api, "default", f"baton-pod-{uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def pod(api: kubernetes.client.ApiClient) -> Iterator[dict[str, str]]:
+    """Name and uid of a pod: the Lease of one that does not exist would be collected as garbage."""
+    pods = kubernetes.client.CoreV1Api(api)
+    spec = {"containers": [{"name": "consumer", "image": "localhost/none"}]}
+    made = pods.create_namespaced_pod("default", {"metadata": {"generateName": "orders-"}, "spec": spec})
+    yield {"name": made.metadata.name, "uid": made.metadata.uid}
+    pods.delete_namespaced_pod(made.metadata.name, "default", grace_period_seconds=0)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def read(lease: KubernetesLease) -> Manifest:
+    found = lease.read()
+    return found or {"metadata": {"annotations": {}}, "spec": {}}
+
+
+def test_a_session_is_kept_at_the_api_server(lease: KubernetesLease, pod: dict[str, str]) -> None:
+    uid = pod["uid"]
+    session = Session(lease, holder=uid, group="orders", every=0.05, owner=pod)
+    assert lease.read() is None
+    session.start()
+    until(lambda: "holderIdentity" in read(lease)["spec"])
+    first = read(lease)
+    assert first["metadata"]["labels"] == {GROUP_LABEL: "orders"}
+    assert first["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert (first["spec"]["holderIdentity"], first["spec"]["leaseDurationSeconds"]) == (uid, 15)
+    until(lambda: read(lease)["spec"]["renewTime"] != first["spec"]["renewTime"])
+    release = Release(Uid(uid), QueueName("orders"), 3, Epoch(7))
+    session.release([release])
+    session.close()
+    assert parse_releases(read(lease)["metadata"]["annotations"][RELEASES_ANNOTATION]) == {release}
+    assert read(lease)["spec"]["acquireTime"] == first["spec"]["acquireTime"]
+
+
+def test_one_driver_at_a_time_and_the_next_when_the_first_gives_up(lease: KubernetesLease) -> None:
+    first = Session(lease, holder="first", group="orders", exclusive=True)
+    second = Session(lease, holder="second", group="orders", exclusive=True)
+    assert first.acquire(5) is None
+    assert second.acquire(0) == "first"
+    first.close(give_up=True)
+    assert second.acquire(5) is None
+    assert read(lease)["spec"]["leaseTransitions"] == 2
+    second.close()
