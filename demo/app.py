@@ -29,7 +29,9 @@ SECONDS = float(os.environ.get("DEMO_SECONDS_PER_BATCH", "1.1"))
 def work(rows: DataFrame, batch: int) -> None:
     """The user's function: once per micro-batch, in the driver; `process` runs in the executors."""
     url, root = os.environ["REDIS_URL"], os.environ["DEMO_ROOT"]
+    began = time.monotonic()
     rows.foreachPartition(lambda part: process(part, batch, url, root))
+    print(f"{time.strftime('%T')} batch {batch}: the function took {time.monotonic() - began:.1f} s", flush=True)
 
 
 def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
