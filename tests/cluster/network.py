@@ -19,6 +19,9 @@ KUBERNETES_SERVICE = "10.96.0.1"
 
 _LINKS = Path("/sys/class/net")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_BEFORE = "ip_forward"
+"""The file in the run folder that says how forwarding was set before, and with that, that this cluster made the bridge."""
+
 _STAYS = ["FORWARD", "-i", BRIDGE, "!", "-o", BRIDGE, "-m", "comment", "--comment", "baton-cluster", "-j", "REJECT"]
 _OURS = re.compile(r"KUBE-|baton-cluster")
 
@@ -28,8 +31,8 @@ def make_bridge(folder: Path) -> None:
 
     What was changed on the machine is noted in the run folder, for `remove_bridge`.
     """
-    _refuse_conflicts()
-    (folder / "ip_forward").write_text(_FORWARDING.read_text())
+    _refuse_conflicts(folder)
+    (folder / _BEFORE).write_text(_FORWARDING.read_text())
     _run("ip", "link", "add", BRIDGE, "type", "bridge")
     _run("ip", "addr", "add", f"{ADDRESS}/24", "dev", BRIDGE)
     _run("ip", "link", "set", BRIDGE, "up")
@@ -40,23 +43,28 @@ def make_bridge(folder: Path) -> None:
 
 
 def remove_bridge(folder: Path) -> None:
-    """Removes the bridge with its routes and links, and every rule that the cluster's programs made. Safe to repeat."""
-    if not (_LINKS / BRIDGE).exists():
-        return  # the rules go first, so without a bridge there are none; or they are another Kubernetes'
+    """Removes the bridge with its routes and links, and every rule that the cluster's programs made. Safe to repeat.
+
+    Only where `make_bridge` made it for this run folder: a bridge or rules that were there before are somebody else's.
+    """
+    before = folder / _BEFORE
+    if not before.exists():
+        return
     for family in ("iptables", "ip6tables"):
         _remove_rules(family)
     for link in _LINKS.iterdir():
         if (link / "master").exists() and (link / "master").resolve().name == BRIDGE:
             _run("ip", "link", "del", link.name, check=False)  # a pod's; it may be going by itself
-    _run("ip", "link", "del", BRIDGE)
-    if (before := folder / "ip_forward").exists():
-        _FORWARDING.write_text(before.read_text())
+    if (_LINKS / BRIDGE).exists():
+        _run("ip", "link", "del", BRIDGE)
+    _FORWARDING.write_text(before.read_text())
+    before.unlink()
 
 
-def _refuse_conflicts() -> None:
+def _refuse_conflicts(folder: Path) -> None:
     if (_LINKS / BRIDGE).exists():
         raise ClusterError(
-            f"there is a link {BRIDGE} whose run folder was deleted by hand: remove it with `ip link del {BRIDGE}`"
+            f"there is a link {BRIDGE} that no run folder in {folder.parent} knows: stop whose it is, or remove it with `ip link del {BRIDGE}`"
         )
     if ":KUBE-SERVICES " in _run("iptables-save"):
         raise ClusterError(
