@@ -34,7 +34,7 @@ def main() -> int:
             clean = None
         if keep and performance.world is not None:
             running.pop_all()
-            (performance.world.cluster.folder / "owner").write_text("nobody")
+            performance.world.cluster.keep()
             console.print(around(performance.world, performance.url), highlight=False, markup=False, soft_wrap=True)
     if clean is None:
         return 2
