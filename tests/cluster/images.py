@@ -73,7 +73,7 @@ def archive(
     links: Mapping[str, str] = _LINKS,
     folders: Sequence[str] = _FOLDERS,
 ) -> Path:
-    """Write an image with these files (path -> text) and programs (path -> file), and give its archive, which the caller deletes."""
+    """Write an image with these files (path -> text) and programs (path -> file); gives its archive, which the caller deletes."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in folders:

@@ -64,7 +64,8 @@ def remove_bridge(folder: Path) -> None:
 def _refuse_conflicts(folder: Path) -> None:
     if (_LINKS / BRIDGE).exists():
         raise ClusterError(
-            f"there is a link {BRIDGE} that no run folder in {folder.parent} knows: stop whose it is, or remove it with `ip link del {BRIDGE}`"
+            f"there is a link {BRIDGE} that no run folder in {folder.parent} knows: stop whose it is, "
+            f"or remove it with `ip link del {BRIDGE}`"
         )
     if ":KUBE-SERVICES " in _run("iptables-save"):
         raise ClusterError(

@@ -26,7 +26,8 @@ def sweep(folder: Path, *, node: bool) -> None:
         registry.stop(name, grace=0)
     _kill_marked(folder)
     if node:
-        _remove_control_groups()
+        if (folder / "made").exists():  # else there were no pods, and these groups are another Kubernetes'
+            _remove_control_groups()
         remove_bridge(folder)
         remove_folders(folder)
     _unmount(folder)
