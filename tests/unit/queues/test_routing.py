@@ -1,0 +1,51 @@
+"""Keys go to slots, and slots to partitions in even or weighted runs."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.queues.redis.routing import SLOTS, RoutingTable, slot_of
+
+
+def test_slots_are_those_of_redis_cluster_modulo_1024() -> None:
+    """CRC16 of "123456789" is 0x31C3, as the Redis Cluster specification has it."""
+    assert slot_of(b"123456789") == 0x31C3 % SLOTS
+    assert slot_of(b"") == 0
+
+
+@given(st.integers(1, SLOTS))
+def test_an_even_layout_gives_every_partition_one_run_of_its_share(count: int) -> None:
+    table = RoutingTable.even(1, count)
+    lengths = Counter(table.partitions)
+    assert set(lengths) == set(range(count))
+    assert max(lengths.values()) - min(lengths.values()) <= 1
+    assert all(after - before in (0, 1) for before, after in pairwise(table.partitions))
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=64))
+def test_a_weighted_layout_gives_every_partition_at_least_one_slot_and_about_its_share(weights: list[int]) -> None:
+    table = RoutingTable.contiguous(1, weights)
+    for partition, weight in enumerate(weights):
+        slots = table.slots(partition)
+        assert slots == list(range(slots[0], slots[-1] + 1))
+        assert len(slots) <= weight * SLOTS / sum(weights) + 1 + len(weights)
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=40), st.integers(1, 9))
+def test_a_table_reads_back_from_its_text(weights: list[int], version: int) -> None:
+    table = RoutingTable.contiguous(version, weights)
+    assert RoutingTable.from_text(version, table.to_text()) == table
+
+
+@pytest.mark.parametrize("weights", [[], [0], [1, 0, 1], [1] * (SLOTS + 1)])
+def test_impossible_layouts_are_refused(weights: list[int]) -> None:
+    with pytest.raises(ValueError, match="a queue has 1 to 1024 partitions"):
+        RoutingTable.contiguous(1, weights)
+
+
+def test_a_table_that_does_not_cover_all_slots_is_refused() -> None:
+    with pytest.raises(ValueError, match="1024 slots, found 3"):
+        RoutingTable.from_text(1, "0x1,1x2")
