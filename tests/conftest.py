@@ -1,4 +1,4 @@
-"""Clusters for the tests that need one: started when first asked for, stopped when the tests are over or another kind is needed."""
+"""Clusters for the tests that need one: started when first asked for, stopped when all tests are over."""
 
 from collections.abc import Iterator
 
@@ -19,3 +19,9 @@ def node() -> Iterator[Cluster]:
     """A cluster with one node that runs pods."""
     with Cluster(node=True) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First the tests that start nodes of their own: there is room for one at a time, and the others' stays to the end."""
+    items.sort(key=lambda item: item.get_closest_marker("own_node") is None)

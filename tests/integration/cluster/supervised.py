@@ -1,0 +1,29 @@
+"""A process that has a cluster with a running pod, for tests that end it in one way or another.
+
+Run as `python -m tests.integration.cluster.supervised`: it prints `ready`, and waits.
+"""
+
+import signal
+import sys
+
+from tests.cluster import Cluster
+
+SLEEPER = "import time; time.sleep(3600)"
+
+if __name__ == "__main__":
+    with Cluster(node=True) as cluster:
+        volumes, mounts = cluster.host_volumes()
+        container = {
+            "name": "sleeper",
+            "image": cluster.load_consumer_image(),
+            "args": ["-c", SLEEPER],
+            "volumeMounts": mounts,
+        }
+        spec = {"containers": [container], "volumes": volumes}
+        cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sleeper"}, "spec": spec})
+        cluster.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--timeout=60s")
+        print("ready", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            sys.exit(130)
