@@ -1,6 +1,8 @@
 """A fleet: a Spark application whose executors own the partitions of queues."""
 
 import logging
+import signal
+import threading
 from collections.abc import Mapping
 
 from pyspark import AccumulatorParam
@@ -21,6 +23,9 @@ from baton.spark.watch import Watch
 
 log = logging.getLogger("baton.spark")
 
+_CLOSING = 15.0
+"""Seconds for giving the group up: the API server may be away."""
+
 
 class _Receipts(AccumulatorParam[list[Receipt]]):
     def zero(self, value: list[Receipt]) -> list[Receipt]:
@@ -37,8 +42,7 @@ class Fleet:
     ::
 
         fleet = baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis:6379"})
-        query = fleet.start(process, checkpoint="s3a://…")
-        query.awaitTermination()
+        fleet.run(process, checkpoint="s3a://…")
     """
 
     def __init__(
@@ -72,6 +76,27 @@ class Fleet:
         self._holdup_timeout, self._ledger_wait = holdup_timeout, ledger_wait
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
+        self._loop: Loop | None = None
+        self._query: StreamingQuery | None = None
+        self._closed = threading.Event()
+
+    def run(self, process: Process, *, checkpoint: str, interval: float = 0.0) -> None:
+        """`start`, and stay until the query has ended. To be called in the main thread of the driver's process.
+
+        On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises what ended the query.
+        """
+        signal.signal(signal.SIGTERM, self._terminate)
+        query = self.start(process, checkpoint=checkpoint, interval=interval)
+        query.awaitTermination()
+        self._closed.wait(_CLOSING)
+
+    def stop(self, grace: float = 20.0) -> None:
+        """End the query after the batch that runs, which gets `grace` seconds; what is not committed then comes again."""
+        if self._loop is None or self._query is None:
+            return
+        self._loop.stop(grace)
+        self._query.stop()
+        self._closed.wait(_CLOSING)
 
     def start(self, process: Process, *, checkpoint: str, interval: float = 0.0) -> StreamingQuery:
         """Start the query, once this driver is the group's only one: another driver's Lease is waited for.
@@ -100,7 +125,8 @@ class Fleet:
             counts=self._counts,
             limits=self._limits,
         )
-        query = self._clock(loop, checkpoint, interval)
+        self._closed.clear()
+        self._loop, self._query = loop, (query := self._clock(loop, checkpoint, interval))
 
         def alive() -> bool:
             if session.lost() and query.isActive:
@@ -114,6 +140,7 @@ class Fleet:
             ledger.close()
             queues.close()
             log.info("the query has ended: %s", self.statistics().to_json())
+            self._closed.set()
 
         Watch(
             alive=alive,
@@ -132,6 +159,12 @@ class Fleet:
     def statistics(self) -> Statistics:
         """What has been counted since the start."""
         return self._counts.statistics()
+
+    def _terminate(self, number: int, frame: object) -> None:
+        log.info("told to stop (signal %d)", number)
+        if self._query is None:
+            raise SystemExit(128 + number)
+        threading.Thread(target=self.stop, name="baton-stop", daemon=True).start()
 
     def _clock(self, loop: Loop, checkpoint: str, interval: float) -> StreamingQuery:
         """A query that always has a next batch; the loop finds out whether there is anything to do in it."""

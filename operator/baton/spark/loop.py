@@ -28,6 +28,8 @@ log = logging.getLogger("baton.spark")
 
 _IDLE = 5.0
 _BREATH = 0.01
+_PARKED = 0.2
+"""Between the empty batches of a query that is about to be stopped."""
 
 Process = Callable[[DataFrame, int], None]
 """The user's function: the rows of a micro-batch, and its id in the query."""
@@ -76,12 +78,12 @@ class Loop:
         self._changed.set()
         self._queues.interrupt()
 
-    def stop(self) -> None:
-        """Take no further batch; returns when the one that runs is over."""
+    def stop(self, seconds: float = -1) -> None:
+        """Take no further batch; returns when the one that runs is over, or after so many seconds."""
         self._stopping.set()
         self.look_up()
-        with self._running:
-            pass
+        if self._running.acquire(timeout=seconds):
+            self._running.release()
 
     def __call__(self, clock: DataFrame, batch_id: int) -> None:
         """Wait until there is something to read, and see it through. `clock` is the reason of the call; its rows mean nothing."""
@@ -106,6 +108,7 @@ class Loop:
             if ranges:
                 return fleet, ranges
             self._idle(grants)
+        time.sleep(_PARKED)
         return {}, []
 
     def _repeat(self, batch_id: int, begun: Begun) -> tuple[Mapping[MemberId, Executor], list[Range]]:

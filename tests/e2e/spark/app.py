@@ -49,7 +49,7 @@ def main() -> None:
     )
     spark = SparkSession.builder.appName(group).config(map=settings | {"spark.ui.enabled": "false"}).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
-    fleet.start(process, checkpoint=os.environ["CHECKPOINT"]).awaitTermination()
+    fleet.run(process, checkpoint=os.environ["CHECKPOINT"])
 
 
 if __name__ == "__main__":

@@ -212,6 +212,28 @@ def test_a_queue_that_goes_away_is_waited_for(world, server, caplog):
     assert orders.values() == numbers(40)
 
 
+def test_a_fleet_that_is_stopped_finishes_its_batch(world):
+    orders = world(2)
+    orders.share_out(2)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def process(rows, batch):
+        inside.set()
+        go_on.wait(60)
+        orders.keep(rows, batch)
+
+    query = orders.start(process)
+    orders.send(*numbers(40))
+    assert inside.wait(60)
+    stopping = threading.Thread(target=orders.stop)
+    stopping.start()
+    go_on.set()
+    stopping.join(60)
+    assert not query.isActive
+    assert orders.values() == numbers(40)
+    assert orders.committed()
+
+
 def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world):
     orders = world(2)
     orders.share_out(2)

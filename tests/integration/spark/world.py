@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -183,9 +182,8 @@ class World:
         return self.fleet.statistics()
 
     def stop(self) -> None:
-        if self.query is not None:
-            self.query.stop()
-            wait_for(lambda: not any(thread.name == "baton-fleet" for thread in threading.enumerate()), "the fleet has closed")
+        if self.fleet is not None:
+            self.fleet.stop()
 
     def signal(self, executor: str, number: signal.Signals) -> None:
         for pid in executor_pids(executor):
