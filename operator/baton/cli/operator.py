@@ -80,6 +80,7 @@ def operator(
     """
     from kubernetes.aio.config import ConfigException
 
+    from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
     from baton.controller.program import Options, default_identity, operate
     from baton.kube.election import Terms
@@ -104,8 +105,8 @@ def operator(
     except ConfigException as error:
         click.echo(f"no way to reach the API server: {error}; give --kubeconfig FILE", err=True)
         sys.exit(2)
-    except OSError as error:
-        click.echo(f"cannot serve on port {metrics_port}: {error}; choose another --metrics-port", err=True)
+    except PortTaken as error:
+        click.echo(f"{error}; choose another --metrics-port", err=True)
         sys.exit(2)
 
 

@@ -77,6 +77,8 @@ class Fleet:
         for key, view in wanted.items():
             if key not in self._loops and self._services.clock.ticks() >= self._not_before.get(key, 0.0):
                 self._start(key, view)
+        mirror = self._services.mirror
+        mirror.sessions.keep_only(lease for held in mirror.leases.buckets().values() for lease in held.values())
         self._services.board.refresh_all()
         report_strays(self._services)
 

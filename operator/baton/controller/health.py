@@ -11,11 +11,15 @@ Check = Callable[[], str | None]
 """None: fine; else what is wrong."""
 
 
+class PortTaken(Exception):  # noqa: N818 -- what is wrong, for the user
+    """Somebody else listens there."""
+
+
 class HealthServer:
     """Serves until closed."""
 
     def __init__(self, address: str, port: int, registry: CollectorRegistry, alive: Check, ready: Check) -> None:
-        """Port 0 takes a free one. Raises OSError where the port is taken."""
+        """Port 0 takes a free one. Raises PortTaken."""
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -42,7 +46,10 @@ class HealthServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class' name
                 """Probes are no news."""
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((address, port), Handler)
+        except OSError as error:
+            raise PortTaken(f"cannot serve on port {port} of {address or 'all addresses'}: {error}") from None
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
 

@@ -9,7 +9,7 @@ import structlog
 
 from baton.controller.keepers import Keepers, Recorded
 from baton.controller.mirror import GroupKey
-from baton.controller.observe import QueueSight, membership_problems, observation, queue_problems
+from baton.controller.observe import QueueSight, deletion_problem, membership_problems, observation, queue_problems
 from baton.controller.problems import Problem, Reason
 from baton.controller.relist import relist_group
 from baton.controller.report import Reporter
@@ -31,7 +31,7 @@ from baton.model.ledger import LedgerError
 from baton.resources import ConsumerGroupSpec
 
 AFTER_FAILURE = 1.0
-LONGEST_SLEEP = 30.0
+SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
 
 
 class GroupLoop:
@@ -55,6 +55,7 @@ class GroupLoop:
         self._state = GroupState.new(self._full_name)
         self._measured: set[Uid] = set()
         self._resync_at = float("-inf")
+        self._wake_at: float | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
 
@@ -127,6 +128,7 @@ class GroupLoop:
             return False
         spec = group.spec
         if spec is None:
+            self._wake_at = None
             self._reporter.invalid(group)
             return True
         self._keepers.sync(() if group.deleting else self._names(spec))
@@ -153,6 +155,7 @@ class GroupLoop:
             if await self._scribe.write(dump(made.state)):
                 self._restored()
         except TooLarge as error:
+            self._wake_at = None  # the state stays as it was: trying again at once would lead to the same
             return [
                 Problem(
                     Reason.SIZE_LIMIT,
@@ -201,8 +204,7 @@ class GroupLoop:
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
-            left = len(self._state.slots)
-            problems.append(Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back"))
+            problems.append(deletion_problem(len(self._state.slots), problems))
         return problems
 
     async def _let_go(self, group: GroupView) -> bool:
@@ -242,8 +244,9 @@ class GroupLoop:
     def _measure_latency(self, seen: Membership) -> None:
         """For everybody who was taken into account for the first time."""
         mirror, uids = self._services.mirror, {member.uid for member in seen.members.values()}
+        fresh = uids - self._measured
         for pod in mirror.pods.bucket(*self.key).values():
-            if pod.uid in uids - self._measured and (since := mirror.eligible_since(self.key, pod)) is not None:
+            if pod.uid in fresh and (since := mirror.eligible_since(self.key, pod)) is not None:
                 took = self._services.clock.ticks() - since
                 self._services.metrics.ready_to_ledger.labels(*self.key).observe(took)
                 self._log.info("a new member is in the ledger", member=pod.name, ready_to_ledger_ms=round(took * 1000, 1))
@@ -266,8 +269,6 @@ class GroupLoop:
     def _recorded(self) -> Mapping[QueueName, Recorded]:
         return {name: Recorded(facts.partitions, facts.incarnation) for name, facts in self._state.queues.items()}
 
-    _wake_at: float | None = None
-
     def _retry_soon(self) -> None:
         asyncio.get_running_loop().call_later(AFTER_FAILURE, self.wake)
 
@@ -281,7 +282,7 @@ class GroupLoop:
         lapses = [mirror.sessions.lapses_at(lease) for lease in mirror.leases.bucket(*self.key).values() if lease.holder]
         until += [at for at in lapses if at > ticks]
         try:
-            async with asyncio.timeout(max(0.0, min(until) - ticks)):
+            async with asyncio.timeout(max(SHORTEST_SLEEP, min(until) - ticks)):
                 await self._news.wait()
         except TimeoutError:
             pass

@@ -78,6 +78,9 @@ class Mirror:
 
     def _lease_changed(self, before: LeaseView | None, after: LeaseView | None) -> None:
         now = self._clock.ticks()
+        if before is not None:
+            for executor in before.executors - (after.executors if after else frozenset()):
+                self._registered.pop(((before.namespace, before.group), executor), None)
         if after is not None:
             key = (after.namespace, after.group)
             revived = self.sessions.lapsed(after, now)

@@ -7,7 +7,7 @@ from baton.controller.keeper import QueueFacts
 from baton.controller.problems import Problem, Reason
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, OnDeadline, Outcome
 from baton.kube.members import Membership
-from baton.kube.objects import GroupView, QueueView
+from baton.kube.objects import FINALIZER, GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.resources import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, engine_spec
 
@@ -137,3 +137,12 @@ def membership_problems(group: str, namespace: str, seen: Membership, sessions: 
             "(Spark executors) their driver has not registered them"
         )
     return [*problems, Problem(Reason.NO_MEMBERS, why)]
+
+
+def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
+    """What a group that is being deleted still waits for."""
+    waiting = "; ".join(sorted(one.message for one in others if one.reason is Reason.QUEUE_UNREACHABLE))
+    blocked = (
+        f". It waits for a queue: {waiting} To give up on it, remove the finalizer {FINALIZER} from the group" if waiting else ""
+    )
+    return Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back{blocked}")

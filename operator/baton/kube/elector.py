@@ -37,6 +37,7 @@ class Elector:
         self.outage_ended_at: float | None = None
         """When renewals last worked again after they had failed (monotonic)."""
         self._failing = False
+        self._looking = asyncio.Lock()
 
     @property
     def leading(self) -> bool:
@@ -56,6 +57,10 @@ class Elector:
 
     async def attempt(self) -> None:
         """One look at the Lease, and what follows from it."""
+        async with self._looking:
+            await self._attempt()
+
+    async def _attempt(self) -> None:
         now = time.monotonic()
         try:
             lease = await self._api.find(self._path)

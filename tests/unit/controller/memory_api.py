@@ -1,0 +1,65 @@
+"""An API server in memory: objects by path, resource versions, compare-and-swap, merge patches; and away when told so."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from baton.kube.api import Api, ConflictError, Json, NotFoundError, UnavailableError
+
+
+class MemoryApi(Api):
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.created: list[Json] = []
+        self.away = False
+        self._version = 0
+
+    def put(self, path: str, body: Json) -> Json:
+        """As another client would, with no questions asked."""
+        self._version += 1
+        body = copy.deepcopy(body)
+        body.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        self.objects[path] = body
+        return copy.deepcopy(body)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        if self.away:
+            raise UnavailableError("away")
+        if method == "POST":
+            assert body is not None
+            self.created.append(body)
+            path = f"{path}/{body['metadata']['name']}"
+            if path in self.objects:
+                raise ConflictError(409, "AlreadyExists", path)
+            return self.put(path, body)
+        at = path.removesuffix("/status").removesuffix("/scale")
+        found = self.objects.get(at)
+        if found is None:
+            raise NotFoundError(404, "NotFound", path)
+        if method == "GET":
+            return copy.deepcopy(found)
+        assert body is not None
+        version = body.get("metadata", {}).get("resourceVersion")
+        if version not in (None, found["metadata"]["resourceVersion"]):
+            raise ConflictError(409, "Conflict", path)
+        return self.put(at, body if method == "PUT" else merged(found, body))
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = merged(made.get(key), value)
+    return made

@@ -1,0 +1,77 @@
+"""A queue in memory: owners, epochs, what is outstanding; and down when told so."""
+
+from collections.abc import Mapping
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable
+
+
+class MemoryQueue:
+    fenced = True
+
+    def __init__(self, partitions: int | None = None) -> None:
+        self.count = partitions
+        self.records: dict[int, Owner] = {}
+        self.left: dict[int, int] = {}
+        self.run = "run-1"
+        self.down = False
+        self.conflict: str | None = None
+        self.calls: list[str] = []
+        self.released = False
+        self.risks: tuple[str, ...] = ()
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.down:
+            raise QueueUnreachable("the queue is down; start it")
+
+    async def incarnation(self) -> str | None:
+        self._called("incarnation")
+        return self.run
+
+    async def warnings(self) -> tuple[str, ...]:
+        return self.risks
+
+    async def partitions(self) -> int | None:
+        self._called("partitions")
+        return self.count
+
+    async def ensure(self, count: int) -> None:
+        self._called("ensure")
+        if self.conflict is not None:
+            raise QueueConflict(self.conflict)
+        if self.count not in (None, count):
+            raise QueueConflict(f"the queue has {self.count} partitions: set spec.partitions to {self.count}")
+        self.count = count
+
+    async def pause(self, partition: int, epoch: Epoch) -> int | None:
+        self._called("pause")
+        return self.left.get(partition, 0)
+
+    async def outstanding(self, partition: int) -> int | None:
+        self._called("outstanding")
+        return self.left.get(partition, 0)
+
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        self._called("grant")
+        record = self.records.get(partition, Owner(None, Epoch(0)))
+        if epoch > record.epoch:
+            self.records[partition] = record = Owner(uid, epoch)
+        return record
+
+    async def owners(self) -> Mapping[int, Owner]:
+        self._called("owners")
+        return dict(self.records)
+
+    async def lag(self) -> Mapping[int, int]:
+        return {0: 5}
+
+    async def stale_refused(self) -> Mapping[int, int]:
+        return {0: 2}
+
+    async def release(self) -> None:
+        self._called("release")
+        self.released = True
+
+    async def close(self) -> None:
+        self.calls.append("close")

@@ -1,0 +1,98 @@
+"""Who leads: the decision, and what becomes of the Lease."""
+
+import pytest
+from tests.unit.controller.memory_api import MemoryApi
+
+from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
+from baton.kube.elector import Elector
+
+TERMS = Terms(duration=10, renew_deadline=6, retry=1)
+PATH = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
+
+
+def record(holder: str | None, version: str = "1") -> Record:
+    return Record(holder, version, transitions=3, duration=10)
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "move"),
+    [
+        (Sighting(None, 0), 0, Move.CREATE),
+        (Sighting(record("me"), 0), 5, Move.RENEW),
+        (Sighting(record("me"), 0), 100, Move.RENEW),
+        (Sighting(record("other"), 0), 9.9, Move.WAIT),
+        (Sighting(record("other"), 0), 10, Move.TAKE),
+        (Sighting(record(None), 0), 0, Move.TAKE),
+        (Sighting(record(""), 0), 0, Move.TAKE),
+    ],
+)
+def test_a_candidate_decides(seen: Sighting, now: float, move: Move) -> None:
+    assert decide(seen, "me", now) is move
+
+
+def test_a_renewal_starts_the_time_anew_and_nothing_else_does() -> None:
+    first = sight(None, record("other", "1"), 0)
+    assert sight(first, record("other", "1"), 7) is first
+    assert sight(first, record("other", "2"), 7).since == 7
+
+
+@pytest.mark.parametrize(("renewed", "now", "leads"), [(None, 0, False), (0, 5.9, True), (0, 6, False)])
+def test_a_leader_stops_before_others_may_start(renewed: float | None, now: float, leads: bool) -> None:
+    assert still_leads(renewed, now, TERMS) is leads
+
+
+@pytest.mark.parametrize("terms", [(5, 5, 1), (5, 6, 1), (5, 3, 3), (5, 3, 0)])
+def test_terms_that_would_let_two_lead_are_refused(terms: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="lease duration"):
+        Terms(*terms)
+
+
+def elector(api: MemoryApi, identity: str) -> Elector:
+    return Elector(api, "baton", "operator", identity, TERMS, lambda: None)
+
+
+async def test_the_first_makes_the_lease_and_the_second_waits() -> None:
+    api = MemoryApi()
+    first, second = elector(api, "one"), elector(api, "two")
+    await first.attempt()
+    await second.attempt()
+    assert (first.leading, second.leading) == (True, False)
+    assert api.objects[PATH]["spec"]["holderIdentity"] == "one"
+
+
+async def test_a_lease_that_was_given_up_is_taken_at_once_in_a_later_term() -> None:
+    api = MemoryApi()
+    first, second = elector(api, "one"), elector(api, "two")
+    await first.attempt()
+    await first.resign()
+    await second.attempt()
+    assert (first.leading, second.leading) == (False, True)
+    assert (first.term, second.term) == (0, 1)
+
+
+async def test_a_container_that_was_restarted_in_its_pod_takes_its_lease_back_at_once() -> None:
+    api = MemoryApi()
+    await elector(api, "pod").attempt()
+    successor = elector(api, "pod")
+    await successor.attempt()
+    assert successor.leading
+
+
+async def test_who_finds_another_in_its_lease_does_not_lead_any_more() -> None:
+    api = MemoryApi()
+    first = elector(api, "one")
+    await first.attempt()
+    api.put(PATH, {**api.objects[PATH], "spec": {**api.objects[PATH]["spec"], "holderIdentity": "two"}})
+    assert not await first.confirm()
+
+
+async def test_an_outage_is_remembered_when_it_is_over() -> None:
+    api = MemoryApi()
+    one = elector(api, "one")
+    await one.attempt()
+    api.away = True
+    await one.attempt()
+    assert one.outage_ended_at is None
+    api.away = False
+    await one.attempt()
+    assert one.outage_ended_at is not None

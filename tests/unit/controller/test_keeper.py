@@ -1,0 +1,177 @@
+"""A keeper carries out what is wanted of its queue, and keeps trying."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from tests.unit.controller.memory_queue import MemoryQueue
+
+from baton.controller.adapters import UnsupportedSource
+from baton.controller.keeper import Keeper
+from baton.controller.problems import Reason
+from baton.engine.effects import Grant, Pause
+from baton.engine.observation import Outcome, OwnerRecord
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.queues.protocol import Owner, QueueAdapter
+
+ORDERS = QueueName("orders")
+NOTHING: frozenset[Outcome] = frozenset()
+
+
+def partition(number: int) -> Partition:
+    return Partition(ORDERS, number)
+
+
+def grant(number: int, uid: str, epoch: int) -> Grant:
+    return Grant(partition(number), MemberId(f"pod-{uid}"), Uid(uid), Epoch(epoch))
+
+
+async def until(so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 5
+    while not so():
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(0.005)
+
+
+class Kept:
+    """A keeper at work on a queue in memory."""
+
+    def __init__(self, queue: MemoryQueue) -> None:
+        self.queue = queue
+        self.news = 0
+        self.connections = 0
+        self.keeper = Keeper(ORDERS, self._connect, self._heard)
+        self.keeper.want(4, (), NOTHING)
+        self.task = asyncio.create_task(self.keeper.run())
+
+    async def _connect(self) -> QueueAdapter:
+        self.connections += 1
+        return self.queue
+
+    def _heard(self) -> None:
+        self.news += 1
+
+
+@pytest.fixture
+async def kept() -> AsyncIterator[Kept]:
+    one = Kept(MemoryQueue())
+    yield one
+    one.task.cancel()
+
+
+async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
+    await until(lambda: kept.keeper.facts.partitions == 4)
+    facts = kept.keeper.facts
+    assert (facts.incarnation, facts.problem, facts.refused, facts.lag) == ("run-1", None, None, {0: 5})
+    assert kept.news >= 1
+
+
+async def test_its_records_are_shown_at_the_first_contact() -> None:
+    queue = MemoryQueue(partitions=4)
+    queue.records[1] = Owner(Uid("u"), Epoch(7))
+    one = Kept(queue)
+    try:
+        await until(lambda: one.keeper.facts.partitions == 4)
+        assert one.keeper.facts.owners == {1: OwnerRecord(Uid("u"), Epoch(7))}
+    finally:
+        one.task.cancel()
+
+
+async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kept: Kept) -> None:
+    wanted = grant(0, "u", 3)
+    kept.keeper.want(4, [wanted], NOTHING)
+    outcome = Outcome(partition(0), OwnerRecord(Uid("u"), Epoch(3)))
+    await until(lambda: kept.keeper.outcomes == {outcome})
+    kept.keeper.want(4, [wanted], NOTHING)  # the ledger could not be written: it is wanted still
+    assert kept.keeper.outcomes == {outcome}
+    assert kept.queue.calls.count("grant") == 1
+    kept.keeper.want(4, [], frozenset({outcome}))
+    assert kept.keeper.outcomes == set()
+
+
+async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Kept) -> None:
+    kept.queue.records[0] = Owner(Uid("other"), Epoch(9))
+    kept.keeper.want(4, [grant(0, "u", 3)], NOTHING)
+    await until(lambda: kept.keeper.outcomes == {Outcome(partition(0), OwnerRecord(Uid("other"), Epoch(9)))})
+
+
+async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept: Kept) -> None:
+    kept.queue.left[2] = 1
+    kept.keeper.want(4, [Pause(partition(2), Epoch(3))], NOTHING)
+    await until(lambda: "outstanding" in kept.queue.calls)
+    assert kept.keeper.drained == set()
+    kept.queue.left[2] = 0
+    await until(lambda: kept.keeper.drained == {(partition(2), Epoch(3))})
+    assert kept.queue.calls.count("pause") == 1
+    kept.keeper.want(4, [], NOTHING)
+    assert kept.keeper.drained == set()
+
+
+async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wanted_is_done(kept: Kept) -> None:
+    await until(lambda: kept.keeper.facts.partitions == 4)
+    kept.queue.down = True
+    kept.keeper.want(4, [grant(0, "u", 3)], NOTHING)
+    await until(lambda: kept.keeper.facts.problem is not None)
+    problem = kept.keeper.facts.problem
+    assert problem is not None
+    assert (problem.reason, problem.message) == (Reason.QUEUE_UNREACHABLE, "the queue is down; start it")
+    assert kept.keeper.facts.partitions == 4, "it is believed to be as it was last seen"
+    kept.queue.down = False
+    await until(lambda: kept.keeper.outcomes)
+    assert kept.keeper.facts.problem is None
+    assert kept.connections >= 2, "its Secret may have changed"
+
+
+async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
+    await until(lambda: kept.keeper.facts.partitions == 4)
+    kept.queue.down = True
+    kept.keeper.want(4, [grant(0, "u", 3)], NOTHING)
+    await until(lambda: kept.keeper.facts.problem is not None)
+    kept.queue.run, kept.queue.down = "run-2", False
+    kept.queue.records[1] = Owner(Uid("rolled-back"), Epoch(1))
+    await until(lambda: kept.keeper.facts.incarnation == "run-2")
+    assert kept.keeper.facts.owners[1] == OwnerRecord(Uid("rolled-back"), Epoch(1))
+
+
+async def test_another_count_is_refused_and_the_queue_goes_on_as_it_is() -> None:
+    one = Kept(MemoryQueue(partitions=6))
+    try:
+        await until(lambda: one.keeper.facts.refused)
+        assert one.keeper.facts.partitions == 6
+        assert one.keeper.facts.problem is None
+        assert "set spec.partitions to 6" in str(one.keeper.facts.refused)
+        one.keeper.want(6, [], NOTHING)
+        await until(lambda: one.keeper.facts.refused is None)
+    finally:
+        one.task.cancel()
+
+
+async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up() -> None:
+    queue = MemoryQueue()
+    queue.conflict = "the queue belongs to shop/first: delete that group"
+    one = Kept(queue)
+    try:
+        await until(lambda: one.keeper.facts.problem is not None)
+        assert one.keeper.facts.problem is not None
+        assert one.keeper.facts.problem.reason is Reason.CONFLICT
+        assert one.keeper.facts.partitions is None, "nothing may be granted there"
+        queue.conflict = None
+        await until(lambda: one.keeper.facts.partitions == 4)
+    finally:
+        one.task.cancel()
+
+
+async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
+    async def connect() -> QueueAdapter:
+        raise UnsupportedSource("use Redis")
+
+    keeper = Keeper(ORDERS, connect, lambda: None)
+    keeper.want(4, (), NOTHING)
+    task = asyncio.create_task(keeper.run())
+    try:
+        await until(lambda: keeper.facts.problem is not None)
+        assert keeper.facts.problem is not None
+        assert keeper.facts.problem.reason is Reason.UNSUPPORTED_SOURCE
+    finally:
+        task.cancel()

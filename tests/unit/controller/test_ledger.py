@@ -1,0 +1,167 @@
+"""The ledger at the API server: claimed, replaced, overruled, and left to a later leader."""
+
+from typing import Any
+
+import pytest
+from tests.unit.controller.memory_api import MemoryApi
+
+from baton.controller.scribe import Scribe
+from baton.kube.election import Terms
+from baton.kube.elector import Elector
+from baton.kube.ledger import SIZE_LIMIT, Deposed, Ledger, Owner, TooLarge, size
+
+OWNER = Owner("shop", "orders", "uid-1")
+
+
+class Desk:
+    """A scribe who leads, in a term."""
+
+    def __init__(self, api: MemoryApi, identity: str = "one", owner: Owner = OWNER) -> None:
+        self.api = api
+        self.elector = Elector(api, "baton", "operator", identity, Terms(), lambda: None)
+        self._owner = owner
+
+    async def open(self) -> Scribe:
+        await self.elector.attempt()
+        return Scribe(Ledger(self.api, self._owner, self.elector.term), self.elector)
+
+
+def data(api: MemoryApi) -> Any:
+    return api.objects[OWNER.path]["data"]
+
+
+def edit(api: MemoryApi, **change: str) -> None:
+    api.put(OWNER.path, {**api.objects[OWNER.path], "data": change})
+
+
+async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    assert await scribe.claim() is None
+    made = api.objects[OWNER.path]
+    assert made["data"] == {}
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
+    assert made["metadata"]["labels"]["baton.dev/group"] == "orders"
+
+
+async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
+    api = MemoryApi()
+    first = Desk(api)
+    scribe = await first.open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    await first.elector.resign()
+    assert await (await Desk(api, "two").open()).claim() == {"group": "1"}
+
+
+async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
+    api = MemoryApi()
+    desk = Desk(api)
+    scribe = await desk.open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    successor = await Desk(api, "one", Owner("shop", "orders", "uid-2")).open()
+    assert await successor.claim() is None
+    assert data(api) == {}
+
+
+async def test_what_is_written_already_is_not_written_again() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+    assert not await scribe.write({"group": "1"})
+    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version
+
+
+async def test_an_edit_is_overruled_by_the_next_write() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    edit(api, group="mine")
+    assert await scribe.write({"group": "2"})
+    assert data(api) == {"group": "2"}
+    assert scribe.tally.restored == 1
+
+
+async def test_a_change_of_labels_alone_is_no_edit() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    edit(api, group="1")
+    assert not await scribe.write({"group": "2"})
+    assert data(api) == {"group": "2"}
+
+
+async def test_an_edit_or_a_deletion_that_the_watch_shows_is_put_right() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    assert not await scribe.check()
+    edit(api, group="mine")
+    assert scribe.event("MODIFIED", api.objects[OWNER.path])
+    assert await scribe.check()
+    assert data(api) == {"group": "1"}
+    gone = api.objects.pop(OWNER.path)
+    assert scribe.event("DELETED", gone)
+    assert await scribe.check()
+    assert data(api) == {"group": "1"}
+    assert scribe.tally.restored == 2
+
+
+async def test_an_echo_of_an_earlier_write_of_its_own_is_looked_into_and_left() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    echo = api.objects[OWNER.path]
+    await scribe.write({"group": "2"})
+    assert scribe.event("MODIFIED", echo)
+    assert not await scribe.check()
+    assert data(api) == {"group": "2"}
+
+
+async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:
+    api = MemoryApi()
+    first = Desk(api)
+    scribe = await first.open()
+    await scribe.claim()
+    lease = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
+    api.put(lease, {**api.objects[lease], "spec": {**api.objects[lease]["spec"], "holderIdentity": ""}})
+    successor = await Desk(api, "two").open()
+    await successor.claim()
+    await successor.write({"group": "new"})
+    with pytest.raises(Deposed):
+        await scribe.write({"group": "old"})
+    with pytest.raises(Deposed):
+        scribe.doubt()
+        await scribe.check()
+    assert data(api) == {"group": "new"}
+
+
+async def test_who_does_not_lead_does_not_write() -> None:
+    api = MemoryApi()
+    desk = Desk(api)
+    scribe = await desk.open()
+    await scribe.claim()
+    await desk.elector.resign()
+    with pytest.raises(Deposed):
+        await scribe.write({"group": "1"})
+
+
+async def test_a_ledger_too_large_for_a_config_map_is_not_written() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    with pytest.raises(TooLarge, match="921,600"):
+        await scribe.write({"group": "ü" * (SIZE_LIMIT // 2)})
+    assert data(api) == {"group": "1"}
+
+
+def test_size_is_in_bytes_of_keys_and_values() -> None:
+    assert size({"a": "ü"}) == 3

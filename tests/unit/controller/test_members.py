@@ -1,0 +1,131 @@
+"""Who takes part."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from baton.kube.leases import LeaseView
+from baton.kube.members import membership
+from baton.kube.pods import PodView, view
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.session import Release
+
+POD = PodView("shop", MemberId("a"), Uid("u-a"), "orders", ready_since=100.0, running=True)
+SESSION = LeaseView("shop", "baton-a", "orders", Uid("u-a"))
+EXECUTOR = replace(
+    POD, name=MemberId("exec-3"), uid=Uid("u-3"), spark_role="executor", executor_id="3", owners=frozenset({Uid("u-driver")})
+)
+DRIVER = LeaseView("shop", "orders-driver", "orders", Uid("u-driver"), executors=frozenset({"3"}), spark_app="app-1")
+
+
+def who(pods: list[PodView], leases: list[LeaseView] | None = None, lapsed: bool = False) -> set[str]:
+    return set(membership("orders", pods, leases or [], lambda lease: lapsed).members)
+
+
+@pytest.mark.parametrize(
+    ("pod", "takes_part"),
+    [
+        (POD, True),
+        (replace(POD, ready_since=None), False),
+        (replace(POD, terminating=True), True),
+        (replace(POD, terminating=True, ready_since=None), True),
+        (replace(POD, terminating=True, running=False), False),
+        (replace(POD, name=MemberId("group")), False),
+        (replace(POD, spark_role="driver"), False),
+    ],
+)
+def test_a_pod_without_a_session_is_a_member_by_readiness(pod: PodView, takes_part: bool) -> None:
+    assert bool(who([pod])) is takes_part
+
+
+def test_a_pod_whose_session_lapsed_is_no_member() -> None:
+    assert who([POD], [SESSION], lapsed=True) == set()
+    assert who([replace(POD, terminating=True)], [SESSION], lapsed=True) == set()
+
+
+def test_the_lease_of_an_earlier_pod_of_that_name_says_nothing() -> None:
+    assert who([POD], [replace(SESSION, holder=Uid("u-before"))], lapsed=True) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "driver", "takes_part"),
+    [
+        (EXECUTOR, DRIVER, True),
+        (EXECUTOR, None, False),
+        (EXECUTOR, replace(DRIVER, executors=frozenset({"4"})), False),
+        (EXECUTOR, replace(DRIVER, holder=Uid("u-other")), False),
+        (replace(EXECUTOR, owners=frozenset(), spark_app="app-1"), replace(DRIVER, holder=Uid("laptop")), True),
+        (replace(EXECUTOR, owners=frozenset(), spark_app="app-2"), replace(DRIVER, holder=Uid("laptop")), False),
+        (replace(EXECUTOR, spark_app="app-1"), replace(DRIVER, holder=Uid("laptop")), False),
+        (EXECUTOR, replace(DRIVER, holder=None), False),
+        (replace(EXECUTOR, terminating=True), replace(DRIVER, executors=frozenset()), True),
+    ],
+)
+def test_an_executor_is_a_member_when_its_driver_has_registered_it(
+    pod: PodView, driver: LeaseView | None, takes_part: bool
+) -> None:
+    assert bool(who([pod], [driver] if driver else [])) is takes_part
+
+
+def test_a_driver_whose_session_lapsed_takes_its_executors_along() -> None:
+    assert who([EXECUTOR], [DRIVER], lapsed=True) == set()
+
+
+def test_a_session_speaks_only_for_its_own() -> None:
+    own = Release(Uid("u-a"), QueueName("orders"), 1, Epoch(7))
+    foreign = Release(Uid("u-b"), QueueName("orders"), 2, Epoch(7))
+    seen = membership("orders", [POD], [replace(SESSION, releases=frozenset({own, foreign}))], lambda lease: False)
+    assert seen.releases == {own}
+
+
+def test_a_driver_speaks_for_its_executors() -> None:
+    word = Release(Uid("u-3"), QueueName("orders"), 1, Epoch(7))
+    other = replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), owners=frozenset({Uid("u-else")}))
+    false_word = Release(Uid("u-4"), QueueName("orders"), 2, Epoch(7))
+    driver = replace(DRIVER, releases=frozenset({word, false_word}))
+    assert membership("orders", [EXECUTOR, other], [driver], lambda lease: False).releases == {word}
+
+
+def test_what_a_pod_says_of_itself_is_handed_on() -> None:
+    pod = replace(
+        POD,
+        labels=(("app/index", "7"), ("topology.kubernetes.io/zone", "z1")),
+        subscribed=frozenset({QueueName("orders")}),
+        assignors=("range",),
+    )
+    member = membership("orders", [pod], [], lambda lease: False, "app/index").members[MemberId("a")]
+    assert (member.uid, member.joined, member.instance, member.zone) == ("u-a", 100.0, "7", "z1")
+    assert (member.subscribed, member.assignors) == ({"orders"}, ("range",))
+
+
+def test_pods_that_are_there_are_counted_ready_or_not() -> None:
+    pods = [POD, replace(POD, name=MemberId("b"), ready_since=None), replace(POD, name=MemberId("c"), terminating=True)]
+    assert membership("orders", pods, [], lambda lease: False).pods == 2
+
+
+def manifest(**changes: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "shop", "name": "a", "uid": "u-a", "labels": {"baton.dev/group": "orders"}, **changes},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:40Z"}],
+        },
+    }
+
+
+def test_a_pods_manifest_is_read() -> None:
+    assert view(manifest()) == replace(POD, labels=(("baton.dev/group", "orders"),))
+    assert view({"metadata": {"namespace": "shop", "name": "a", "uid": "u"}}) is None
+    told = view(
+        manifest(annotations={"baton.dev/subscribed": "orders, returns", "baton.dev/assignors": " ", "baton.dev/ledger": "x"})
+    )
+    assert told is not None
+    assert (told.subscribed, told.assignors, told.told) == ({"orders", "returns"}, None, "x")
+
+
+def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None:
+    ended = manifest()
+    ended["status"]["phase"] = "Failed"
+    seen = view(ended)
+    assert seen is not None and not seen.ready and not seen.running

@@ -1,0 +1,131 @@
+"""What the engine is shown of queues that are there, away, unknown, or to be let go of."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from baton.controller.keeper import QueueFacts
+from baton.controller.observe import QueueSight, membership_problems, observation, queue_problems
+from baton.controller.problems import Problem, Reason, worst
+from baton.engine.observation import OwnerRecord
+from baton.kube.members import Membership
+from baton.kube.objects import GroupView, QueueView
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
+
+ORDERS = QueueName("orders")
+SPEC = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}]})
+GROUP = GroupView("shop", "orders", "uid", 1, SPEC)
+
+
+def queue(**fields: Any) -> QueueView:
+    spec = {"source": {"type": "Redis", "redis": {"url": "redis://r"}}, "partitions": 4, **fields}
+    return QueueView("shop", "orders", "uid-q", 1, PartitionedQueueSpec.model_validate(spec))
+
+
+def sight(**changes: Any) -> QueueSight:
+    seen = QueueSight(ORDERS, True, queue(), QueueFacts(partitions=4, incarnation="run-1"), reachable=True, recorded=4)
+    return replace(seen, **changes)
+
+
+def shown(*sights: QueueSight, group: GroupView = GROUP) -> dict[QueueName, int]:
+    seen = observation(group, SPEC, sights, Membership())
+    return {name: one.partitions for name, one in seen.queues.items()}
+
+
+AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
+
+
+@pytest.mark.parametrize(
+    ("seen", "partitions"),
+    [
+        (sight(), {ORDERS: 4}),
+        (sight(facts=QueueFacts(partitions=6, refused="4, not 6")), {ORDERS: 6}),
+        # it has not answered this operator yet
+        (sight(facts=AWAY), {ORDERS: 4}),
+        (sight(facts=AWAY, recorded=None), {}),
+        # it does not exist, or is to be let go of
+        (sight(view=None, reachable=False), {}),
+        (sight(view=None, reachable=False, recorded=None), {}),
+        (sight(view=None), {ORDERS: 0}),
+        (sight(view=replace(queue(), deleting=True)), {ORDERS: 0}),
+        (sight(named=False), {ORDERS: 0}),
+        (sight(named=False, recorded=None), {}),
+        # its spec does not read as one any more: it stays as it is
+        (sight(view=replace(queue(), spec=None)), {ORDERS: 4}),
+    ],
+)
+def test_a_queue_has_as_many_partitions_as_can_be_believed(seen: QueueSight, partitions: dict[QueueName, int]) -> None:
+    assert shown(seen) == partitions
+
+
+def test_the_queues_own_records_are_shown_only_when_they_are_wanted() -> None:
+    owners = {0: OwnerRecord(Uid("u"), Epoch(3))}
+    known = sight(facts=QueueFacts(partitions=4, owners=owners))
+    assert observation(GROUP, SPEC, [known], Membership()).queues[ORDERS].owners == {}
+    wanted = replace(known, owners_wanted=True)
+    assert observation(GROUP, SPEC, [wanted], Membership()).queues[ORDERS].owners == owners
+
+
+def test_times_are_the_queues_unless_the_group_says_otherwise() -> None:
+    slow = sight(view=queue(rebalance={"delaySeconds": 9, "maxHandoffSeconds": 8}))
+    seen = observation(GROUP, SPEC, [slow], Membership())
+    assert (seen.spec.delay, seen.queues[ORDERS].max_handoff) == (9.0, 8.0)
+    spec = ConsumerGroupSpec.model_validate(
+        {"queues": [{"name": "orders"}], "rebalance": {"delaySeconds": 0, "maxHandoffSeconds": 1}}
+    )
+    seen = observation(GROUP, spec, [slow], Membership())
+    assert (seen.spec.delay, seen.queues[ORDERS].max_handoff) == (0.0, 1.0)
+
+
+def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
+    seen = sight(view=queue(source={"type": "External", "external": {"onDeadline": "Force"}}))
+    made = observation(GROUP, SPEC, [seen], Membership()).queues[ORDERS]
+    assert (made.fenced, made.on_deadline) == (False, "Force")
+
+
+def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
+    seen = observation(replace(GROUP, deleting=True), SPEC, [sight(named=False)], Membership())
+    assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
+    assert seen.queues[ORDERS].partitions == 0
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "said"),
+    [
+        (sight(), None, ""),
+        (sight(view=None), Reason.QUEUE_NOT_FOUND, "create it"),
+        (sight(view=replace(queue(), deleting=True)), Reason.QUEUE_NOT_FOUND, "is being deleted"),
+        (
+            sight(view=replace(queue(), spec=None, problem="spec.partitions: not a number")),
+            Reason.INVALID_SPEC,
+            "spec.partitions",
+        ),
+        (sight(facts=AWAY), Reason.QUEUE_UNREACHABLE, "start it"),
+        (sight(facts=QueueFacts(partitions=4, refused="set spec.partitions to 4")), Reason.PARTITION_COUNT_REFUSED, "set"),
+        (sight(named=False, facts=AWAY), Reason.QUEUE_UNREACHABLE, "start it"),
+        (sight(named=False), None, ""),
+    ],
+)
+def test_what_is_wrong_with_a_queue_is_said_with_the_cure(seen: QueueSight, reason: Reason | None, said: str) -> None:
+    problems = queue_problems("shop", [seen])
+    assert [problem.reason for problem in problems] == ([reason] if reason else [])
+    assert all(said in problem.message for problem in problems)
+
+
+def test_a_group_without_members_says_what_is_missing() -> None:
+    (nobody,) = membership_problems("orders", "shop", Membership(), {})
+    assert (nobody.reason, "add it to the pods' template" in nobody.message) == (Reason.NO_MEMBERS, True)
+    (unready,) = membership_problems("orders", "shop", Membership(pods=2), {})
+    assert "2 pods have the label" in unready.message and "not Ready" in unready.message
+
+
+def test_the_most_telling_problem_comes_first_with_all_of_its_kind() -> None:
+    problems = [
+        Problem(Reason.NO_MEMBERS, "nobody"),
+        Problem(Reason.QUEUE_UNREACHABLE, "b is down"),
+        Problem(Reason.QUEUE_UNREACHABLE, "a is down"),
+    ]
+    assert worst(problems) == Problem(Reason.QUEUE_UNREACHABLE, "a is down; b is down")
+    assert worst([]) is None

@@ -1,0 +1,64 @@
+"""What is written on pods: the annotation that makes the kubelet refresh, and what their loss costs."""
+
+from dataclasses import replace
+
+from tests.unit.controller.memory_api import MemoryApi
+
+from baton.kube.bump import Bumper, bumps, mark
+from baton.kube.pods import DELETION_COST, PodView
+from baton.kube.scale import Scaler, victims
+from baton.model.ids import MemberId, Uid
+
+A = PodView("shop", MemberId("a"), Uid("u-a"), "orders")
+B = PodView("shop", MemberId("b"), Uid("u-b"), "orders", told=mark("entry of b"))
+LEDGER = {"group": "g", "a": "entry of a", "b": "entry of b"}
+
+
+def put(api: MemoryApi, pod: PodView) -> str:
+    path = f"/api/v1/namespaces/shop/pods/{pod.name}"
+    api.put(path, {"metadata": {"name": pod.name, "uid": pod.uid}})
+    return path
+
+
+def test_only_pods_whose_key_changed_are_told() -> None:
+    assert [bump.pod for bump in bumps(LEDGER, [A, B])] == ["a"]
+    assert [bump.pod for bump in bumps({**LEDGER, "b": "new"}, [A, B])] == ["a", "b"]
+    assert bumps({"group": "g"}, [A, replace(A, name=MemberId("group"))]) == []
+
+
+async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
+    api = MemoryApi()
+    path = put(api, A)
+    bumper = Bumper(api)
+    api.away = True
+    await bumper.carry_out(bumps(LEDGER, [A]))
+    api.away = False
+    await bumper.carry_out(bumps(LEDGER, [A]))
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
+    version = api.objects[path]["metadata"]["resourceVersion"]
+    await bumper.carry_out(bumps(LEDGER, [A]))  # the watch has not shown it yet
+    assert api.objects[path]["metadata"]["resourceVersion"] == version
+
+
+async def test_a_pod_that_is_gone_needs_no_bump() -> None:
+    await Bumper(MemoryApi()).carry_out(bumps(LEDGER, [A]))
+
+
+def test_victims_own_least_and_then_are_the_youngest() -> None:
+    owned = {MemberId("old"): 2, MemberId("young"): 2, MemberId("idle"): 0, MemberId("busy"): 5}
+    joined = {MemberId("old"): 1.0, MemberId("young"): 9.0, MemberId("idle"): 0.0, MemberId("busy"): 20.0}
+    assert victims(owned, joined, 4) == set()
+    assert victims(owned, joined, 3) == {"idle"}
+    assert victims(owned, joined, 2) == {"idle", "young"}
+    assert victims(owned, joined, 0) == set(owned)
+
+
+async def test_victims_and_only_they_are_cheap_to_lose() -> None:
+    api = MemoryApi()
+    path_a, path_b = put(api, A), put(api, B)
+    scaler = Scaler(api)
+    await scaler.mark_victims([A, B], frozenset({MemberId("a")}))
+    assert DELETION_COST in api.objects[path_a]["metadata"]["annotations"]
+    assert "annotations" not in api.objects[path_b]["metadata"]
+    await scaler.mark_victims([replace(A, deletion_cost="-1000"), B], frozenset())
+    assert DELETION_COST not in api.objects[path_a]["metadata"]["annotations"]

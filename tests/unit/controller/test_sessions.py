@@ -1,0 +1,87 @@
+"""When a session has lapsed, and what Leases say."""
+
+from dataclasses import replace
+
+from baton.kube.leases import LeaseView, view
+from baton.kube.sessions import SessionClock
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.session import Release
+
+LEASE = LeaseView("shop", "baton-a", "orders", Uid("u1"), duration=15, renewal="10:00:00")
+
+
+def test_expiry_counts_from_the_last_renewal_that_was_seen() -> None:
+    clock = SessionClock()
+    clock.renewed(LEASE, 100)
+    clock.renewed(LEASE, 110)  # seen again, not renewed
+    assert not clock.lapsed(LEASE, 114.9)
+    assert clock.lapsed(LEASE, 115)
+    clock.renewed(replace(LEASE, renewal="10:00:03"), 115)
+    assert not clock.lapsed(LEASE, 129.9)
+
+
+def test_after_an_outage_of_its_own_everybody_gets_a_full_term() -> None:
+    clock = SessionClock()
+    clock.renewed(LEASE, 100)
+    clock.outage(200)
+    assert not clock.lapsed(LEASE, 214.9)
+    assert clock.lapsed(LEASE, 215)
+
+
+def test_another_holder_of_the_same_lease_is_another_session() -> None:
+    clock = SessionClock()
+    clock.renewed(LEASE, 100)
+    clock.renewed(replace(LEASE, holder=Uid("u2")), 114)
+    assert clock.lapsed(LEASE, 115)
+    assert not clock.lapsed(replace(LEASE, holder=Uid("u2")), 115)
+
+
+def test_a_session_that_was_given_up_has_not_lapsed() -> None:
+    clock = SessionClock()
+    clock.renewed(LEASE, 0)
+    assert not clock.lapsed(replace(LEASE, holder=None), 1000)
+
+
+def test_only_sessions_that_are_there_are_remembered() -> None:
+    clock = SessionClock()
+    clock.renewed(LEASE, 100)
+    clock.keep_only([])
+    clock.renewed(LEASE, 200)
+    assert not clock.lapsed(LEASE, 214)
+
+
+def manifest(**annotations: str) -> dict[str, object]:
+    return {
+        "metadata": {"namespace": "shop", "name": "l", "labels": {"baton.dev/group": "orders"}, "annotations": annotations},
+        "spec": {"holderIdentity": "u1", "leaseDurationSeconds": 20, "renewTime": "10:00:00"},
+    }
+
+
+def test_a_lease_is_read() -> None:
+    seen = view(
+        manifest(
+            **{
+                "baton.dev/releases": '{"u1":{"orders":"5@12"}}',
+                "baton.dev/executors": "1, 2",
+                "baton.dev/spark-app": "app-1",
+            }
+        )
+    )
+    assert seen is not None
+    assert seen.releases == {Release(Uid("u1"), QueueName("orders"), 5, Epoch(12))}
+    assert (seen.executors, seen.spark_app, seen.duration) == ({"1", "2"}, "app-1", 20)
+
+
+def test_releases_that_do_not_read_are_a_problem_and_no_releases() -> None:
+    seen = view(manifest(**{"baton.dev/releases": '{"u1":"5@12"}'}))
+    assert seen is not None
+    assert seen.releases == frozenset()
+    assert "baton.dev/releases" in (seen.problem or "")
+
+
+def test_a_renewal_alone_makes_no_difference_to_a_group() -> None:
+    assert replace(LEASE, renewal="later") == LEASE
+
+
+def test_a_lease_without_the_label_is_none_of_ours() -> None:
+    assert view({"metadata": {"namespace": "shop", "name": "l"}, "spec": {}}) is None

@@ -1,0 +1,79 @@
+"""Watches and lists of the same objects, in whatever order they arrive."""
+
+from typing import Any
+
+from baton.kube.pods import PodView, view
+from baton.kube.shelf import Shelf
+
+
+def pod(name: str, version: int, group: str = "orders", uid: str = "u") -> dict[str, Any]:
+    labels = {"baton.dev/group": group} if group else {}
+    return {"metadata": {"namespace": "shop", "name": name, "uid": uid, "labels": labels, "resourceVersion": str(version)}}
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str | None, str | None]] = []
+        self.shelf: Shelf[PodView] = Shelf(view, lambda before, after: self.heard.append((_name(before), _name(after))))
+
+    def names(self, group: str = "orders") -> set[str]:
+        return set(self.shelf.bucket("shop", group))
+
+
+def _name(pod: PodView | None) -> str | None:
+    return None if pod is None else pod.name
+
+
+def test_events_put_and_take() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("a", 1))
+    one.shelf.event("DELETED", pod("a", 2))
+    assert one.names() == set()
+    assert one.heard == [(None, "a"), ("a", None)]
+
+
+def test_an_old_event_changes_nothing() -> None:
+    one = Listener()
+    one.shelf.event("DELETED", pod("a", 5))
+    one.shelf.event("MODIFIED", pod("a", 4))
+    assert one.names() == set()
+
+
+def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("a", 1))
+    one.shelf.event("ADDED", pod("b", 2))
+    one.shelf.listed("shop", "orders", [pod("b", 2)], "9")
+    assert one.names() == {"b"}
+    assert ("a", None) in one.heard
+
+
+def test_a_list_leaves_other_groups_and_namespaces_alone() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("a", 1, "orders"))
+    one.shelf.event("ADDED", pod("b", 1, "returns"))
+    one.shelf.listed("shop", "orders", [], "9")
+    one.shelf.listed("elsewhere", None, [], "9")
+    assert (one.names("orders"), one.names("returns")) == (set(), {"b"})
+
+
+def test_what_came_after_the_list_was_made_stays() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("new", 12))
+    one.shelf.event("DELETED", pod("gone", 11))
+    one.shelf.listed("shop", "orders", [pod("gone", 3)], "10")
+    assert one.names() == {"new"}
+
+
+def test_a_pod_whose_label_changed_moves_to_the_other_group() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("a", 1, "orders"))
+    one.shelf.event("MODIFIED", pod("a", 2, "returns"))
+    assert (one.names("orders"), one.names("returns")) == (set(), {"a"})
+
+
+def test_a_pod_whose_label_was_taken_off_is_gone() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("a", 1))
+    one.shelf.event("DELETED", pod("a", 2, ""))
+    assert one.names() == set()

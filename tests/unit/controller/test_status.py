@@ -1,0 +1,123 @@
+"""What users see: conditions, a queue's status, and when a status is written."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.controller.memory_api import MemoryApi
+
+from baton.controller.conditions import conditions, fenced, ready, rebalancing
+from baton.controller.keeper import QueueFacts
+from baton.controller.problems import Problem, Reason
+from baton.controller.queue_board import queue_status
+from baton.controller.status_writer import StatusWriter
+from baton.kube.objects import QueueView
+from baton.resources import ConditionStatus, PartitionedQueueSpec, PartitionScaleStatus
+
+NOW = 1_800_000_000.0
+PATH = "/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders"
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    before = [{"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]
+    down = ready(Problem(Reason.QUEUE_UNREACHABLE, "start it"), "")
+    (same,) = conditions([down], before, 3, NOW)
+    assert (same.last_transition_time, same.reason, same.observed_generation) == ("2020-01-01T00:00:00Z", "QueueUnreachable", 3)
+    (changed,) = conditions([ready(None, "fine")], before, 3, NOW)
+    assert (changed.last_transition_time, changed.status, changed.message) == (
+        "2027-01-15T08:00:00Z",
+        ConditionStatus.TRUE,
+        "fine",
+    )
+
+
+@pytest.mark.parametrize(
+    ("moving", "until", "overdue", "status", "reason", "said"),
+    [
+        (0, None, [], "False", Reason.STABLE, "nothing moves"),
+        (0, "2027-01-15T08:00:00Z", [], "False", Reason.HOLDDOWN, "2027-01-15T08:00:00Z"),
+        (1, None, [], "True", Reason.HANDING_OFF, "1 partition is changing hands"),
+        (3, "2027-01-15T08:00:00Z", [], "True", Reason.HANDING_OFF, "3 partitions are changing hands"),
+        (3, None, ["b", "a", "a"], "True", Reason.HANDING_OFF, "a, b did not let go by the deadline"),
+    ],
+)
+def test_rebalancing_is_told_in_a_sentence(
+    moving: int, until: str | None, overdue: list[str], status: str, reason: Reason, said: str
+) -> None:
+    kind, made, why, message = rebalancing(moving, until, overdue)
+    assert (kind, made.value, why) == ("Rebalancing", status, reason)
+    assert said in message
+
+
+def test_a_group_with_an_external_queue_is_not_fenced() -> None:
+    assert fenced([])[1] is ConditionStatus.TRUE
+    _, status, _, message = fenced(["returns", "orders"])
+    assert status is ConditionStatus.FALSE
+    assert "orders, returns" in message
+
+
+def queue(**fields: Any) -> QueueView:
+    spec = {"source": {"type": "Redis", "redis": {"url": "redis://r"}}, "partitions": 4, **fields}
+    return QueueView("shop", "orders", "uid", 2, PartitionedQueueSpec.model_validate(spec))
+
+
+FINE = QueueFacts(partitions=4)
+
+
+@pytest.mark.parametrize(
+    ("view", "reports", "partitions", "scaling", "reason"),
+    [
+        (queue(), [FINE], 4, PartitionScaleStatus.READY, Reason.REACHABLE),
+        (queue(), [], None, None, Reason.UNUSED),
+        (queue(), [QueueFacts()], None, None, Reason.QUEUE_UNREACHABLE),
+        (queue(partitions=6), [replace(FINE, refused="no")], 4, PartitionScaleStatus.SCALING_UP, Reason.PARTITION_COUNT_REFUSED),
+        (queue(partitions=2), [FINE], 4, PartitionScaleStatus.SCALING_DOWN, Reason.REACHABLE),
+        (queue(accessType="Exclusive"), [FINE], 4, PartitionScaleStatus.INVALID_EXCLUSIVE, Reason.REACHABLE),
+        (
+            queue(accessType="Exclusive", partitions=1),
+            [QueueFacts(partitions=1)],
+            1,
+            PartitionScaleStatus.READY,
+            Reason.REACHABLE,
+        ),
+        # of two groups, one may not use it: that is in that group's status
+        (queue(), [QueueFacts(problem=Problem(Reason.CONFLICT, "")), FINE], 4, PartitionScaleStatus.READY, Reason.REACHABLE),
+        (replace(queue(), spec=None, problem="?"), [FINE], 4, None, Reason.INVALID_SPEC),
+    ],
+)
+def test_a_queues_status(
+    view: QueueView, reports: list[QueueFacts], partitions: int | None, scaling: PartitionScaleStatus | None, reason: Reason
+) -> None:
+    status = queue_status(view, reports, NOW)
+    assert (status.partitions, status.partition_scale_status, status.conditions[0].reason) == (partitions, scaling, reason)
+    assert status.observed_generation == 2
+
+
+def test_a_server_that_may_lose_entries_is_named() -> None:
+    status = queue_status(queue(), [replace(FINE, warnings=("set appendonly yes",))], NOW)
+    durable = next(one for one in status.conditions if one.type == "Durable")
+    assert (durable.status, durable.message) == (ConditionStatus.FALSE, "set appendonly yes")
+
+
+async def test_a_status_is_written_when_it_changed_and_fields_that_are_gone_are_removed() -> None:
+    api = MemoryApi()
+    api.put(PATH, {"metadata": {"name": "orders"}, "status": {"state": "Holddown", "holdUntil": "soon"}})
+    writer = StatusWriter(api, PATH, "uid")
+    writer.want({"state": "Holddown", "holdUntil": "soon"}, api.objects[PATH]["status"])
+    await writer.flush()
+    assert api.objects[PATH]["metadata"]["resourceVersion"] == "1", "it reads so already"
+    writer.want({"state": "Ready"}, {})
+    await writer.flush()
+    assert api.objects[PATH]["status"] == {"state": "Ready"}
+
+
+async def test_a_status_that_could_not_be_written_is_written_later() -> None:
+    api = MemoryApi()
+    api.put(PATH, {"metadata": {"name": "orders"}, "status": {"holdUntil": "soon"}})
+    writer = StatusWriter(api, PATH, "uid")
+    api.away = True
+    writer.want({"state": "Ready"}, api.objects[PATH]["status"])
+    await writer.flush()
+    api.away = False
+    await writer.flush()
+    assert api.objects[PATH]["status"] == {"state": "Ready"}
