@@ -73,10 +73,15 @@ def main() -> None:
         template="/application/executor.yaml",
         executors=int(os.environ["EXECUTORS"]),
         executor_memory="512m",
+        executor_timeout=25,
         service_account="driver",
     )
     # Five executors, their driver and a cluster share this machine's cores; an executor of the demo mostly sleeps.
-    settings |= {"spark.kubernetes.executor.request.cores": "50m", "spark.ui.enabled": "false"}
+    settings |= {
+        "spark.kubernetes.executor.request.cores": "200m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
     spark = SparkSession.builder.appName(group).config(map={**settings}).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={os.environ["QUEUE"]: os.environ["REDIS_URL"]})
     fleet.start(work, checkpoint="/checkpoint").awaitTermination()

@@ -117,6 +117,8 @@ def driver(image: str, environment: Mapping[str, str], volumes: Sequence[Json], 
                     "image": image,
                     "imagePullPolicy": "Never",
                     "args": ["python", "/application/app.py"],
+                    # Without a request a busy machine would starve the driver, and a starved driver loses its executors.
+                    "resources": {"requests": {"cpu": "400m", "memory": "512Mi"}},
                     "env": [
                         _field("POD_NAME", "metadata.name"),
                         _field("POD_NAMESPACE", "metadata.namespace"),
