@@ -103,6 +103,10 @@ class Draft:
         move = self.moves.get(partition)
         return move is None or move.quiet
 
+    def withdrawn(self, partition: Partition) -> bool:
+        """It does not exist any more."""
+        return partition.number >= self.queues[partition.queue].partitions
+
     def orphans(self) -> list[Partition]:
         """Partitions that nobody has or will have, sorted."""
         return sorted(p for p, slot in self.slots.items() if slot.owner is None and p not in self.moves)
@@ -131,7 +135,8 @@ class Draft:
         """Begin to hand a partition over, or turn a hand-off that is under way to another receiver, at a new epoch."""
         slot = self.slots[partition]
         move = self.moves.get(partition)
-        epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + 1)
+        rests = receiver is None and not self.withdrawn(partition)  # nobody is granted anything, so no epoch is used up
+        epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + (not rests))
         uid = None if receiver is None else self.observation.members[receiver].uid
         self.note_origin(partition)
         if move is not None and not move.quiet:

@@ -14,8 +14,8 @@ def take_outcomes(draft: Draft) -> None:
     """What became of the grants at the queues."""
     for partition, record in sorted(draft.observation.outcomes, key=lambda outcome: (outcome.partition, outcome.record.epoch)):
         move = draft.moves.get(partition)
-        if move is None:
-            continue
+        if move is None or (move.receiver is None and not draft.withdrawn(partition)):
+            continue  # nothing was asked of the queue, or it was seen before
         if record == (move.uid, move.epoch):
             draft.granted(partition, record)
         elif record.epoch >= move.epoch:
@@ -43,7 +43,7 @@ def take_releases(draft: Draft) -> None:
 def rest_released(draft: Draft) -> None:
     """What was released and has no receiver waits without an owner, unless it is withdrawn."""
     for partition, move in sorted(draft.moves.items()):
-        if move.receiver is None and not waits_for_giver(move) and not _withdrawn(draft, partition):
+        if move.receiver is None and not waits_for_giver(move) and not draft.withdrawn(partition):
             draft.free(partition)
 
 
@@ -87,7 +87,3 @@ def _released(draft: Draft, partition: Partition, move: Move) -> How | None:
     if draft.now >= move.deadline:
         return How.DEADLINE
     return None
-
-
-def _withdrawn(draft: Draft, partition: Partition) -> bool:
-    return partition.number >= draft.queues[partition.queue].partitions
