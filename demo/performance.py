@@ -1,6 +1,5 @@
 """The run from the first process to the verdict, and how to look around where it is kept."""
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -17,7 +16,7 @@ from demo.gauges import Gauges
 from demo.manifests import GROUP, NAMESPACE, PARTITIONS, QUEUE
 from demo.mounts import Mounts
 from demo.picture import Picture
-from demo.producer import Producer
+from demo.producer import RATE, Producer
 from demo.records import Evidence
 from demo.report import Totals, line, table
 from demo.server import redis_server
@@ -27,8 +26,6 @@ from demo.view import Colours, Flow, Screen, render
 from demo.world import World
 
 EXECUTORS = 2
-RATE = float(os.environ.get("RATE", "2500"))
-"""Messages per second."""
 
 
 class Performance:

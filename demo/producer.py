@@ -5,6 +5,7 @@ Each key counts for itself: 1, 2, 3 … Standard output is one line of JSON a fe
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
+RATE = float(os.environ.get("RATE", "2500"))
+"""Messages per second."""
 KEYS = 240
 _TICK = 0.04
 """Seconds between two calls; each sends what the clock says is due."""

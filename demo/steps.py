@@ -13,7 +13,7 @@ from demo.eyes import Eyes
 from demo.gauges import Gauges
 from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, PARTITIONS, QUEUE
 from demo.picture import Member, Picture
-from demo.producer import Producer
+from demo.producer import RATE, Producer
 from demo.records import Attempt
 from demo.story import Story
 
@@ -57,13 +57,15 @@ def steps() -> list[tuple[str, Callable[[Run], None]]]:
 
 def begin(run: Run) -> None:
     _flowing(run)
-    run.story.good(f"{run.gauges.flow.processed_rate:,.0f} messages per second")
+    run.eyes.wait("what has piled up meanwhile to be worked off", lambda picture: run.gauges.lag < 5 * RATE, 60)
+    run.story.good(f"{run.gauges.flow.produced_rate:,.0f} messages per second go in and come out")
 
 
 def scale_out(run: Run) -> None:
     before = run.eyes.picture
     _scale(run, 4)
     after = run.eyes.wait("four executors, all partitions owned", lambda picture: picture.settled(4), _START + _REBALANCE)
+    _flowing(run)
     run.story.good(_moved(before, after))
 
 
@@ -92,6 +94,7 @@ def kill_one(run: Run) -> None:
     lost = set(victim.owned)
     run.eyes.wait("its partitions in other hands", lambda picture: _elsewhere(picture, victim, lost), _START + _REBALANCE)
     after = run.eyes.wait("four executors again", lambda picture: picture.settled(4), _START + _REBALANCE)
+    _flowing(run)
     run.story.good(_moved(before, after))
 
 
