@@ -1,4 +1,5 @@
-"""`python -m baton.resources.generate [DIRECTORY] [--check]` writes the CRDs, or says which are not what the models say."""
+"""`python -m baton.resources.generate [--check]` writes the CRDs and their reference page, or says which are not what the models
+say."""
 
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import yaml
 
 from baton.model.names import API_GROUP
 from baton.resources.crd import Document, crds
+from baton.resources.reference import reference
 
 HEADING = "# Generated from operator/baton/resources by `make generate`. Do not edit.\n"
 
@@ -22,28 +24,30 @@ def text(document: Document) -> str:
     return HEADING + yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=140)
 
 
-def drifted(directory: Path) -> list[str]:
-    """The names of the files in `directory` that differ from what the models say, or are missing."""
-    return [
-        name
-        for document in crds()
-        if not (path := directory / (name := file_name(document))).is_file() or path.read_text() != text(document)
-    ]
+def files(root: Path) -> dict[Path, str]:
+    """All that is generated below the repository's root, with its content."""
+    made = {root / "crds" / file_name(document): text(document) for document in crds()}
+    return {**made, root / "docs" / "reference" / "resources.md": reference()}
+
+
+def drifted(root: Path) -> list[Path]:
+    """The files that differ from what the models say, or are missing."""
+    return [path for path, content in files(root).items() if not path.is_file() or path.read_text() != content]
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path), default=Path("crds"))
+@click.argument("root", type=click.Path(path_type=Path), default=Path())
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file is not up to date.")
-def generate(directory: Path, check: bool) -> None:
-    """Write the CustomResourceDefinitions into DIRECTORY."""
+def generate(root: Path, check: bool) -> None:
+    """Write the CustomResourceDefinitions and their reference page below ROOT, the repository."""
     if check:
-        for name in drifted(directory):
-            click.echo(f"{directory / name} is not what the models say: run `make generate`", err=True)
+        for path in drifted(root):
+            click.echo(f"{path} is not what the models say: run `make generate`", err=True)
             sys.exit(1)
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    for document in crds():
-        (directory / file_name(document)).write_text(text(document))
+    for path, content in files(root).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,17 @@ async def test_a_group_whose_queue_does_not_exist_says_so_and_works_when_it_does
     await shop.spread("orphan", 6, queue="orphan-queue")
 
 
+async def test_an_assignor_that_a_pod_does_not_support_is_named_and_work_goes_on_when_it_is_gone(shop: World) -> None:
+    await shop.external("picky")
+    await shop.group("picky", assignors=["solace"])
+    await shop.pod("picky-a", "picky", annotations={"baton.dev/assignors": "range"})
+    message = await shop.told("picky", "UnknownAssignor")
+    assert "solace" in message and "picky-a" in message
+    await shop.change("consumergroups", "picky", {"spec": {"assignors": ["solace", "range"]}})
+    await shop.told("picky", "Ready")
+    await shop.spread("picky", 6)
+
+
 async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_on(shop: World) -> None:
     server = RedisServer()
     await shop.redis("down", server.url, partitions=4)

@@ -7,23 +7,25 @@ from typing import Any
 import pytest
 
 from baton.resources.crd import crds
-from baton.resources.generate import drifted, file_name, text
+from baton.resources.generate import drifted, files, text
 
-CRDS = Path(__file__).parents[3] / "crds"
+ROOT = Path(__file__).parents[3]
 KINDS = {document["spec"]["names"]["kind"]: document for document in crds()}
 
 
 def test_the_files_are_what_the_models_say() -> None:
-    assert drifted(CRDS) == [], "run `make generate`"
-    assert {file.name for file in CRDS.glob("*.yaml")} == {file_name(document) for document in crds()}
+    assert drifted(ROOT) == [], "run `make generate`"
+    assert set((ROOT / "crds").glob("*.yaml")) == {path for path in files(ROOT) if path.suffix == ".yaml"}
 
 
 def test_an_edited_file_is_noticed(tmp_path: Path) -> None:
-    for document in crds():
-        (tmp_path / file_name(document)).write_text(text(document))
-    edited = tmp_path / file_name(crds()[0])
+    for path, content in files(tmp_path).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    assert drifted(tmp_path) == []
+    edited = next(iter(files(tmp_path)))
     edited.write_text(edited.read_text() + "# mine\n")
-    assert drifted(tmp_path) == [edited.name]
+    assert drifted(tmp_path) == [edited]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,104 @@
+"""docs/reference/resources.md: the fields of the resources, from the same models as the CRDs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from baton.model.names import API_GROUP, API_VERSION
+from baton.resources.crd import crds
+
+Schema = dict[str, Any]
+
+HEADING = f"""# The resources
+
+<!-- Generated from operator/baton/resources by `make generate`. Do not edit. -->
+
+Two resources of the API group `{API_GROUP}/{API_VERSION}`, both namespaced. Durations are whole seconds.
+`kubectl explain cg.spec` and `kubectl explain pq.spec` show the same in a terminal. What the
+conditions mean is in [conditions.md](conditions.md).
+
+A queue and a group that use little more than the defaults:
+
+```yaml
+apiVersion: {API_GROUP}/{API_VERSION}
+kind: PartitionedQueue
+metadata: {{name: orders, namespace: shop}}
+spec:
+  source: {{type: Redis, redis: {{url: "redis://redis.shop:6379/0"}}}}
+  partitions: 12
+---
+apiVersion: {API_GROUP}/{API_VERSION}
+kind: ConsumerGroup
+metadata: {{name: orders, namespace: shop}}
+spec:
+  queues: [{{name: orders}}]
+```
+
+The members of the group are the pods of its namespace with the label `baton.dev/group: orders` that are Ready. On a pod,
+`baton.dev/subscribed: orders,returns` says that it reads only these queues, and `baton.dev/assignors: range,solace` which
+assignors it supports. On a ConsumerGroup, a new value of the annotation `baton.dev/rebalance` asks for a rebalance.
+
+Who owns what is in the ConfigMap `<group>-assignments`; `baton status <group>` shows it on one screen.
+"""
+
+
+def reference() -> str:
+    """The page's text."""
+    return HEADING + "".join(_page(document) for document in crds())
+
+
+def _page(document: Schema) -> str:
+    kind = document["spec"]["names"]["kind"]
+    short = document["spec"]["names"]["shortNames"][0]
+    schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    parts = [f"\n## {kind} (`{short}`)\n\n{schema['description']}\n"]
+    for part in ("spec", "status"):
+        parts.append(f"\n### {kind}.{part}\n\n| field | type | default | meaning |\n|---|---|---|---|\n")
+        parts += [_row(path, field, required) for path, field, required in _fields(schema["properties"][part])]
+    refused = [rule["message"] for rule in _rules(schema)]
+    parts.append("\nRefused at apply, with these words:\n\n" + "".join(f"- {message}\n" for message in refused))
+    return "".join(parts)
+
+
+def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]]:
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, field, name in schema.get("required", ())
+        items = field.get("items", {})
+        yield from _fields(items, f"{here}[]") if items else _fields(field, here)
+
+
+def _row(path: str, field: Schema, required: bool) -> str:
+    default = "required" if required else _default(field)
+    return f"| `{path}` | {_type(field)} | {default} | {field['description'].replace('|', '&#124;')} |\n"
+
+
+def _default(field: Schema) -> str:
+    default = field.get("default")
+    match default:
+        case None | {} | "":
+            return ""
+        case list():
+            return f"`{', '.join(map(str, default))}`"
+        case bool():
+            return f"`{str(default).lower()}`"
+        case _:
+            return f"`{default}`"
+
+
+def _type(field: Schema) -> str:
+    values = field.get("enum") or (field.get("items") or {}).get("enum")
+    if values:
+        listed = ", ".join(f"`{value}`" for value in values)
+        return f"list of {listed}" if "items" in field else listed
+    if field["type"] == "array":
+        return "list"
+    limits = [f"{sign} {field[name]}" for name, sign in (("minimum", "≥"), ("maximum", "≤")) if name in field]
+    kind: str = field["format"] if field["type"] == "string" and "format" in field else field["type"]
+    return " ".join([kind, *limits])
+
+
+def _rules(schema: Schema) -> Iterator[Schema]:
+    yield from schema.get("x-kubernetes-validations", ())
+    for field in schema.get("properties", {}).values():
+        yield from _rules(field)
+        yield from _rules(field.get("items") or {})
