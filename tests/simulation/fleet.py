@@ -199,7 +199,8 @@ class Fleet:
             self.bury()
             self.work()
             assert self.last is not None
-            if self.last.wake_at is None and not self.last.state.moves and not any(member.terminating for member in self.members.values()):
+            stopping = any(member.terminating for member in self.members.values())
+            if self.last.wake_at is None and not self.last.state.moves and not stopping:
                 break
             if self.last.wake_at is not None:
                 self.now = self.last.wake_at

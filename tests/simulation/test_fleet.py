@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.simulation.fleet import Fleet
 
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Protocol, ScaleMode
 from baton.model.ids import MemberId, QueueName
-from tests.simulation.fleet import Fleet
 
 NAMES = st.sampled_from("abcdef")
 SOME = st.integers(0, 2**12 - 1)

@@ -23,9 +23,9 @@ def assignor_in_use(draft: Draft) -> str | None:
     if missing is not None:
         draft.problem = Problem("UnknownAssignor", str(missing))
     else:
-        stubborn = sorted(
-            name for name, member in draft.eligible.items() if not set(member.assignors or ()) & set(draft.spec.assignors)
-        )
+        wanted = set(draft.spec.assignors)
+        choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
+        stubborn = sorted(name for name, supported in choosy.items() if not wanted & set(supported))
         who = f"; {stubborn[0]} supports none of them" if stubborn else ""
         draft.problem = Problem(
             "UnknownAssignor", f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member{who}"

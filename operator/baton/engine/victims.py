@@ -21,9 +21,7 @@ def choose_victims(draft: Draft, ready: Mapping[MemberId, ObservedMember]) -> tu
         loads = draft.loads()
         seated = {seat.member for seat in draft.seats if seat.left is None}
         names = {name for name, _ in chosen}
-        rest = sorted(
-            (name for name in ready if name not in names),
-            key=lambda name: (name in seated, len(loads.get(name, ())), -ready[name].joined, name),
-        )
+        youngest = sorted((n for n in ready if n not in names), key=lambda n: (ready[n].joined, n), reverse=True)
+        rest = sorted(youngest, key=lambda name: (name in seated, len(loads.get(name, ()))))
         chosen += [(name, ready[name].uid) for name in rest[: excess - len(chosen)]]
     return tuple(chosen)

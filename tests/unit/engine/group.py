@@ -1,0 +1,122 @@
+"""One group as a specification sees it: facts in, steps out, consumers and queues that do what they are asked."""
+
+from dataclasses import replace
+from typing import Any
+
+from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
+from baton.engine.happenings import Granted, Happening, Released, Revoked
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.session import Release
+
+
+def partition(number: int, queue: str = "orders") -> Partition:
+    return Partition(QueueName(queue), number)
+
+
+class Group:
+    """Steps on demand. `grants` are carried out when `settle` is called; nothing is released unless a test says so."""
+
+    def __init__(self, partitions: int = 4, spec: GroupSpec | None = None, **queue: Any) -> None:
+        self.spec = spec if spec is not None else GroupSpec()
+        self.queues = {QueueName("orders"): ObservedQueue(partitions, **queue)}
+        self.members: dict[MemberId, ObservedMember] = {}
+        self.state = GroupState.new("shop/orders")
+        self.records: dict[Partition, OwnerRecord] = {}
+        self.releases: set[Release] = set()
+        self.drained: set[tuple[Partition, Epoch]] = set()
+        self.request: str | None = None
+        self.now = 0.0
+        self.told: list[Happening] = []
+
+    def join(self, *names: str, uid: str | None = None, **facts: Any) -> "Group":
+        for name in names:
+            self.members[MemberId(name)] = ObservedMember(
+                Uid(uid if uid is not None else f"uid-{name}"), joined=self.now, **facts
+            )
+        return self
+
+    def leave(self, *names: str) -> "Group":
+        for name in names:
+            del self.members[MemberId(name)]
+        return self
+
+    def terminate(self, name: str) -> "Group":
+        self.members[MemberId(name)] = replace(self.members[MemberId(name)], terminating=True)
+        return self
+
+    def resize(self, partitions: int, queue: str = "orders") -> "Group":
+        self.queues[QueueName(queue)] = replace(self.queues[QueueName(queue)], partitions=partitions)
+        return self
+
+    def release(self, name: str, number: int, queue: str = "orders") -> "Group":
+        """The consumer's session says that it has let go of what it holds."""
+        slot = self.state.slots[partition(number, queue)]
+        self.releases.add(Release(self.members[MemberId(name)].uid, QueueName(queue), number, slot.epoch))
+        return self
+
+    def observe(self, outcomes: frozenset[Outcome] = frozenset()) -> Observation:
+        return Observation(
+            spec=self.spec,
+            queues=dict(self.queues),
+            members=dict(self.members),
+            releases=frozenset(self.releases),
+            drained=frozenset(self.drained),
+            outcomes=outcomes,
+            request=self.request,
+        )
+
+    def step(self, at: float | None = None, outcomes: frozenset[Outcome] = frozenset()) -> Step:
+        """One step, as the operator makes it after a restart: from the ledger alone."""
+        self.now = self.now if at is None else at
+        done = step(load(dump(self.state)) if self.state.facts else self.state, self.observe(outcomes), self.now)
+        self.state = done.state
+        self.told += done.happenings
+        return done
+
+    def settle(self, at: float | None = None) -> Step:
+        """Step, and carry out every grant, until there is none left."""
+        done = self.step(at)
+        while grants := [effect for effect in done.effects if isinstance(effect, Grant)]:
+            done = self.step(outcomes=frozenset(self.carry_out(grant) for grant in grants))
+        return done
+
+    def carry_out(self, grant: Grant) -> Outcome:
+        record = self.records.get(grant.partition, OwnerRecord(None, Epoch(0)))
+        if grant.epoch > record.epoch:
+            record = self.records[grant.partition] = OwnerRecord(grant.uid, grant.epoch)
+        return Outcome(grant.partition, record)
+
+    def start(self, *names: str) -> "Group":
+        """The first rebalance is over, and what was told of it is forgotten."""
+        self.join(*names).settle()
+        self.settle(self.now + self.spec.delay)
+        self.told.clear()
+        return self
+
+    def owners(self, queue: str = "orders") -> str:
+        """Who owns partition 0, 1, 2, …: "abab"; "-" is nobody."""
+        slots = sorted((p, slot) for p, slot in self.state.slots.items() if p.queue == queue)
+        return "".join(slot.owner or "-" for _, slot in slots)
+
+    def moved(self) -> list[str]:
+        """What was told of partitions: "revoke 3 a", "release 3 a consumer", "grant 3 c 2"."""
+        words = []
+        for happening in self.told:
+            match happening:
+                case Revoked(partition=of, member=member):
+                    words.append(f"revoke {of.number} {member}")
+                case Released(partition=of, member=member, how=how):
+                    words.append(f"release {of.number} {member} {how}")
+                case Granted(partition=of, member=member, epoch=epoch):
+                    words.append(f"grant {of.number} {member} {epoch}")
+        self.told.clear()
+        return words
+
+
+def pauses(done: Step) -> list[int]:
+    return [effect.partition.number for effect in done.effects if isinstance(effect, Pause)]
+
+
+def grants(done: Step) -> list[tuple[int, str | None, int]]:
+    return [(e.partition.number, e.member, e.epoch) for e in done.effects if isinstance(e, Grant)]

@@ -1,0 +1,205 @@
+"""Rules 3 and 5: the hand-off of one partition, and nothing that sticks."""
+
+from dataclasses import replace
+
+from tests.unit.engine.group import Group, grants, partition, pauses
+
+from baton.engine import State, step, summary
+from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Outcome, OwnerRecord, Protocol
+from baton.model.ids import Epoch, QueueName, Uid
+
+
+def handing_off(partitions: int = 2, **queue: object) -> Group:
+    """a has everything, b has joined, and the highest half is on its way to b."""
+    group = Group(partitions, GroupSpec(delay=2), **queue).start("a")
+    group.now = 10
+    group.join("b").settle(10)
+    group.settle(12)
+    group.told.clear()
+    return group
+
+
+def test_only_what_moves_is_paused_under_the_givers_epoch() -> None:
+    group = handing_off(4)
+    done = group.step()
+    assert pauses(done) == [2, 3]
+    assert {effect.epoch for effect in done.effects} == {1}
+    assert done.wake_at == 15
+
+
+def test_the_ledger_has_giver_receiver_epoch_and_deadline_before_anything_is_paused() -> None:
+    group = handing_off()
+    flight = summary(group.state).in_flight[0]
+    assert (flight.giver, flight.receiver, flight.epoch, flight.deadline) == ("a", "b", 2, 15)
+    assert flight.why == "b joined"
+
+
+def test_the_consumers_word_frees_a_partition() -> None:
+    group = handing_off()
+    group.release("a", 1).settle(12.5)
+    assert group.owners() == "ab"
+    assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
+
+
+def test_the_queues_word_that_nothing_is_outstanding_frees_a_partition() -> None:
+    group = handing_off()
+    group.drained.add((partition(1), Epoch(1)))
+    assert grants(group.step(12.5)) == [(1, "b", 2)]
+
+
+def test_a_word_about_another_epoch_frees_nothing() -> None:
+    group = handing_off()
+    group.drained.add((partition(1), Epoch(2)))
+    assert grants(group.step(12.5)) == []
+
+
+def test_the_deadline_frees_a_partition_and_is_counted_once() -> None:
+    group = handing_off()
+    assert grants(group.step(14.9)) == []
+    assert grants(group.step(15)) == [(1, "b", 2)]
+    group.step(16)
+    group.settle(17)
+    assert group.state.totals.deadline_misses == 1
+
+
+def test_a_change_of_the_spec_does_not_touch_running_deadlines() -> None:
+    group = handing_off()
+    group.queues[QueueName("orders")] = ObservedQueue(2, max_handoff=600)
+    assert group.step(13).wake_at == 15
+
+
+def test_no_wait_shows_revoke_release_and_grant() -> None:
+    group = Group(2, GroupSpec(delay=0), max_handoff=0).start("a")
+    group.now = 10
+    group.join("b").settle(10)
+    assert group.moved() == ["revoke 1 a", "release 1 a deadline", "grant 1 b 2"]
+    assert group.state.totals.deadline_misses == 1
+
+
+def test_a_receiver_that_vanishes_turns_the_move_back_to_its_giver_at_a_new_epoch() -> None:
+    group = handing_off()
+    group.leave("b").settle(12.5)
+    assert pauses(group.step()) == [1], "the giver was told to let go, and has to first"
+    group.release("a", 1).settle(13)
+    assert group.moved() == ["release 1 a consumer", "grant 1 a 3"]
+    assert group.state.totals.moves == 0
+
+
+def test_a_move_turned_back_waits_until_the_deadline_it_had() -> None:
+    group = handing_off()
+    group.leave("b").settle(14)
+    group.settle(15)
+    assert group.moved() == ["release 1 a deadline", "grant 1 a 3"]
+
+
+def test_a_receiver_that_vanishes_with_its_giver_is_replaced_by_the_assignor() -> None:
+    group = Group(3, GroupSpec(delay=2)).start("a", "b")
+    group.now = 10
+    group.join("c").settle(10)
+    group.settle(12)
+    assert group.moved() == ["revoke 2 a"]
+    group.leave("a", "c").settle(12.5)
+    assert group.owners() == "-bb"
+
+
+def test_a_giver_that_vanishes_has_released() -> None:
+    group = handing_off()
+    group.leave("a").settle(12.5)
+    assert group.owners() == "-b"
+    assert group.moved() == ["release 0 a gone", "release 1 a gone", "grant 1 b 2"]
+
+
+def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:
+    group = handing_off()
+    group.records[partition(1)] = OwnerRecord(Uid("somebody"), Epoch(40))
+    group.release("a", 1).settle(12.5)
+    assert group.records[partition(1)] == ("uid-b", 41)
+    assert group.state.slots[partition(1)].epoch == 41
+
+
+def test_a_grant_is_asked_for_until_its_outcome_is_seen() -> None:
+    group = handing_off()
+    group.release("a", 1)
+    assert grants(group.step(12.5)) == grants(group.step(13)) == [(1, "b", 2)]
+    done = group.step(14, frozenset({Outcome(partition(1), OwnerRecord(Uid("uid-b"), Epoch(2)))}))
+    assert done.effects == ()
+
+
+def test_a_move_that_was_replanned_goes_to_the_new_receiver() -> None:
+    group = handing_off(3)
+    group.now = 12.5
+    group.join("c").step(12.5)
+    group.settle(14.5)
+    receivers = {flight.receiver for flight in summary(group.state).in_flight}
+    assert receivers == {"b", "c"}
+    for number in (1, 2):
+        group.release("a", number)
+    group.settle(14.6)
+    assert sorted(group.owners()) == ["a", "b", "c"]
+    assert group.state.totals.moves == group.state.totals.lower_bound == 2
+
+
+def test_an_unfenced_queue_waits_past_the_deadline_with_one_miss() -> None:
+    group = handing_off(fenced=False)
+    for at in (15, 16, 100):
+        done = group.step(at)
+        assert grants(done) == [] and done.wake_at is None
+    assert group.state.totals.deadline_misses == 1
+    group.release("a", 1).settle(101)
+    assert group.owners() == "ab"
+
+
+def test_an_unfenced_queue_is_forced_only_if_the_user_says_so() -> None:
+    group = handing_off(fenced=False, on_deadline=OnDeadline.FORCE)
+    group.settle(15)
+    assert group.owners() == "ab"
+
+
+def test_on_an_unfenced_queue_a_grant_back_to_the_giver_needs_no_release() -> None:
+    group = handing_off(fenced=False)
+    group.settle(20)
+    group.leave("b").settle(21)
+    assert group.owners() == "aa"
+
+
+def test_eager_grants_nothing_before_everything_is_released() -> None:
+    group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER)).start("a", "b")
+    group.now = 10
+    group.join("c").settle(10)
+    assert pauses(group.step()) == [0, 1, 2, 3]
+    for name, number in (("a", 0), ("b", 1), ("a", 2)):
+        group.release(name, number)
+    assert grants(group.step(11)) == []
+    group.release("b", 3).settle(11.5)
+    assert group.owners() == "abac"
+    assert group.state.totals.moves == 1
+    assert all(slot.epoch == 2 for slot in group.state.slots.values())
+
+
+def test_no_more_are_paused_at_once_than_allowed() -> None:
+    group = Group(8, GroupSpec(delay=0, max_concurrent_handoffs=1)).start("a")
+    group.now = 10
+    group.join("b").settle(10)
+    for number in (4, 5, 6, 7):
+        assert pauses(group.step()) == [number]
+        group.release("a", number).settle()
+    assert group.owners() == "aaaabbbb"
+    assert summary(group.state).state is State.READY
+
+
+def test_a_paused_group_finishes_and_begins_nothing() -> None:
+    group = Group(8, GroupSpec(delay=0, max_concurrent_handoffs=1)).start("a")
+    group.now = 10
+    group.join("b").settle(10)
+    group.spec = replace(group.spec, paused=True)
+    group.release("a", 4).settle(11)
+    assert group.owners() == "aaaabaaa"
+    assert group.step(12).effects == ()
+    group.spec = replace(group.spec, paused=False)
+    assert pauses(group.step(13)) == [5]
+
+
+def test_a_step_at_rest_gives_back_the_very_state() -> None:
+    group = Group().start("a", "b")
+    state = group.step(60).state
+    assert step(state, group.observe(), 61).state is state

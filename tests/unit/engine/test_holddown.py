@@ -1,0 +1,124 @@
+"""Rule 1: the holddown, from the first trigger to the plan."""
+
+from dataclasses import replace
+
+from tests.unit.engine.group import Group
+
+from baton.engine import State, summary
+from baton.engine.observation import GroupSpec
+
+
+def state(group: Group) -> tuple[State, float | None]:
+    now = summary(group.state)
+    return now.state, now.hold_until
+
+
+def test_the_first_trigger_starts_a_timer_that_later_ones_do_not_extend() -> None:
+    group = Group().start("a", "b")
+    group.join("c").step(60)
+    assert state(group) == (State.HOLDDOWN, 65)
+    group.join("d").step(63)
+    assert state(group) == (State.HOLDDOWN, 65)
+
+
+def test_the_caller_is_asked_to_come_back_when_the_holddown_ends() -> None:
+    group = Group().start("a", "b")
+    assert group.join("c").step(60).wake_at == 65
+
+
+def test_nothing_is_handed_off_before_the_holddown_ends() -> None:
+    group = Group(6).start("a", "b")
+    group.join("c")
+    assert group.step(60).effects == ()
+    assert group.step(64.9).effects == ()
+    assert group.step(65).effects != ()
+
+
+def test_a_delay_of_zero_acts_in_the_same_step() -> None:
+    group = Group(spec=GroupSpec(delay=0))
+    group.join("a").settle()
+    assert group.owners() == "aaaa"
+
+
+def test_a_change_of_the_delay_does_not_touch_a_running_holddown() -> None:
+    group = Group().start("a", "b")
+    group.join("c").step(60)
+    group.spec = replace(group.spec, delay=600)
+    group.step(61)
+    assert state(group) == (State.HOLDDOWN, 65)
+
+
+def test_the_same_pod_leaving_again_ends_it() -> None:
+    group = Group().start("a", "b")
+    group.join("c").step(60)
+    group.leave("c").step(62)
+    assert state(group) == (State.READY, None)
+    assert group.moved() == []
+
+
+def test_a_holddown_that_ends_with_nobody_there_lets_the_seats_lapse() -> None:
+    group = Group().start("a", "b")
+    group.leave("a", "b").step(60)
+    group.step(65)
+    assert state(group) == (State.READY, None)
+    group.join("c").step(70)
+    assert state(group) == (State.HOLDDOWN, 75)
+    group.settle(75)
+    assert group.owners() == "cccc"
+
+
+def test_a_member_that_joins_a_full_fleet_stands_by_and_triggers_nothing() -> None:
+    group = Group(2).start("a", "b")
+    group.join("c").step(60)
+    assert state(group) == (State.READY, None)
+    assert summary(group.state).standbys == 1
+
+
+def test_a_change_of_replicas_or_delay_is_no_trigger() -> None:
+    group = Group().start("a", "b")
+    group.spec = replace(group.spec, delay=1, replicas=2)
+    group.step(60)
+    assert state(group) == (State.READY, None)
+
+
+def test_a_manual_request_is_a_trigger_once() -> None:
+    group = Group().start("a", "b")
+    group.request = "monday"
+    group.step(60)
+    assert state(group) == (State.HOLDDOWN, 65)
+    group.settle(65)
+    assert state(group) == (State.READY, None)
+    group.step(70)
+    assert state(group) == (State.READY, None)
+
+
+def test_a_deadline_from_the_ledger_is_never_further_away_than_its_length() -> None:
+    group = Group().start("a", "b")
+    group.join("c").step(1000)
+    group.step(500)  # the next operator's clock is behind
+    assert state(group) == (State.HOLDDOWN, 505)
+
+
+def test_an_unknown_assignor_is_said_and_mended() -> None:
+    group = Group(spec=GroupSpec(assignors=("solice",)))
+    group.join("a").step(0)
+    group.step(5)
+    problem = summary(group.state).problem
+    assert problem is not None and problem.reason == "UnknownAssignor"
+    assert "there is no assignor 'solice'; choose one of" in problem.sentence
+    assert group.step(6).wake_at is None, "nothing to wake up for"
+    group.spec = GroupSpec(assignors=("solace",))
+    group.settle(7)
+    assert group.owners() == "aaaa"
+
+
+def test_an_assignor_that_a_member_does_not_support_is_not_used() -> None:
+    group = Group(spec=GroupSpec(assignors=("range", "solace"))).join("a").join("b", assignors=("solace",))
+    group.step(0)
+    group.settle(5)
+    assert summary(group.state).assignor == "solace"
+    group.spec = GroupSpec(assignors=("range",))
+    group.step(10)
+    problem = summary(group.state).problem
+    assert problem is not None and "b supports none of them" in problem.sentence
+    assert group.owners() == "abab", "what stands stays"

@@ -1,0 +1,125 @@
+"""The ledger: what is written reads back, stays small, and nothing else is taken for one."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.engine.group import Group
+
+from baton.engine import GroupState, LedgerError, dump, load
+from baton.engine.observation import GroupSpec
+
+
+def busy() -> GroupState:
+    """A group with everything in it: moves, waiting ones, orphans, a holddown, a static member's seat, a standby."""
+    group = Group(20, GroupSpec(delay=2, session_timeout=30, max_concurrent_handoffs=1))
+    group.join("a", instance="i0").join("b", instance="i1").start()
+    group.now = 10
+    group.join("c").settle(10)
+    group.settle(12)
+    group.leave("b").settle(13)
+    group.resize(19).settle(13.5)
+    group.join("d").settle(14)
+    return group.state
+
+
+def test_what_is_written_reads_back() -> None:
+    state = busy()
+    assert state.moves and state.waiting and state.holddown and state.rebalance
+    assert any(seat.expires for seat in state.seats)
+    assert load(dump(state)) == state
+
+
+def test_a_member_finds_its_own_key() -> None:
+    group = Group(4).start("a", "b")
+    assert json.loads(dump(group.state)["a"]) == {
+        "group": "shop/orders",
+        "member": "a",
+        "uid": "uid-a",
+        "generation": 1,
+        "active": True,
+        "owned": {"orders": "0@1,2@1"},
+        "revoking": {},
+    }
+
+
+def test_a_standbys_key_says_that_it_is_not_active() -> None:
+    group = Group(1).start("a", "b")
+    assert json.loads(dump(group.state)["b"])["active"] is False
+
+
+def test_only_the_keys_of_members_that_are_concerned_change() -> None:
+    group = Group(7).start("a", "b", "c")
+    before = dump(group.state)
+    group.join("d").settle(60)
+    group.settle(65)
+    group.settle(68)
+    after = dump(group.state)
+    assert {key for key in before if before[key] != after[key]} == {"a", "group"}
+
+
+def test_ownership_stands_only_in_the_members_keys() -> None:
+    text = dump(Group(4).start("a", "b").state)["group"]
+    assert "@" not in text
+
+
+def test_a_large_group_in_full_swing_fits() -> None:
+    group = Group(10_000)
+    group.join(*(f"orders-exec-{n}" for n in range(500))).settle()
+    group.settle(5)
+    group.now = 10
+    group.join(*(f"orders-exec-{n}" for n in range(500, 1000))).step(10)
+    group.step(15)
+    assert len(group.state.moves) == 5000
+    assert sum(len(text) for text in dump(group.state).values()) < 900 * 1024
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("group", None, "the key 'group' is missing"),
+        ("a", None, "a is missing, or names|the key of 'a' is missing|'a' is missing"),
+        ("group", "{", "group: "),
+        ("group", '{"version":9,"group":"shop/orders","generation":1}', "written by another Baton"),
+        ("a", "[]", "a: not a JSON object"),
+    ],
+)
+def test_what_hands_have_edited_is_refused_with_the_key(key: str, text: str | None, message: str) -> None:
+    data = dump(Group(4).start("a", "b").state)
+    if text is None:
+        del data[key]
+    else:
+        data[key] = text
+    with pytest.raises(LedgerError, match=message):
+        load(data)
+
+
+def test_a_partition_with_two_owners_is_refused() -> None:
+    data = dump(Group(4).start("a", "b").state)
+    data["b"] = data["b"].replace('"1@1', '"0@1')
+    with pytest.raises(LedgerError, match="partition 0 of orders stands at b and elsewhere"):
+        load(data)
+
+
+def test_a_key_that_was_written_for_another_group_is_refused() -> None:
+    data = dump(Group(4).start("a", "b").state)
+    data["b"] = data["b"].replace("shop/orders", "shop/others")
+    with pytest.raises(LedgerError, match="shop/others"):
+        load(data)
+
+
+BUSY = dump(busy())
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.sampled_from(sorted(BUSY)), st.data())
+def test_whatever_is_cut_out_or_put_in_reads_or_is_refused(key: str, data: st.DataObject) -> None:
+    text = BUSY[key]
+    at = data.draw(st.integers(0, len(text)))
+    cut = data.draw(st.integers(0, 12))
+    put = data.draw(st.sampled_from(["", "0", "9", '"', "{}", "null", "-", "a", "@", "[1]", ","]))
+    try:
+        load({**BUSY, key: text[:at] + put + text[at + cut :]})
+    except LedgerError as error:
+        assert str(error)

@@ -1,0 +1,140 @@
+"""Rules 1, 2 and 8: queues that grow, shrink, come, go, and change their access type."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.group import Group, grants, pauses
+
+from baton.engine import State, summary
+from baton.engine.observation import GroupSpec, ObservedQueue
+from baton.model.ids import QueueName
+
+PAY = QueueName("pay")
+
+
+def test_new_partitions_are_placed_at_once_with_those_who_have_fewest() -> None:
+    group = Group(3).start("a", "b")
+    group.resize(6).settle(60)
+    assert group.owners() == "ababab"
+    assert summary(group.state).state is State.READY
+    assert group.state.totals.moves == group.state.totals.lower_bound == 0
+
+
+@pytest.mark.parametrize("assignor", ["solace", "range", "sticky"])
+def test_what_is_there_stays_whatever_the_assignor(assignor: str) -> None:
+    group = Group(4, GroupSpec(assignors=(assignor,))).start("a", "b")
+    before = group.owners()
+    group.resize(6).settle(60)
+    assert group.owners()[:4] == before
+    assert "-" not in group.owners()
+
+
+def test_newcomers_get_none_of_the_new_partitions_before_their_holddown_ends() -> None:
+    group = Group(4).start("a", "b")
+    group.join("c").step(60)
+    group.resize(6).settle(61)
+    assert group.owners() == "ababab"
+
+
+def test_a_running_holddown_goes_on_to_its_end() -> None:
+    group = Group(4).start("a", "b")
+    group.join("c").settle(60)
+    group.resize(5).settle(62)
+    assert summary(group.state).hold_until == 65
+    group.leave("c").settle(63)
+    assert summary(group.state).hold_until == 65
+    group.settle(65)
+    assert summary(group.state).state is State.READY
+
+
+def test_deleted_partitions_are_handed_off_to_nobody() -> None:
+    group = Group(4).start("a", "b")
+    done = group.resize(2).step(60)
+    assert pauses(done) == [2, 3]
+    group.release("a", 2).release("b", 3)
+    done = group.step(60.5)
+    assert grants(done) == [(2, None, 2), (3, None, 2)]
+    group.settle()
+    assert group.owners() == "ab"
+    assert group.state.totals.moves == 0
+
+
+def test_a_partition_that_comes_back_goes_on_above_its_old_epoch() -> None:
+    group = Group(4).start("a", "b")
+    group.resize(2).settle(60)
+    group.settle(63)
+    group.resize(4).settle(70)
+    assert group.owners() == "abab"
+    assert [slot.epoch for slot in group.state.slots.values()] == [1, 1, 3, 3]
+
+
+def test_a_queue_that_grows_again_in_mid_withdrawal_leaves_the_partition_with_its_giver() -> None:
+    group = Group(4).start("a", "b")
+    group.resize(2).step(60)
+    group.resize(4).step(61)
+    group.settle(63)
+    assert group.owners() == "abab"
+    assert group.state.totals.moves == 0
+
+
+def test_members_that_are_then_not_within_one_are_a_trigger() -> None:
+    group = Group(6, GroupSpec(assignors=("range",))).start("a", "b")
+    group.spec = GroupSpec()
+    group.settle(60)
+    group.settle(65)
+    assert group.owners() == "aaabbb"
+    group.resize(3).settle(70)
+    group.settle(73)
+    assert summary(group.state).hold_until == 75
+    group.settle(75)
+    group.settle(78)
+    assert sorted(group.owners()) == ["a", "a", "b"]
+
+
+def test_an_added_queue_is_a_trigger_and_a_removed_one_ends_at_once() -> None:
+    group = Group(2).start("a", "b")
+    group.queues[PAY] = ObservedQueue(2)
+    group.settle(60)
+    assert summary(group.state).hold_until == 65
+    group.settle(65)
+    assert group.owners("pay") == "ab"
+    del group.queues[PAY]
+    group.settle(70)
+    assert group.owners("pay") == ""
+    group.settle(75)
+    group.queues[PAY] = ObservedQueue(2)
+    group.settle(80)
+    group.settle(85)
+    assert [slot.epoch for p, slot in sorted(group.state.slots.items()) if p.queue == "pay"] == [2, 2]
+
+
+def test_totals_are_balanced_first_then_each_queue() -> None:
+    group = Group(3)
+    group.queues[PAY] = ObservedQueue(3)
+    group.start("a", "b")
+    assert sorted(group.owners() + group.owners("pay")) == list("aaabbb")
+    assert {group.owners().count("a"), group.owners("pay").count("a")} == {1, 2}
+
+
+def test_an_exclusive_queue_has_one_active_member() -> None:
+    group = Group(3, exclusive=True).start("a", "b", "c")
+    assert group.owners() == "aaa"
+    assert summary(group.state).standbys == 2
+    group.leave("a").settle(60)
+    assert group.owners() == "bbb"
+
+
+def test_a_queue_that_becomes_non_exclusive_is_shared_after_a_holddown() -> None:
+    group = Group(3, exclusive=True).start("a", "b", "c")
+    orders = QueueName("orders")
+    group.queues[orders] = replace(group.queues[orders], exclusive=False)
+    group.settle(60)
+    group.settle(65)
+    group.settle(68)
+    assert sorted(group.owners()) == ["a", "b", "c"]
+    group.queues[orders] = replace(group.queues[orders], exclusive=True)
+    group.settle(70)
+    group.settle(75)
+    group.settle(78)
+    assert len(set(group.owners())) == 1
+    assert group.state.totals.moves == group.state.totals.lower_bound == 4

@@ -1,0 +1,81 @@
+"""A lost ledger, a queue's server that came back with older records, and doubts of the same kind."""
+
+from dataclasses import replace
+
+from tests.unit.engine.group import Group, grants, partition
+
+from baton.engine import GroupState, State, summary
+from baton.engine.observation import ObservedQueue, OwnerRecord
+from baton.model.ids import Epoch, QueueName, Uid
+
+ORDERS = QueueName("orders")
+
+
+def lose_the_ledger(group: Group) -> Group:
+    group.state = GroupState.new("shop/orders")
+    owners = {p.number: record for p, record in group.records.items()}
+    group.queues[ORDERS] = replace(group.queues[ORDERS], owners=owners)
+    return group
+
+
+def test_what_is_recorded_for_live_members_stays_with_them_above_the_record() -> None:
+    group = lose_the_ledger(Group(4).start("a", "b"))
+    done = group.step(100)
+    assert grants(done) == [(0, "a", 2), (1, "b", 2), (2, "a", 2), (3, "b", 2)]
+    group.settle()
+    assert group.owners() == "abab"
+    assert summary(group.state).state is State.READY
+    assert group.state.totals.moves == 0
+
+
+def test_what_is_recorded_for_others_goes_above_the_record_after_a_holddown() -> None:
+    group = lose_the_ledger(Group(4).start("a", "b"))
+    group.records[partition(1)] = OwnerRecord(Uid("gone"), Epoch(70))
+    lose_the_ledger(group).settle(100)
+    assert group.owners() == "a-ab"
+    assert summary(group.state).hold_until == 105
+    group.settle(105)
+    assert group.owners() == "abab"
+    assert group.state.slots[partition(1)].epoch == 71
+
+
+def test_an_empty_ledger_of_a_new_group_adopts_nothing() -> None:
+    group = Group(4).join("a")
+    assert group.step().effects == ()
+
+
+def test_withdrawn_partitions_keep_their_epochs() -> None:
+    group = Group(2).start("a")
+    group.records[partition(3)] = OwnerRecord(None, Epoch(9))
+    lose_the_ledger(group).settle(100)
+    group.resize(4).settle(110)
+    assert group.state.slots[partition(3)].epoch == 10
+
+
+def test_another_run_of_the_server_has_owners_asserted_again() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.records[partition(0)] = OwnerRecord(Uid("uid-b"), Epoch(9))
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={0: group.records[partition(0)]})
+    done = group.step(60)
+    assert grants(done) == [(0, "a", 10), (1, "b", 2)]
+    assert summary(group.state).state is State.READY, "everybody goes on working meanwhile"
+    group.settle()
+    assert group.records == {partition(0): ("uid-a", 10), partition(1): ("uid-b", 2)}
+    assert group.state.totals.moves == 0
+
+
+def test_an_unknown_incarnation_is_no_change() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.queues[ORDERS] = ObservedQueue(2, incarnation=None)
+    assert group.step(60).effects == ()
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="one")
+    assert group.step(61).effects == ()
+
+
+def test_a_stopping_pod_is_asserted_too() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.terminate("b").settle(60)
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two")
+    group.settle(61)
+    assert group.owners() == "ab"
+    assert group.records[partition(1)] == ("uid-b", 2)
