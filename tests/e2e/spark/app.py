@@ -45,7 +45,6 @@ def main() -> None:
         executors=int(os.environ["EXECUTORS"]),
         executor_cpu="50m",
         executor_memory="512m",
-        executor_timeout=6,
     )
     spark = SparkSession.builder.appName(group).config(map=settings | {"spark.ui.enabled": "false"}).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})

@@ -28,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.locality.wait.process": "5s",
         "spark.task.maxFailures": "8",
         "spark.executor.heartbeatInterval": "1s",
-        "spark.storage.blockManagerHeartbeatTimeoutMs": "6000",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "10000",
         "spark.network.timeoutInterval": "1s",
     }
     session = SparkSession.builder.master("local-cluster[2,1,1024]").appName("fleet").config(map=settings).getOrCreate()

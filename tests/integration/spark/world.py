@@ -26,7 +26,7 @@ from baton.spark.reading import Pod
 from baton.spark.session import SilentSession
 
 ORDERS = QueueName("orders")
-SECONDS = 60.0
+SECONDS = 120.0
 """How long a condition is waited for; the machine may be busy."""
 
 
