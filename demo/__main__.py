@@ -19,7 +19,7 @@ from demo.story import Story
 
 def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
-    console = Console(stderr=True)
+    console = Console(stderr=True, width=None if sys.stderr.isatty() else 120)
     keep = os.environ.get("KEEP", "") not in ("", "0")
     with ExitStack() as running, ExitStack() as watching:
         performance = Performance(console, Story(plain=not console.is_terminal), running, watching)

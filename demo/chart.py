@@ -1,6 +1,5 @@
 """The run as one chart of text: who owned which partition when, and how much was processed."""
 
-import itertools
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -24,16 +23,22 @@ def sampled(moments: Sequence[Moment], columns: int, end: float, begin: float = 
     return found
 
 
-def thinned(values: Sequence[float], columns: int) -> tuple[float, ...]:
-    """`values`, equally spaced in time, as `columns` averages."""
-    if len(values) <= columns:
-        return tuple(values)
-    edges = [round(index * len(values) / columns) for index in range(columns + 1)]
-    return tuple(sum(values[low:high]) / (high - low) for low, high in itertools.pairwise(edges))
+def averaged(rates: Sequence[tuple[float, float]], columns: int, end: float, begin: float = 0.0) -> tuple[float, ...]:
+    """The average of what was measured in each of `columns` equal spans, from (time, value) pairs; 0 where nothing was."""
+    spans: list[list[float]] = [[] for _ in range(columns)]
+    for at, rate in rates:
+        if begin <= at < end:
+            spans[int((at - begin) / (end - begin) * columns)].append(rate)
+    return tuple(sum(span) / len(span) if span else 0.0 for span in spans)
 
 
 def chart(
-    moments: Sequence[Moment], steps: Sequence[Line], rates: Sequence[float], partitions: int, colours: Colours, columns: int
+    moments: Sequence[Moment],
+    steps: Sequence[Line],
+    rates: Sequence[tuple[float, float]],
+    partitions: int,
+    colours: Colours,
+    columns: int,
 ) -> RenderableType:
     """A row per partition, a column per span of time, a letter and colour per pod; below it the steps and the rate."""
     begin = next((moment.at for moment in moments if moment.owners), 0.0)
@@ -48,7 +53,7 @@ def chart(
             row.append(letters[owner] if owner else "·", f"black on {colours.of(owner)}" if owner else "bright_black")
         rows.append(row)
     marks, names = _marks([step for step in steps if step.at >= begin], begin, end, columns)
-    rows += [Text("    " + marks, "bold"), Text("    " + spark(thinned(rates, columns)), "green"), Text()]
+    rows += [Text("    " + marks, "bold"), Text("    " + spark(averaged(rates, columns, end, begin)), "green"), Text()]
     rows.append(Text("  ").join(Text(f"{letter} {name}", colours.of(name)) for name, letter in letters.items()))
     rows += [Text(line, "dim") for line in names]
     return Group(*rows)

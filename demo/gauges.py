@@ -20,14 +20,15 @@ _WINDOW = 3.0
 class Gauges:
     """Polls the server ten times a second. `fences` is the witness's record of epochs, `flow` what the view shows."""
 
-    def __init__(self, url: str, queue: str, partitions: int, produced: Callable[[], int]) -> None:
+    def __init__(self, url: str, queue: str, partitions: int, produced: Callable[[], int], clock: Callable[[], float]) -> None:
         self._server = redis.Redis.from_url(url)
-        self._queue, self._partitions, self._produced = queue, partitions, produced
+        self._queue, self._partitions, self._produced, self._clock = queue, partitions, produced, clock
         self._closed = threading.Event()
         self._samples: deque[tuple[float, int, int]] = deque()
         self._epochs: dict[int, int] = {}
         self.fences: list[Fence] = []
-        self.history: list[float] = []
+        self.history: list[tuple[float, float]] = []
+        """Time by `clock`, and messages processed per second around it; one each second."""
         self.flow = Flow()
         self.counts: dict[int, int] = {}
         """Messages processed, by partition."""
@@ -88,9 +89,9 @@ class Gauges:
         span = max(now - then, 0.001)
         rate = (processed - processed_then) / span
         if keep:
-            self.history.append(rate)
+            self.history.append((self._clock(), rate))
         rates = ((produced - produced_then) / span, rate)
-        self.flow = Flow(produced, processed, *rates, self.lag, refused, tuple(self.history[-60:]))
+        self.flow = Flow(produced, processed, *rates, self.lag, refused, tuple(each for _, each in self.history[-60:]))
 
 
 def _processed(raw: bytes) -> Iterator[Processed]:

@@ -19,7 +19,7 @@ from demo.picture import Picture
 from demo.producer import RATE, Producer
 from demo.records import Evidence
 from demo.report import Totals, line, table
-from demo.server import redis_server
+from demo.server import QueueServer
 from demo.steps import Run, steps
 from demo.story import Story, clock_text
 from demo.view import Colours, Flow, Screen, render
@@ -65,7 +65,8 @@ class Performance:
         cluster = self._running.enter_context(Cluster(node=True))
         story.good(f"Kubernetes is ready: export KUBECONFIG={cluster.kubeconfig}")
         self.world = world = World(cluster, story)
-        self.url = url = self._running.enter_context(redis_server(cluster.address, cluster.folder, story))
+        self.url = url = self._running.enter_context(QueueServer(cluster.address, cluster.folder)).url
+        story.good(f"redis-server: {url}")
         story.wait_for("the operator")
         world.install_operator()
         world.create_group(url, EXECUTORS)
@@ -78,7 +79,7 @@ class Performance:
         queue = f"{NAMESPACE}/{QUEUE}"
         story.deed(f"the producer sends {RATE:,.0f} keyed, numbered messages per second")
         producer = self._watching.enter_context(Producer(url, queue, RATE))
-        gauges = self._watching.enter_context(Gauges(url, queue, PARTITIONS, lambda: producer.produced))
+        gauges = self._watching.enter_context(Gauges(url, queue, PARTITIONS, lambda: producer.produced, lambda: story.elapsed))
         return Run(story, eyes, gauges, producer, cluster, url)
 
     def _draw(self, rows: int) -> RenderableType:

@@ -19,8 +19,8 @@ from demo.story import Story
 
 CONTAINER = "spark-kubernetes-executor"
 """As Spark names it."""
-_START = 60.0
-"""Seconds: far more than an executor needs to start."""
+_START = 120.0
+"""Seconds: far more than an executor needs to start, also on a busy machine."""
 _REBALANCE = DELAY + MAX_HANDOFF + 30.0
 
 

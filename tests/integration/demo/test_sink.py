@@ -10,8 +10,7 @@ from demo.app import SINK
 from demo.attempts import attempts
 from demo.gauges import Gauges
 from demo.producer import Producer
-from demo.server import redis_server
-from demo.story import Story
+from demo.server import QueueServer
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.redis import RedisQueue
@@ -23,8 +22,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with redis_server("127.0.0.1", tmp_path_factory.mktemp("redis"), Story(plain=False)) as found:
-        yield found
+    with QueueServer("127.0.0.1", tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ async def test_the_producer_reports_what_the_queue_has_taken(url: str, queue: Re
 
 @contextmanager
 def watching(url: str) -> Iterator[Gauges]:
-    with Gauges(url, QUEUE, 12, lambda: 0) as gauges:
+    with Gauges(url, QUEUE, 12, lambda: 0, time.monotonic) as gauges:
         yield gauges
 
 

@@ -1,6 +1,6 @@
 """The chart at the end: what held at each moment, in as many columns as there are."""
 
-from demo.chart import chart, sampled, thinned
+from demo.chart import averaged, chart, sampled
 from demo.eyes import Moment
 from demo.story import Line, Voice, clock_text
 from demo.view import Colours, spark
@@ -13,9 +13,9 @@ def test_each_column_shows_what_held_at_its_end() -> None:
     assert sampled([late], 4, end=4.0) == [None, None, late, late]
 
 
-def test_values_are_averaged_into_columns() -> None:
-    assert thinned([1, 3, 5, 7], 2) == (2, 6)
-    assert thinned([1, 3], 5) == (1, 3)
+def test_values_are_averaged_over_the_span_of_a_column() -> None:
+    assert averaged([(0.0, 1), (1.0, 3), (2.0, 5), (9.0, 7)], 2, end=4.0) == (2, 5)
+    assert averaged([], 2, end=4.0) == (0, 0)
 
 
 def test_bars_are_as_high_as_their_values() -> None:
@@ -34,7 +34,7 @@ def test_a_row_per_partition_and_a_mark_per_step() -> None:
     steps = [Line(0.0, Voice.STEP, "begin"), Line(5.0, Voice.STEP, "scale out")]
     console.quiet = False
     with console.capture() as captured:
-        console.print(chart(moments, steps, [1.0, 2.0], 2, Colours(), 10))
+        console.print(chart(moments, steps, [(1.0, 1.0), (6.0, 2.0)], 2, Colours(), 10))
     lines = [line.rstrip() for line in captured.get().splitlines()]
     assert lines[0] == "  0 aaaaaaaaa·"
     assert lines[1] == "  1 aaaabbbbb·"
