@@ -5,12 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.pod import DEFAULT_GRACE, Pod
+from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.source import AssignmentSource
 from baton.consumer.waiter import Waiter
@@ -29,17 +30,6 @@ _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if nobody has called it."""
 _LAST_SECONDS = 5.0
 """Of the grace period, kept for the entry in hand and the last word to the operator."""
-
-
-class Reader(Protocol):
-    """What the consumer needs of a queue (`baton.queues.redis.RedisReader`)."""
-
-    def read(self, partition: int, epoch: Epoch, count: int = ..., *, new: bool = ...) -> list[Entry]: ...
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None: ...
-    def verify(self, partition: int, epoch: Epoch) -> None: ...
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
-    def interrupt(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class Consumer:

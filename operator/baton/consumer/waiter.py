@@ -1,27 +1,19 @@
 """Waits for a queue in a thread of its own, so that one consumer can wait for several queues, its ledger and its end at once."""
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
+from baton.consumer.reader import Reader
 from baton.queues.protocol import QueueUnreachable
 
 _LONGEST_WAIT = 30.0
 _UNREACHABLE_PAUSE = 0.5
 
 
-class Waitable(Protocol):
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        """Until there may be something to read."""
-
-    def interrupt(self) -> None:
-        """End the wait."""
-
-
 class Waiter:
     """Calls `woken` when there may be something to read in the partitions that it was last asked to watch."""
 
-    def __init__(self, reader: Waitable, woken: Callable[[], None]) -> None:
+    def __init__(self, reader: Reader, woken: Callable[[], None]) -> None:
         self._reader = reader
         self._woken = woken
         self._condition = threading.Condition()

@@ -2,11 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from baton.consumer.holding import Holding, Phase
-from baton.model.ids import Epoch
+from baton.consumer.reader import Reader
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
@@ -23,12 +22,6 @@ process) it is asked before the next entry is begun."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-class _Reader(Protocol):
-    def read(self, partition: int, epoch: Epoch, count: int = ..., *, new: bool = ...) -> list[Entry]: ...
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None: ...
-    def verify(self, partition: int, epoch: Epoch) -> None: ...
-
-
 class Work:
     """Applies one handler to the entries of holdings."""
 
@@ -37,7 +30,7 @@ class Work:
         self._per_entry = _SLICE
         """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
 
-    def serve(self, holding: Holding, reader: _Reader) -> bool:
+    def serve(self, holding: Holding, reader: Reader) -> bool:
         """Do what there is to do now, for about a slice. False: there was nothing."""
         if time.monotonic() < holding.not_before:
             return False
@@ -52,7 +45,7 @@ class Work:
             self._pause(holding)
         return True
 
-    def finish(self, holding: Holding, reader: _Reader) -> None:
+    def finish(self, holding: Holding, reader: Reader) -> None:
         """Time is up: acknowledge what is done, and let go."""
         try:
             self._acknowledge(holding, reader)
@@ -60,7 +53,7 @@ class Work:
             log.warning("%s/%d: %s", *holding.partition, problem)
         holding.end(Phase.RELEASED)
 
-    def _serve(self, holding: Holding, reader: _Reader) -> bool:
+    def _serve(self, holding: Holding, reader: Reader) -> bool:
         number, epoch = holding.partition.number, holding.epoch
         if not holding.entries:
             self._acknowledge(holding, reader)
@@ -83,7 +76,7 @@ class Work:
         self._work_through(holding, reader)
         return True
 
-    def _work_through(self, holding: Holding, reader: _Reader) -> None:
+    def _work_through(self, holding: Holding, reader: Reader) -> None:
         acknowledged_at = time.monotonic()
         while holding.entries:
             now = time.monotonic()
@@ -115,7 +108,7 @@ class Work:
         holding.failures = 0
         return True
 
-    def _acknowledge(self, holding: Holding, reader: _Reader) -> None:
+    def _acknowledge(self, holding: Holding, reader: Reader) -> None:
         if holding.handled:
             reader.ack(holding.partition.number, holding.epoch, holding.handled)
             holding.sure_at = time.monotonic()
