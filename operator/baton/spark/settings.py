@@ -55,6 +55,8 @@ def conf(
         "spark.dynamicAllocation.enabled": "false",
         # A range is read on its owner or not at all: rather wait for it than go elsewhere.
         "spark.locality.wait.process": "5s",
+        # A second copy of a reading task could only run in the wrong place.
+        "spark.speculation": "false",
         # Partitions move with executors, so many of these come and go in the life of a query. None of it is a reason to give up.
         "spark.executor.maxNumFailures": "1000000",
         "spark.task.maxFailures": "8",

@@ -2,13 +2,16 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.integration.spark.world import World
 from tests.redis_server import RedisServer
+
+from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
 
 JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 
@@ -54,3 +57,12 @@ def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[
     yield make
     for one in made:
         one.stop()
+
+
+@pytest.fixture
+def entry() -> Callable[..., MemberEntry]:
+    def make(member: str, owned: Mapping[int, int]) -> MemberEntry:
+        queues = {QueueName("orders"): {number: Epoch(epoch) for number, epoch in owned.items()}}
+        return MemberEntry("default/orders", MemberId(member), Uid(f"uid-{member}"), 1, True, queues)
+
+    return make

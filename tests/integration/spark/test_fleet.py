@@ -1,10 +1,15 @@
 """The fleet's promises, on a real Spark with two executors and a real Redis."""
 
+import os
 import signal
 import threading
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row as DataFrameRow
 from tests.integration.spark.world import Row, wait_for
 
 pytestmark = pytest.mark.integration
@@ -241,3 +246,34 @@ def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world
     wait_for(lambda: len(orders.session.word.executors) == 2, "the fleet is at work")
     query.stop()
     assert not query.isActive
+
+
+def test_who_missed_a_deadline_and_holds_up_the_batch_is_replaced_though_it_sends_heartbeats(world, tmp_path):
+    orders = world(2)
+    orders.share_out(2)
+    survivor = orders.owner(1)
+    stuck = tmp_path / "stuck"
+
+    def process(rows, batch):
+        rows.foreachPartition(partial(stop_once, stuck))
+        orders.keep(rows, batch)
+
+    orders.start(process, holdup_timeout=2)
+    orders.send(*numbers(40))
+    wait_for(stuck.exists, "a task is stuck")
+    try:
+        orders.give({0: survivor})
+        wait_for(orders.committed, "all is committed")
+    finally:
+        os.kill(int(stuck.read_text()), signal.SIGKILL)
+    assert orders.statistics.executors_ended == 1
+    assert sorted(set(orders.values())) == numbers(40)
+
+
+def stop_once(mark: Path, rows: Iterable[DataFrameRow]) -> None:
+    """In an executor: the first task with rows of partition 0 stops its own process; Spark's part of the executor goes on."""
+    if any(row.partition == 0 for row in rows) and not mark.exists():
+        fresh = mark.with_suffix(".fresh")
+        fresh.write_text(str(os.getpid()))
+        fresh.rename(mark)
+        os.kill(os.getpid(), signal.SIGSTOP)

@@ -1,0 +1,167 @@
+"""The driver's Lease and its view of the ledger, on a real API server."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+
+import kubernetes.config
+import pytest
+from kubernetes import client
+from tests.cluster import Cluster
+from tests.integration.spark.world import wait_for
+
+from baton.model import Epoch, QueueName, Uid
+from baton.model.session import Release
+from baton.spark.ledger import WatchedLedger
+from baton.spark.session import LeaseSession
+
+pytestmark = pytest.mark.integration
+
+NAMESPACE = "default"
+
+
+@pytest.fixture
+def api(control_plane: Cluster) -> client.ApiClient:
+    configuration = client.Configuration()
+    kubernetes.config.load_kube_config(str(control_plane.kubeconfig), client_configuration=configuration)
+    return client.ApiClient(configuration)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"orders-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def sessions(api: client.ApiClient, group: str) -> Iterator[list[LeaseSession]]:
+    made: list[LeaseSession] = []
+    yield made
+    for session in made:
+        session.close()
+
+
+def lease(control_plane: Cluster, group: str):
+    return control_plane.get("lease", f"{group}-driver", "-n", NAMESPACE)
+
+
+def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, group, sessions):
+    session = LeaseSession(api, NAMESPACE, group, "driver-1")
+    sessions.append(session)
+    session.say(app="spark-1", executors=("1", "2"))
+    session.acquire()
+    found = lease(control_plane, group)
+    assert found["metadata"]["labels"] == {"baton.dev/group": group}
+    assert found["spec"]["holderIdentity"] == "driver-1"
+    assert found["metadata"]["annotations"]["baton.dev/executors"] == "1,2"
+    began = time.monotonic()
+    session.say(releases=frozenset({Release(Uid("u"), QueueName("orders"), 5, Epoch(12))}))
+    wait_for(
+        lambda: (
+            json.loads(lease(control_plane, group)["metadata"]["annotations"]["baton.dev/releases"]) == {"u": {"orders": "5@12"}}
+        ),
+        "the release is told",
+    )
+    assert time.monotonic() - began < 2.5, "a release does not wait for the next renewal"
+
+
+def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, sessions):
+    session = LeaseSession(api, NAMESPACE, group, "driver-1", duration=3, every=0.2)
+    sessions.append(session)
+    session.acquire()
+    before = lease(control_plane, group)["spec"]["renewTime"]
+    wait_for(lambda: lease(control_plane, group)["spec"]["renewTime"] > before, "the Lease is renewed")
+
+
+def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(control_plane, api, group, sessions):
+    first, second = (LeaseSession(api, NAMESPACE, group, name, duration=60) for name in ("driver-1", "driver-2"))
+    sessions += [first, second]
+    first.say(executors=("1",))
+    first.acquire()
+    first.close()
+    given_up = lease(control_plane, group)
+    assert not given_up["spec"].get("holderIdentity")
+    assert given_up["metadata"]["annotations"]["baton.dev/executors"] == ""
+    second.acquire()
+    assert lease(control_plane, group)["spec"]["holderIdentity"] == "driver-2"
+
+
+def test_a_second_driver_waits_for_one_that_died_until_its_lease_has_lapsed(control_plane, api, group, sessions, caplog):
+    dead = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": f"{group}-driver", "namespace": NAMESPACE},
+        "spec": {"holderIdentity": "driver-1", "leaseDurationSeconds": 2, "renewTime": "2026-01-01T00:00:00.000000Z"},
+    }
+    control_plane.apply(dead)
+    second = LeaseSession(api, NAMESPACE, group, "driver-2")
+    sessions.append(second)
+    began = time.monotonic()
+    second.acquire()
+    assert time.monotonic() - began >= 2, "the clock of the other machine is not believed"
+    assert "another driver (driver-1) has the group" in caplog.text
+    assert lease(control_plane, group)["spec"]["leaseTransitions"] == 1
+
+
+def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(api, group, sessions):
+    first = LeaseSession(api, NAMESPACE, group, "driver-1", duration=60)
+    first.acquire()
+    again = LeaseSession(api, NAMESPACE, group, "driver-1", duration=60)
+    sessions += [first, again]
+    began = time.monotonic()
+    again.acquire()
+    assert time.monotonic() - began < 5
+
+
+def test_a_driver_whose_group_was_taken_over_notices(control_plane, api, group, sessions):
+    session = LeaseSession(api, NAMESPACE, group, "driver-1", every=0.2)
+    sessions.append(session)
+    session.acquire()
+    assert session.lost() is None
+    patch = json.dumps({"spec": {"holderIdentity": "driver-2"}})
+    control_plane.kubectl("patch", "lease", f"{group}-driver", "-n", NAMESPACE, "--type=merge", "-p", patch)
+    wait_for(lambda: session.lost() == "driver-2", "the driver has noticed")
+
+
+def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(control_plane, api, group, entry):
+    view = WatchedLedger(api, NAMESPACE, group)
+    try:
+        write(control_plane, group, {"exec-1": entry("exec-1", {0: 1}).to_json()})
+        wait_for(lambda: set(view.read().entries) == {"exec-1"}, "the ledger is seen")
+        write(
+            control_plane, group, {"exec-2": entry("exec-2", {0: 2}).to_json(), "group": '{"scale":{"replicas":3,"victims":[]}}'}
+        )
+        wait_for(lambda: set(view.read().entries) == {"exec-2"}, "a change is seen")
+        assert view.read().scale is not None
+        control_plane.kubectl("delete", "configmap", f"{group}-assignments", "-n", NAMESPACE)
+        wait_for(lambda: not view.read().entries, "the end is seen")
+    finally:
+        view.close()
+
+
+def test_while_the_api_server_is_away_the_last_ledger_stands(control_plane, api, group, entry):
+    view = WatchedLedger(api, NAMESPACE, group)
+    try:
+        write(control_plane, group, {"exec-1": entry("exec-1", {0: 1}).to_json()})
+        wait_for(lambda: view.read().entries, "the ledger is seen")
+        control_plane.stop_process("kube-apiserver")
+        try:
+            assert set(view.read().entries) == {"exec-1"}
+        finally:
+            control_plane.start_process("kube-apiserver")
+        write(control_plane, group, {"exec-2": entry("exec-2", {0: 2}).to_json()})
+        wait_for(lambda: set(view.read().entries) == {"exec-2"}, "the ledger is followed again")
+    finally:
+        view.close()
+
+
+def write(control_plane: Cluster, group: str, data: dict[str, str]) -> None:
+    """Replace the ledger."""
+    ledger = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{group}-assignments", "namespace": NAMESPACE},
+        "data": data,
+    }
+    exists = control_plane.kubectl("get", "configmap", f"{group}-assignments", "-n", NAMESPACE, "-o", "name", check=False)
+    control_plane.kubectl("replace" if exists else "create", "-f", "-", text=json.dumps(ledger))
