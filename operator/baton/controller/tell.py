@@ -17,6 +17,9 @@ from baton.kube.times import to_text
 from baton.model.ids import MemberId, Partition
 from baton.model.ranges import format_numbers
 
+MOST_SENTENCES = 10
+"""Of one kind about single members in one step."""
+
 
 class Teller:
     """For one group."""
@@ -68,12 +71,18 @@ class Teller:
                 self._say("Ready", f"every partition is where it should be{because}")
 
     def _revoked(self, revoked: list[Revoked]) -> None:
+        if self._too_many("Revoking", "{members} members are to let go of {partitions} partitions", revoked):
+            return
         for member, those in _by_member(revoked).items():
             why = f" ({those[0].why})" if those[0].why else ""
             self._say("Revoking", f"{member} is to let go of {_named(those)} until {to_text(those[0].deadline)}{why}")
 
     def _released(self, released: list[Released]) -> None:
         late = [one for one in released if one.how is How.DEADLINE]
+        if self._too_many(
+            "DeadlineMissed", "{members} members did not let go of {partitions} partitions in time", late, Kind.WARNING
+        ):
+            return
         for member, those in _by_member(late).items():
             self._say(
                 "DeadlineMissed",
@@ -97,8 +106,20 @@ class Teller:
                 epoch=one.epoch,
                 why=one.why,
             )
+        if self._too_many("Granted", "{members} members own {partitions} more partitions", granted):
+            return
         for member, those in _by_member(granted).items():
             self._say("Granted", f"{member} owns {_named(those)}")
+
+    def _too_many(
+        self, reason: str, sentence: str, those: list[Revoked] | list[Released] | list[Granted], kind: Kind = Kind.NORMAL
+    ) -> bool:
+        """A sentence for all where a sentence each would be more than anybody reads; who owns what is in the ledger."""
+        members = {one.member for one in those}
+        if len(members) <= MOST_SENTENCES:
+            return False
+        self._say(reason, sentence.format(members=len(members), partitions=len(those)), kind)
+        return True
 
     def _say(self, reason: str, note: str, kind: Kind = Kind.NORMAL, *, once: bool = False) -> None:
         (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
