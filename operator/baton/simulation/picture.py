@@ -1,7 +1,7 @@
 """A timeline for people: what is alike in one instant is one line, and the cost comes last."""
 
 from collections.abc import Iterator
-from itertools import groupby
+from typing import Any
 
 from baton.model.ranges import format_numbers
 from baton.simulation.run import Result
@@ -9,24 +9,22 @@ from baton.simulation.timeline import Line
 
 
 def picture(result: Result) -> Iterator[str]:
-    """Lines of text: time, what happens, and why."""
-    told = list(zip(result.lines[:-1], result.reasons, strict=True))
+    """Lines of text: time, what happens, and why. What is alike in one instant stands together, where it happened first."""
+    told: dict[tuple[Any, ...], list[Line]] = {}
+    for place, (line, why) in enumerate(zip(result.lines[:-1], result.reasons, strict=True)):
+        key = (line["t"], place if line["event"] == "state" else None, *_alike(line), why)
+        told.setdefault(key, []).append(line)
     last = None
-    for (t, *alike), group in groupby(told, key=lambda pair: _alike(*pair)):
-        lines = [line for line, _ in group]
+    for (t, *_, why), lines in told.items():
         when = "" if t == last else f"{t:g}"
         last = t
-        why = str(alike[-1])
-        text = _sentence(lines)
-        yield f"{when:>9}  {text:<58}{'  ' + why if why else ''}".rstrip()
+        yield f"{when:>9}  {_sentence(lines):<58}{f'  {why}' if why else ''}".rstrip()
     yield ""
     yield from _costs(result)
 
 
-def _alike(line: Line, why: str) -> tuple[object, ...]:
-    if line["event"] in ("release", "grant", "revoke"):
-        return (line["t"], line["event"], line["queue"], line["member"], line.get("how"), line.get("deadline"), why)
-    return (line["t"], line["event"], line.get("state"), line.get("member"), line.get("until"), "", why)
+def _alike(line: Line) -> tuple[object, ...]:
+    return (line["event"], line.get("queue"), line.get("member"), line.get("how"), line.get("deadline"))
 
 
 def _sentence(lines: list[Line]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
 
+from baton.assignors import names
 from baton.engine.observation import GroupSpec, OnDeadline, Protocol, ScaleMode
 
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -70,6 +71,13 @@ class GroupPart(_Part):
     paused: bool = False
     replicas: int | None = Field(default=None, ge=0)
     scale: ScalePart | None = None
+
+    @field_validator("assignors")
+    @classmethod
+    def _one_exists(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not set(value) & set(names()):
+            raise ValueError(f"there is no assignor {value[0]!r}; choose one of {', '.join(names())}")
+        return value
 
     def spec(self) -> GroupSpec:
         """The engine's form."""
@@ -229,7 +237,10 @@ def parse_scenario(raw: Mapping[str, Any], source: str = "scenario") -> Scenario
 def _sentence(error: ValidationError) -> str:
     """The first fault: the field, and what it should be."""
     fault = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in fault["loc"]) or "scenario"
+    at = fault["loc"]
+    if at[:2] == ("consumers", "own"):
+        at = at[:1] + at[2:]  # in the file a member's name stands directly under consumers
+    field = ".".join(str(part) for part in at) or "scenario"
     message = str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
         message = "there is no such field; take it out or correct its name"

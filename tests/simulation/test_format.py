@@ -1,0 +1,154 @@
+"""`baton simulate`: the lines that it prints, and what it says of files that make no sense."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from baton.cli.simulate import simulate
+
+SMALL = """
+queues: {orders: 2}
+group: {rebalance: {delaySeconds: 2, maxHandoffSeconds: 3}}
+consumers: {release: 0.25}
+events:
+  - {at: 0, join: [a]}
+  - {at: 10.5, join: [b]}
+until: 20
+"""
+
+
+def run(tmp_path: Path, text: str, *options: str) -> Result:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    return CliRunner().invoke(simulate, [str(path), *options])
+
+
+def lines(tmp_path: Path, text: str) -> list[dict[str, Any]]:
+    result = run(tmp_path, text, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+def test_the_lines_are_these_byte_for_byte(tmp_path: Path) -> None:
+    assert run(tmp_path, SMALL, "--json").output.splitlines() == [
+        '{"t":0,"event":"state","state":"Holddown","until":2}',
+        '{"t":2,"event":"state","state":"Rebalancing"}',
+        '{"t":2,"event":"grant","queue":"orders","partition":0,"member":"a","epoch":1}',
+        '{"t":2,"event":"grant","queue":"orders","partition":1,"member":"a","epoch":1}',
+        '{"t":2,"event":"state","state":"Ready"}',
+        '{"t":10.5,"event":"state","state":"Holddown","until":12.5}',
+        '{"t":12.5,"event":"state","state":"Rebalancing"}',
+        '{"t":12.5,"event":"revoke","queue":"orders","partition":1,"member":"a","epoch":1,"deadline":15.5}',
+        '{"t":12.75,"event":"release","queue":"orders","partition":1,"member":"a","how":"consumer"}',
+        '{"t":12.75,"event":"grant","queue":"orders","partition":1,"member":"b","epoch":2}',
+        '{"t":12.75,"event":"state","state":"Ready"}',
+        '{"event":"summary","moves":1,"lower_bound":1,"deadline_misses":0,"dual_ownership":0,"epoch_regressions":0,'
+        '"pause_seconds":0.25,"unowned_seconds":4,"state":"Ready","generation":2,'
+        '"assignment":{"a":{"orders":[0]},"b":{"orders":[1]}}}',
+    ]
+
+
+def test_times_are_rounded_and_sums_of_the_same_durations_are_the_same_instant(tmp_path: Path) -> None:
+    text = """
+queues: {orders: 2}
+group: {rebalance: {delaySeconds: 0.1, maxHandoffSeconds: 0.2}}
+consumers: {release: null}
+events:
+  - {at: 0, join: [a]}
+  - {at: 0.7, join: [b]}
+  - {at: 1.0, join: [c]}
+until: 2
+"""
+    deadline = [line for line in lines(tmp_path, text) if line.get("how") == "deadline"]
+    assert [line["t"] for line in deadline] == [1]
+
+
+def test_one_instant_shows_releases_then_grants_then_revokes_then_standbys(tmp_path: Path) -> None:
+    text = """
+queues: {orders: 4}
+group: {rebalance: {delaySeconds: 5, maxHandoffSeconds: 3, maxConcurrentHandoffs: 1}}
+consumers: {release: 1}
+events:
+  - {at: 0, join: [a]}
+  - {at: 10, join: [b]}
+  - {at: 16, join: [c, d]}
+  - {at: 16.0, join: [e]}
+until: 60
+"""
+    order = {"state": -1, "fenced": 0, "release": 1, "grant": 2, "revoke": 3, "standby": 4}
+    seen = lines(tmp_path, text)
+    at_16 = [order[line["event"]] for line in seen if line.get("t") == 16]
+    assert at_16 == sorted(at_16) and {1, 2, 3} <= set(at_16)
+
+
+def test_without_json_it_reads_as_a_story(tmp_path: Path) -> None:
+    story = run(tmp_path, SMALL).output
+    assert "12.5  Rebalancing" in story
+    assert "a is to let go of orders 1 by 15.5" in story
+    assert "b joined" in story
+    assert "1 moves, 1 at least" in story
+
+
+def test_a_check_that_holds_is_quiet_and_zero(tmp_path: Path) -> None:
+    result = run(tmp_path, SMALL + "expect: {moves: 1, most_paused: 1, lines: [{t: 12.75, member: b}]}", "--check")
+    assert result.exit_code == 0
+    assert result.output.endswith("scenario.yaml: ok\n")
+
+
+@pytest.mark.parametrize(
+    ("expect", "message"),
+    [
+        ("{moves: 2}", "expect.moves: expected 2, found 1"),
+        ("{most_paused: 7}", "expect.most_paused: expected 7, found 1"),
+        ("{movs: 1}", "expect.movs: there is no such field; choose one of moves, "),
+        (
+            "{lines: [{t: 2, event: grant}, {t: 0, event: state}]}",
+            "expect.lines.1: no line with {t: 0, event: state} after {t: 2",
+        ),
+        ("{lines: 5}", "expect.lines: give a list of partial objects"),
+    ],
+)
+def test_a_check_that_fails_says_which_expectation(tmp_path: Path, expect: str, message: str) -> None:
+    result = run(tmp_path, SMALL + f"expect: {expect}", "--check")
+    assert result.exit_code == 1
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queues: {orders: 2}\nevents: []\n", "until: is missing; add it"),
+        ("- a\n", "a scenario is a mapping with queues, group, consumers, events and until"),
+        ("queues: {orders: 2\n", "line 2: not YAML"),
+        ("queues: {orders: -1}\nuntil: 5\n", "queues.orders.partitions: "),
+        ("queues: {orders: 2}\nuntil: 5\nevent: []\n", "event: there is no such field; take it out or correct its name"),
+        ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, jion: [a]}]\n", "events.0.jion: there is no such field"),
+        ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1}]\n", "events.0: says nothing; add one of join, leave"),
+        ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, scale: {order: 3}}]\n", "events.0.scale.order: there is no such queue"),
+        ("queues: {orders: 2}\nuntil: 5\ngroup: {rebalance: {delaySeconds: -1}}\n", "group.rebalance.delaySeconds: "),
+        (
+            "queues: {orders: 2}\nuntil: 5\ngroup: {assignors: [solice]}\n",
+            "group.assignors: there is no assignor 'solice'; choose one of ",
+        ),
+        (
+            "queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, group: {protocol: Eagre}}]\n",
+            "events.0.group.protocol: input should be 'Cooperative' or 'Eager', found 'Eagre'",
+        ),
+        ("queues: {orders: 2}\nuntil: 5\nconsumers: {a: {release: soon}}\n", "consumers.a.release: "),
+    ],
+)
+@pytest.mark.parametrize("option", ["--json", "--check"])
+def test_a_bad_file_gets_one_line_that_names_the_field(tmp_path: Path, text: str, message: str, option: str) -> None:
+    result = run(tmp_path, text, option)
+    assert result.exit_code == (2 if option == "--json" else 1)
+    assert message in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(simulate, [str(tmp_path / "none.yaml"), "--json"])
+    assert result.exit_code == 2
+    assert "No such file" in result.output
