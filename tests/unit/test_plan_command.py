@@ -164,6 +164,79 @@ def test_what_is_wrong_is_refused_by_the_name_of_its_field(request_, message):
     assert refusal(request_).startswith(message)
 
 
+def with_options(assignor: str, **options: object) -> dict:
+    return ASKED | {"assignor": assignor, "options": options}
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        pytest.param(with_options("consistent-hash", virtualNodes=-1), "options.virtualNodes: expected a whole", id="negative"),
+        pytest.param(
+            with_options("consistent-hash", virtualNodes=1.5), "options.virtualNodes: expected a whole", id="fractional"
+        ),
+        pytest.param(with_options("consistent-hash", virtualNodes=NAN), "options.virtualNodes: expected a whole", id="NaN"),
+        pytest.param(
+            with_options("consistent-hash", virtualNodes=10**9), "options.virtualNodes: 1000000000 is too", id="too many"
+        ),
+        pytest.param(with_options("consistent-hash", partitionKey=3), "options.partitionKey: expected a text", id="no pattern"),
+        pytest.param(
+            with_options("consistent-hash", partitionKey="{queue}"),
+            "options.partitionKey: '{queue}' is the same for every partition; it needs {partition}",
+            id="one key for all",
+        ),
+        pytest.param(
+            with_options("consistent-hash", partitionKey="{topic}-{partition}"),
+            "options.partitionKey: there is no {topic}; there are {queue} and {partition}",
+            id="an unknown placeholder",
+        ),
+        pytest.param(
+            with_options("consistent-hash", rooms=["a"]),
+            "options.rooms: consistent-hash has no such option; there is partitionKey, virtualNodes",
+            id="another's option",
+        ),
+        pytest.param(with_options("machine-room"), "options.rooms: is missing", id="no rooms"),
+        pytest.param(with_options("machine-room", rooms="a"), "options.rooms: expected a list of rooms", id="a text for rooms"),
+        pytest.param(with_options("machine-room", rooms=["a", ""]), "options.rooms[1]: expected a text", id="an empty room"),
+        pytest.param(with_options("machine-room", rooms=["a", "a"]), 'options.rooms: "a" is given 2 times', id="a room twice"),
+        pytest.param(with_options("machine-room-nearby"), "members.a.zone: is missing; machine-room-nearby must", id="no zone"),
+        pytest.param(
+            with_options("machine-room-nearby", within="machine-room-nearby"),
+            "options.within: expected another assignor, found 'machine-room-nearby'; choose one of average, ",
+            id="within itself",
+        ),
+        pytest.param(with_options("machine-room-nearby", within="best"), "options.within: expected another", id="within none"),
+        pytest.param(
+            with_options("machine-room-nearby", within=["range"]), "options.within: expected a text", id="within a list"
+        ),
+        pytest.param(with_options("machine-room-nearby", within="machine-room"), "options.rooms: is missing", id="rooms within"),
+    ],
+)
+def test_a_bad_option_is_refused_by_its_name(request_, message):
+    assert refusal(request_).startswith(message)
+
+
+NEARBY = {
+    "assignor": "machine-room-nearby",
+    "queues": {"orders": 2},
+    "members": {"a": {"subscribed": ["orders"], "zone": "east"}, "b": {"subscribed": ["orders"], "zone": "west"}},
+    "zones": {"orders": [["west"], ["east"]]},
+}
+
+
+def test_the_assignor_within_rooms_takes_its_own_options():
+    options = {"within": "consistent-hash", "virtualNodes": 0}
+    assert [answer["assignment"] for answer in answers(plan(NEARBY, NEARBY | {"options": options}))] == [
+        {"a": {"orders": [1]}, "b": {"orders": [0]}},
+        {"a": {}, "b": {}},
+    ]
+
+
+def test_rooms_must_be_known_where_they_decide():
+    assert refusal(NEARBY | {"zones": {}}).startswith("zones.orders: is missing; machine-room-nearby must know")
+    assert refusal(NEARBY | {"zones": {"orders": [["west"], []]}}).startswith("zones.orders[1]: is empty; machine-room-nearby")
+
+
 def test_an_identity_has_one_member():
     request = with_("members.a.instance", "one")
     request["members"]["b"]["instance"] = "one"

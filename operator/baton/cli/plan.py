@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 import click
 
-from baton.assignors.wire import RequestError, answer_line
+from baton.assignors.refusal import RequestError
+from baton.assignors.wire import answer_line
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The tests of Kafka's assignors, told in our words: `cases/*.jsonl`, each with its origin.
+"""The tests of Kafka's and RocketMQ's assignors, told in our words: `cases/*.jsonl`, each with its origin.
 
 A case has the exact `assignment` (and, for a cooperative assignor, what is `withheld`), or what `holds` of any right answer.
 """
@@ -41,9 +41,10 @@ def test_the_answer_is_the_same_with_all_keys_the_other_way_round(case):
     assert answer_line(json.dumps(_reversed(case["request"]))) == answer_line(json.dumps(case["request"]))
 
 
-def test_there_are_cases_for_each_of_kafkas():
-    assert {case["request"]["assignor"] for case in CASES} >= {"range", "round-robin", "sticky", "cooperative-sticky"}
-    assert {case["request"]["assignor"] for case in CASES} <= set(names())
+def test_there_are_cases_for_each_of_theirs():
+    kafkas = {"range", "round-robin", "sticky", "cooperative-sticky"}
+    rocketmqs = {"average", "circle", "consistent-hash", "machine-room-nearby"}
+    assert kafkas | rocketmqs <= {case["request"]["assignor"] for case in CASES} <= set(names())
 
 
 def _counts(answer):

@@ -44,5 +44,5 @@ def test_nobody_there_gets_nothing(name):
 
 
 def test_an_unknown_name_lists_those_that_exist():
-    with pytest.raises(UnknownAssignorError, match=r"no assignor 'stickiest'; choose one of cooperative-sticky, .*sticky"):
+    with pytest.raises(UnknownAssignorError, match=r"no assignor 'stickiest'; choose one of average, .*sticky"):
         get("stickiest")
