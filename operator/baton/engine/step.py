@@ -53,10 +53,12 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
 
 def state_of(state: GroupState) -> State:
     """In the words of Solace's rebalancing status. A rebalance under way hides a holddown beside it, and a pause too."""
-    if state.moving:
+    if any(not move.quiet for move in state.moves.values()):
         return State.REBALANCING
     if state.facts is not None and state.facts.paused:
-        return State.PAUSED
+        return State.PAUSED  # what is planned and has not begun waits
+    if state.waiting:
+        return State.REBALANCING
     return State.READY if state.hold_until is None else State.HOLDDOWN
 
 

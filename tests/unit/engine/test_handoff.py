@@ -195,6 +195,7 @@ def test_a_paused_group_finishes_and_begins_nothing() -> None:
     group.release("a", 4).settle(11)
     assert group.owners() == "aaaabaaa"
     assert group.step(12).effects == ()
+    assert summary(group.state).state is State.PAUSED
     group.spec = replace(group.spec, paused=False)
     assert pauses(group.step(13)) == [5]
 
