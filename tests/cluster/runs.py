@@ -28,7 +28,8 @@ def claim(folder: Path) -> None:
     with exclusive():
         remove_abandoned()
         if folder.exists():
-            raise ClusterError(f"{in_use(folder)}; wait for it, or stop it with: python -m tests.cluster down")
+            cure = "wait for that to end" if owner(folder) else "stop it with: python -m tests.cluster down"
+            raise ClusterError(f"the cluster {in_use(folder)}: {cure}")
         folder.mkdir(mode=0o700)
         (folder / "owner").write_text(f"{os.getpid()} {start_time(os.getpid())}\n")
 
@@ -74,7 +75,7 @@ def owner(folder: Path) -> Process | None:
 def in_use(folder: Path) -> str:
     """Who uses it, for a message."""
     if (process := owner(folder)) is None:
-        return "a cluster with a node was left running"
+        return f"{folder.name} was left running"
     try:
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
