@@ -41,8 +41,7 @@ def _kafka(queue: QueueView, group: str, spec: PartitionedQueueSpec) -> QueueAda
     if find_spec("baton.queues.kafka") is None:
         raise UnsupportedSource(
             f"spec.source.type Kafka of queue {queue.name}: this operator cannot speak to Kafka yet; use Redis, or External "
-            "where the "
-            "consumers' word is enough"
+            "where the consumers' word is enough"
         )
     adapter = import_module("baton.queues.kafka").KafkaQueue
     assert spec.source.kafka is not None

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import structlog
 
-from baton.controller.adapters import open_queue
+from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.controller.keeper import Keeper, QueueFacts
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
-from baton.kube.api import Api
+from baton.kube.api import Api, ApiError, UnavailableError
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import QueueConflict, QueueUnreachable
@@ -46,7 +46,7 @@ class Keepers:
         """Effects on queues that do not exist any more: there is nothing to carry them out at."""
 
     def sync(self, named: Iterable[QueueName]) -> None:
-        """A keeper for every queue of the spec that exists; those that it no longer names stay until `dismiss`."""
+        """A keeper for each of these queues that exists; those that are not among them any more stay until `dismiss`."""
         for name in named:
             view = self._mirror.queues.get(self._key[0], name)
             if view is None or view.spec is None or view.deleting:
@@ -122,23 +122,28 @@ class Keepers:
     def facts(self) -> dict[QueueName, QueueFacts]:
         return {name: keeper.facts for name, keeper in self._keepers.items()}
 
-    async def dismiss(self, done_with: Iterable[QueueName]) -> bool:
-        """Release queues that the group has nothing more to do with; False if one could not be, and should be tried again."""
+    async def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
+        """Release queues that the group has nothing more to do with; False if one could not be, and should be tried again.
+
+        Only when a queue was released is it taken out of the observation, and so out of the ledger (`recorded`): whoever
+        restarts in between releases it again. One that is not in the ledger has never been the group's, so nobody waits for
+        it.
+        """
         released = True
-        for name in done_with:
-            keeper = self._keepers.get(name)
-            if keeper is None:
-                continue
+        for name in sorted(done_with):
+            task = self._tasks[name]
+            task.cancel()  # first, for it would claim the queue again
+            await asyncio.gather(task, return_exceptions=True)
             try:
-                if keeper.facts.partitions is not None:
-                    await keeper.release()
-            except QueueConflict:
-                pass  # it never was this group's
-            except QueueUnreachable as error:
-                log.warning("a queue could not be released yet", queue=name, why=str(error))
-                released = False
-                continue
+                await self._keepers[name].release()
+            except (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError) as error:
+                if name in recorded:
+                    log.warning("a queue could not be released yet", queue=name, why=str(error))
+                    self._tasks[name] = self._run(name)
+                    released = False
+                    continue
             await self._stop(name)
+            self._changed()
         return released
 
     @property
@@ -156,7 +161,10 @@ class Keepers:
         self._keepers[name] = keeper
         self._sources[name] = _where(view.spec, view.uid)
         keeper.want(view.spec.partitions, (), frozenset())
-        self._tasks[name] = asyncio.create_task(keeper.run(), name=f"queue {view.full_name}")
+        self._tasks[name] = self._run(name)
+
+    def _run(self, name: QueueName) -> asyncio.Task[None]:
+        return asyncio.create_task(self._keepers[name].run(), name=f"queue {self._key[0]}/{name}")
 
     async def _stop(self, name: QueueName) -> None:
         keeper = self._keepers.pop(name)

@@ -31,6 +31,9 @@ from baton.model.ledger import LedgerError
 from baton.resources import ConsumerGroupSpec
 
 AFTER_FAILURE = 1.0
+UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
+"""Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
+
 SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
 
 
@@ -126,13 +129,14 @@ class GroupLoop:
         group = self._group()
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
-        spec = group.spec
+        spec = group.spec or (UNREADABLE if group.deleting else None)
         if spec is None:
             self._wake_at = None
             self._reporter.invalid(group)
             return True
-        self._keepers.sync(() if group.deleting else self._names(spec))
-        sights = self._keepers.sights(() if group.deleting else self._names(spec), self._recorded())
+        names, recorded = self._names(spec), self._recorded()
+        self._keepers.sync({*names, *recorded})
+        sights = self._keepers.sights(() if group.deleting else names, recorded)
         seen = self._membership(spec)
         problems = await self._advance(group, spec, sights, seen)
         self._bump()
@@ -159,9 +163,8 @@ class GroupLoop:
             return [
                 Problem(
                     Reason.SIZE_LIMIT,
-                    f"{error}: the last assignment that fitted stays in force; use fewer partitions or members per group, or "
-                    "an assignor that "
-                    "keeps a member's partitions together (range, contiguous)",
+                    f"{error}: the last assignment that fitted stays in force; use fewer partitions or members per group, or an "
+                    "assignor that keeps a member's partitions together (range, contiguous)",
                 )
             ]
         self._state = made.state
@@ -212,7 +215,7 @@ class GroupLoop:
         kept = {partition.queue for partition in self._state.slots}
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
         done_with = self._keepers.names - kept - {name for name in named if self._services.mirror.queues.get(self.key[0], name)}
-        released = await self._keepers.dismiss(done_with)
+        released = await self._keepers.dismiss(done_with, recorded=frozenset(self._state.queues))
         if not group.deleting or kept or not released:
             if group.deleting and not released:
                 self._retry_soon()

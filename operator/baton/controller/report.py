@@ -54,7 +54,9 @@ class Reporter:
         told = _conditions(whole, sights, problems, now)
         status = group_status(group, whole, seen, told, now)
         self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(group.status))
-        facts: dict[str, QueueFacts] = {sight.name: sight.facts for sight in sights if sight.named and sight.view is not None}
+        facts: dict[str, QueueFacts] = {
+            sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
+        }
         self._services.board.report(self._key, facts)
         self._last = _snapshot(whole, facts, scribe)
         self._services.metrics.group(self._key, self._last)

@@ -36,8 +36,7 @@ def report_strays(services: Services) -> None:
         there = f"there is {', '.join(groups)}" if groups else "there is none"
         note = (
             f"label {GROUP_LABEL}: {name} names no ConsumerGroup of namespace {namespace} ({there}): correct the label in the "
-            "pod's template, or "
-            f"create the group {name}"
+            f"pod's template, or create the group {name}"
         )
         for pod in pods:
             about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)

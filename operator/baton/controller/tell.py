@@ -87,8 +87,8 @@ class Teller:
             self._say(
                 "DeadlineMissed",
                 f"{member} did not let go of {_named(those)} in time: it is fenced off, and what it left unfinished is "
-                "delivered again to the "
-                "next owner; if this happens often, raise maxHandoffSeconds or make the consumer's batches smaller",
+                "delivered again to the next owner; if this happens often, raise maxHandoffSeconds or make the consumer's "
+                "batches smaller",
                 Kind.WARNING,
             )
         for one in released:

@@ -82,8 +82,7 @@ class Scaler:
                 return str(plural)
         raise ScaleError(
             f"spec.scale.targetRef: {target.api_version} {target.kind} is not a kind that can be scaled here; name one that "
-            "has a /scale, "
-            "such as apps/v1 Deployment or StatefulSet"
+            "has a /scale, such as apps/v1 Deployment or StatefulSet"
         )
 
 

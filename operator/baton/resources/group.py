@@ -56,8 +56,7 @@ class Membership(Shape):
             rule(
                 "!has(self.sessionTimeoutSeconds) || self.sessionTimeoutSeconds == 0 || has(self.identityLabel)",
                 "spec.membership.sessionTimeoutSeconds needs spec.membership.identityLabel: name the pod label that tells "
-                "members apart, for example "
-                "apps.kubernetes.io/pod-index",
+                "members apart, for example apps.kubernetes.io/pod-index",
                 field=".sessionTimeoutSeconds",
                 reason="FieldValueInvalid",
             ),

@@ -79,8 +79,7 @@ class KafkaSource(Shape):
             rule(
                 "self.topic == oldSelf.topic",
                 "spec.source.kafka.topic cannot change, for its offsets mean nothing in another topic: make a second "
-                "PartitionedQueue and add it "
-                "to the ConsumerGroup's spec.queues",
+                "PartitionedQueue and add it to the ConsumerGroup's spec.queues",
                 field=".topic",
                 reason="FieldValueForbidden",
             ),
@@ -145,8 +144,7 @@ class Source(Shape):
             rule(
                 "self.type == oldSelf.type",
                 "spec.source.type cannot change, for what is in the old source would be left behind: make a second "
-                "PartitionedQueue and name it in the "
-                "ConsumerGroup's spec.queues",
+                "PartitionedQueue and name it in the ConsumerGroup's spec.queues",
                 field=".type",
                 reason="FieldValueForbidden",
             ),

@@ -189,3 +189,34 @@ async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(
     finally:
         await queue.close()
     assert await empty.counts("orders", "returns") == {"a": 2}
+
+
+async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_finished(empty: World, start: Start) -> None:
+    operator = await start(empty, "one").leads()
+    with RedisServer(fsync="always") as server:
+        await empty.redis("orders", server.url, partitions=4)
+        await empty.group("orders")
+        await empty.pod("a", "orders")
+        await empty.spread("orders", 4)
+        server.kill()
+        await empty.delete("consumergroups", "orders")
+        message = await empty.told("orders", "Deleting", seconds=15)
+
+        async def waits_for_the_queue() -> bool:
+            return "remove the finalizer baton.dev/release" in (await empty.condition("orders"))["message"]
+
+        await eventually(waits_for_the_queue, f"it says more than {message}", 15, lambda: empty.condition("orders"))
+        operator.kill()
+        await start(empty, "one").leads()
+        server.start()
+
+        async def gone() -> bool:
+            return await empty.get_group("orders") is None
+
+        await eventually(gone, "the group is gone", 20, lambda: empty.get_group("orders"))
+        queue = RedisQueue(server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
+        try:
+            await queue.ensure(4)
+            assert all(owner.uid is None for owner in (await queue.owners()).values())
+        finally:
+            await queue.close()
