@@ -114,8 +114,6 @@ def _return(draft: Draft) -> None:
             draft.seats[at : at + 1] = [replace(seat, left=mine), replace(seat, left=seat.left - mine, expires=None)]
             seat = replace(seat, left=mine)
         _take(draft, seat, member, f"{member} is back")
-        # What changed meanwhile was balanced without it. Other assignors than Solace's do not aim at totals within one.
-        draft.unsettled |= draft.facts is not None and draft.facts.assignor == "solace"
 
 
 def _owner_of(draft: Draft, seat: Seat) -> MemberId | None:
@@ -153,6 +151,9 @@ def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
     draft.seats[at : at + 1] = [] if member in taken(draft) else [draft.sit(member)]
     if member in draft.standbys:
         draft.standbys.remove(member)
+    # Others may have been balanced without this seat while it was vacant, and an old imbalance does not perpetuate itself
+    # (rule 2). Other assignors than Solace's do not aim at totals within one.
+    draft.unsettled |= draft.facts is not None and draft.facts.assignor == "solace"
 
 
 def _promote(draft: Draft) -> None:

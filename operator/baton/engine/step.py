@@ -79,6 +79,7 @@ def _look(draft: Draft) -> None:
 def _decide(draft: Draft) -> None:
     """What is to change."""
     follow_queues(draft)
+    handoff.rest_released(draft)  # of a queue that grew again
     follow_subscriptions(draft)
     fill_seats(draft)
     rest_static(draft)
