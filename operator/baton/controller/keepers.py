@@ -42,12 +42,16 @@ class Keepers:
         self._sources: dict[QueueName, object] = {}
         self._settled: dict[QueueName, str | None] = {}
         """Incarnation of each queue whose records the engine has taken in."""
+        self._released: set[QueueName] = set()
+        """Queues that the ledger may still know, but that are not the group's any more."""
         self._gone: frozenset[Effect] = frozenset()
         """Effects on queues that do not exist any more: there is nothing to carry them out at."""
 
-    def sync(self, named: Iterable[QueueName]) -> None:
-        """A keeper for each of these queues that exists; those that are not among them any more stay until `dismiss`."""
-        for name in named:
+    def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName]) -> None:
+        """A keeper for each queue of the spec or the ledger that exists; others stay until `dismiss`."""
+        of_spec = set(named)
+        self._released -= of_spec
+        for name in of_spec | (set(recorded) - self._released):
             view = self._mirror.queues.get(self._key[0], name)
             if view is None or view.spec is None or view.deleting:
                 continue
@@ -143,6 +147,7 @@ class Keepers:
                     released = False
                     continue
             await self._stop(name)
+            self._released.add(name)
             self._changed()
         return released
 

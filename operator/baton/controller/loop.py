@@ -135,7 +135,7 @@ class GroupLoop:
             self._reporter.invalid(group)
             return True
         names, recorded = self._names(spec), self._recorded()
-        self._keepers.sync({*names, *recorded})
+        self._keepers.sync(names, recorded)
         sights = self._keepers.sights(() if group.deleting else names, recorded)
         seen = self._membership(spec)
         problems = await self._advance(group, spec, sights, seen)
