@@ -28,7 +28,13 @@ async def open_queue(api: Api, queue: QueueView, group: str) -> QueueAdapter:
         case SourceType.REDIS:
             from baton.queues.redis import RedisQueue
 
-            return RedisQueue(await _redis_url(api, queue, spec), queue=queue.full_name, group=group)
+            return RedisQueue(
+                await _redis_url(api, queue, spec),
+                queue=queue.full_name,
+                group=group,
+                max_delivered_unacked=spec.max_delivered_unacked,
+                max_redeliveries=spec.max_redeliveries or 0,
+            )
         case SourceType.EXTERNAL:
             from baton.queues.external import ExternalQueue
 

@@ -45,6 +45,7 @@ class QueueFacts:
     """Why the asked for number of partitions is not the one in operation."""
     lag: Mapping[int, int] = field(default_factory=dict)
     stale_refused: Mapping[int, int] = field(default_factory=dict)
+    dead_letters: Mapping[int, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """What the server's configuration puts at risk."""
 
@@ -159,6 +160,7 @@ class Keeper:
             refused=refused,
             lag=await self._ask(lambda one: one.lag()),
             stale_refused=await self._ask(lambda one: one.stale_refused()),
+            dead_letters=await self._ask(lambda one: one.dead_letters()),
             warnings=await self._ask(lambda one: one.warnings()),
         )
         self.facts = facts
@@ -237,6 +239,7 @@ class Keeper:
                 known.refused,
                 known.lag,
                 known.stale_refused,
+                known.dead_letters,
             )
             self._changed()
 

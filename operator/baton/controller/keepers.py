@@ -186,4 +186,4 @@ _NEVER = "never"
 
 def _where(spec: PartitionedQueueSpec, uid: str) -> object:
     """What makes a new connection necessary when it changes."""
-    return (uid, spec.source)
+    return (uid, spec.source, spec.max_delivered_unacked, spec.max_redeliveries)

@@ -26,7 +26,7 @@ from baton.kube.ledger import Ledger, Owner
 from baton.kube.members import Membership, membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView
 from baton.kube.shelf import Manifest
-from baton.model.ids import MemberId, QueueName, Uid
+from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError
 from baton.resources import ConsumerGroupSpec
 
@@ -56,7 +56,6 @@ class GroupLoop:
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)
         self._state = GroupState.new(self._full_name)
-        self._measured: set[Uid] = set()
         self._resync_at = float("-inf")
         self._wake_at: float | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -247,13 +246,11 @@ class GroupLoop:
     def _measure_latency(self, seen: Membership) -> None:
         """For everybody who was taken into account for the first time."""
         mirror, uids = self._services.mirror, {member.uid for member in seen.members.values()}
-        fresh = uids - self._measured
         for pod in mirror.pods.bucket(*self.key).values():
-            if pod.uid in fresh and (since := mirror.eligible_since(self.key, pod)) is not None:
+            if pod.uid in uids and (since := mirror.take_eligible_since(self.key, pod)) is not None:
                 took = self._services.clock.ticks() - since
                 self._services.metrics.ready_to_ledger.labels(*self.key).observe(took)
                 self._log.info("a new member is in the ledger", member=pod.name, ready_to_ledger_ms=round(took * 1000, 1))
-        self._measured = uids
 
     def _restored(self) -> None:
         self._teller.warn(

@@ -27,6 +27,7 @@ class QueueSnapshot:
     reachable: bool = False
     lag: Mapping[int, int] = field(default_factory=dict)
     stale_refused: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,12 @@ class Metrics(Collector):
             "Times the queue refused a consumer that does not own the partition (any more)",
             labels,
             [(key, float(one.stale_refused)) for key, one in queues],
+        )
+        yield _counter(
+            "baton_dead_letters",
+            "Entries that were delivered more often than the queue's maxRedeliveries allows, and set aside",
+            labels,
+            [(key, float(one.dead_letters)) for key, one in queues],
         )
 
 

@@ -46,13 +46,12 @@ class Mirror:
         if metadata["name"] == ledger_name(group):
             self.ledger_changed((metadata["namespace"], group), kind, manifest)
 
-    def eligible_since(self, key: GroupKey, pod: PodView) -> float | None:
-        """When the pod was seen to become able to take part (monotonic seconds): Ready, and an executor also registered with its
-        driver.
+    def take_eligible_since(self, key: GroupKey, pod: PodView) -> float | None:
+        """When the pod was seen to become able to take part: Ready, and an executor also registered with its driver.
 
-        None: that was before this operator watched.
+        Monotonic seconds, told once. None: it was told, or that was before this operator watched.
         """
-        ready = self._became_ready.get(pod.uid)
+        ready = self._became_ready.pop(pod.uid, None)
         if ready is None or pod.executor_id is None:
             return ready
         registered = self._registered.get((key, pod.executor_id))

@@ -85,16 +85,23 @@ def _queue(sight: QueueSight, group: ConsumerGroupSpec) -> ObservedQueue | None:
     handoff = group.rebalance.max_handoff_seconds
     if handoff is None:
         handoff = spec.rebalance.max_handoff_seconds if spec else 3
-    external = spec.source.external if spec else None
     return ObservedQueue(
         partitions=partitions,
         exclusive=spec is not None and spec.access_type is AccessType.EXCLUSIVE,
         fenced=sight.enforced,
         max_handoff=float(handoff),
-        on_deadline=external.on_deadline if external else OnDeadline.WAIT,
+        on_deadline=_on_deadline(sight),
         incarnation=sight.facts.incarnation,
         owners=sight.facts.owners if sight.owners_wanted else {},
     )
+
+
+def _on_deadline(sight: QueueSight) -> OnDeadline:
+    """What is let go of gets no next owner here, so there is nobody whose safety would need the last one's word."""
+    if not sight.wanted:
+        return OnDeadline.FORCE
+    external = sight.spec.source.external if sight.spec else None
+    return external.on_deadline if external else OnDeadline.WAIT
 
 
 def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem]:

@@ -167,6 +167,7 @@ def _snapshot(whole: Summary, facts: dict[str, QueueFacts], scribe: Scribe) -> S
                 reachable=known.problem is None and known.partitions is not None,
                 lag=known.lag,
                 stale_refused=sum(known.stale_refused.values()),
+                dead_letters=sum(known.dead_letters.values()),
             )
             for name, known in facts.items()
         },

@@ -104,6 +104,20 @@ async def test_an_external_queue_takes_another_number_of_partitions(shop: World)
     assert await shop.told("grows", "Reachable", "partitionedqueues")
 
 
+async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadline(shop: World) -> None:
+    await shop.external("mute", rebalance={"maxHandoffSeconds": 1})
+    await shop.group("mute")
+    await shop.pod("mute-a", "mute")
+    await shop.spread("mute", 6)
+    await shop.delete("consumergroups", "mute")
+
+    async def gone() -> bool:
+        return await shop.get_group("mute") is None
+
+    await eventually(gone, "the group is gone", 15, lambda: shop.get_group("mute"))
+    await shop.told("mute", "Unused", "partitionedqueues")
+
+
 async def test_a_manual_request_is_carried_out(shop: World) -> None:
     await shop.external("asked")
     await shop.group("asked")

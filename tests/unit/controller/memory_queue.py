@@ -69,6 +69,9 @@ class MemoryQueue:
     async def stale_refused(self) -> Mapping[int, int]:
         return {0: 2}
 
+    async def dead_letters(self) -> Mapping[int, int]:
+        return {0: 1}
+
     async def release(self) -> None:
         self._called("release")
         self.released = True

@@ -88,7 +88,7 @@ def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
 def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
     seen = observation(replace(GROUP, deleting=True), SPEC, [sight(named=False)], Membership())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
-    assert seen.queues[ORDERS].partitions == 0
+    assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].on_deadline) == (0, "Force")
 
 
 @pytest.mark.parametrize(
