@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cluster import Cluster, ClusterError
 from tests.cluster.processes import Registry, wait_until
-from tests.cluster.runs import NODE, RUNS
+from tests.cluster.runs import NODE, RUNS, exclusive, remove_abandoned
 from tests.integration.cluster.machine import Machine
 
 pytestmark = [pytest.mark.integration, pytest.mark.own_node, pytest.mark.timeout(180)]
@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def before() -> Machine:
-    """The machine as the test found it. What a test before this one left would spoil it: none does."""
+    """The machine as the test found it, without what a run that was killed a moment ago has left."""
+    with exclusive():
+        remove_abandoned()
     return Machine.now()
 
 
