@@ -6,7 +6,7 @@ again, after ever longer pauses; what is wanted of it meanwhile stays wanted.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -229,18 +229,7 @@ class Keeper:
         self._paused.clear()  # whether it still knows of them is not known
         if self.facts.problem != problem:
             log.warning("a queue cannot be worked with", queue=self.queue, reason=problem.reason, why=problem.message)
-            known = self.facts
-            self.facts = QueueFacts(
-                known.partitions,
-                known.fenced,
-                known.incarnation,
-                known.owners,
-                problem,
-                known.refused,
-                known.lag,
-                known.stale_refused,
-                known.dead_letters,
-            )
+            self.facts = replace(self.facts, problem=problem)
             self._changed()
 
 

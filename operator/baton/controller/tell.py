@@ -5,7 +5,8 @@ thousand events.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import structlog
 
@@ -16,6 +17,8 @@ from baton.kube.events import Events, Kind, Regarding
 from baton.kube.times import to_text
 from baton.model.ids import MemberId, Partition
 from baton.model.ranges import format_numbers
+
+H = TypeVar("H", Revoked, Released, Granted)
 
 MOST_SENTENCES = 10
 """Of one kind about single members in one step."""
@@ -112,7 +115,7 @@ class Teller:
             self._say("Granted", f"{member} owns {_named(those)}")
 
     def _too_many(
-        self, reason: str, sentence: str, those: list[Revoked] | list[Released] | list[Granted], kind: Kind = Kind.NORMAL
+        self, reason: str, sentence: str, those: Sequence[Revoked | Released | Granted], kind: Kind = Kind.NORMAL
     ) -> bool:
         """A sentence for all where a sentence each would be more than anybody reads; who owns what is in the ledger."""
         members = {one.member for one in those}
@@ -126,14 +129,14 @@ class Teller:
         self._events.post(self._about, kind, reason, note, once=once)
 
 
-def _by_member(those: Iterable[Revoked] | Iterable[Released] | Iterable[Granted]) -> dict[MemberId, list]:  # type: ignore[type-arg]
-    by: dict[MemberId, list] = defaultdict(list)  # type: ignore[type-arg]
+def _by_member(those: Iterable[H]) -> dict[MemberId, list[H]]:
+    by: dict[MemberId, list[H]] = defaultdict(list)
     for one in those:
         by[one.member].append(one)
     return by
 
 
-def _named(those: Iterable[Revoked] | Iterable[Released] | Iterable[Granted]) -> str:
+def _named(those: Iterable[Revoked | Released | Granted]) -> str:
     """`orders 0-3,7 and returns 2`"""
     numbers: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(Partition(*one.partition) for one in those):

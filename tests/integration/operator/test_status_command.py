@@ -1,0 +1,36 @@
+"""`baton status` against a real group."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.operator.world import World
+
+BATON = Path(sys.executable).parent / "baton"
+
+
+async def status(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BATON), "status", "--kubeconfig", str(kubeconfig), *arguments]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+async def test_a_group_is_shown_on_one_screen_and_as_json(shop: World, kubeconfig: Path) -> None:
+    await shop.external("shown", partitions=4)
+    await shop.group("shown")
+    await asyncio.gather(shop.pod("shown-a", "shown"), shop.pod("shown-b", "shown"))
+    await shop.spread("shown", 2, 2)
+    await shop.told("shown", "Ready")
+    screen = (await status(kubeconfig, "shown", "-n", "shop")).stdout
+    assert "shop/shown: " in screen and "shown-a" in screen and "Fenced is False" in screen
+    told = json.loads((await status(kubeconfig, "shown", "-n", "shop", "--json")).stdout)
+    assert {name: entry["count"] for name, entry in told["owners"].items()} == {"shown-a": 2, "shown-b": 2}
+    listed = json.loads((await status(kubeconfig, "-n", "shop", "--json")).stdout)
+    assert "shown" in {one["group"] for one in listed}
+
+
+async def test_a_group_that_does_not_exist_is_said(shop: World, kubeconfig: Path) -> None:
+    done = await status(kubeconfig, "nothing", "-n", "shop")
+    assert done.returncode == 1
+    assert '"nothing" not found' in done.stderr

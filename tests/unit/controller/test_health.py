@@ -1,0 +1,68 @@
+"""/metrics, /healthz and /readyz."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from baton.controller.health import HealthServer, PortTaken
+from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
+
+
+@dataclass
+class Served:
+    metrics: Metrics = field(default_factory=Metrics)
+    trouble: str | None = None
+    port: int = 0
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    one = Served()
+    server = HealthServer("127.0.0.1", 0, one.metrics.registry, alive=lambda: one.trouble, ready=lambda: "not yet")
+    one.port = server.port
+    server.start()
+    yield one
+    server.close()
+
+
+def test_health_says_what_is_wrong(served: Served) -> None:
+    assert served.get("/healthz") == (200, "ok\n")
+    served.trouble = "stuck"
+    assert served.get("/healthz") == (503, "stuck\n")
+    assert served.get("/readyz") == (503, "not yet\n")
+    assert served.get("/else")[0] == 404
+
+
+def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
+    key = ("shop", "orders")
+    snapshot = Snapshot("Holddown", 3, 1, 12, 2, 7, 6, 1, 900, 4, 0, 0.0, {"orders": QueueSnapshot(True, {3: 5}, 2)})
+    served.metrics.group(key, snapshot)
+    served.metrics.pause.labels(*key).observe(0.2)
+    _, page = served.get("/metrics")
+    for line in (
+        'baton_group_state{group="orders",namespace="shop",state="Holddown"} 1.0',
+        'baton_group_state{group="orders",namespace="shop",state="Ready"} 0.0',
+        'baton_members{group="orders",namespace="shop",role="active"} 2.0',
+        'baton_moves_total{group="orders",namespace="shop"} 7.0',
+        'baton_queue_lag{group="orders",namespace="shop",partition="3",queue="orders"} 5.0',
+        'baton_stale_refused_total{group="orders",namespace="shop",queue="orders"} 2.0',
+        'baton_pause_seconds_count{group="orders",namespace="shop"} 1.0',
+    ):
+        assert line in page
+    served.metrics.forget(key)
+    assert 'group="orders"' not in served.get("/metrics")[1]
+
+
+def test_a_port_that_is_taken_is_named(served: Served) -> None:
+    with pytest.raises(PortTaken, match=str(served.port)):
+        HealthServer("127.0.0.1", served.port, served.metrics.registry, alive=lambda: None, ready=lambda: None)
