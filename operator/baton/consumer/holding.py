@@ -31,6 +31,8 @@ class Holding:
     """Offsets to acknowledge."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
+    failed: str | None = None
+    """Why the handler failed with the first of `entries`; None: it did not."""
     sure_at: float = 0.0
     """When the queue last said that the partition is ours."""
     not_before: float = 0.0
@@ -52,3 +54,4 @@ class Holding:
         self.phase = phase
         self.entries.clear()
         self.handled.clear()
+        self.failed = None

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.reader import Reader
@@ -19,6 +20,7 @@ _ACK_EVERY = 0.05
 _SURE_FOR = 1.0
 """Seconds for which the queue's word that a partition is ours is taken: after a longer silence (a long handler, a stopped
 process) it is asked before the next entry is begun."""
+_LONGEST_REASON = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -43,6 +45,9 @@ class Work:
             if holding.failures == 0:
                 log.warning("%s", problem)
             self._pause(holding)
+        finally:
+            if holding.over:
+                reader.let_go(holding.partition.number, holding.epoch)
         return True
 
     def finish(self, holding: Holding, reader: Reader) -> None:
@@ -83,6 +88,8 @@ class Work:
             if now - holding.sure_at > _SURE_FOR:
                 reader.verify(holding.partition.number, holding.epoch)
                 holding.sure_at = time.monotonic()
+            if holding.failed is not None and not self._again(holding, reader):
+                continue
             if not self._handle(holding):
                 break
             if time.monotonic() - acknowledged_at > _ACK_EVERY:
@@ -90,15 +97,31 @@ class Work:
                 acknowledged_at = time.monotonic()
         self._acknowledge(holding, reader)
 
+    def _again(self, holding: Holding, reader: Reader) -> bool:
+        """Have the queue count that the entry is tried once more. False: it was tried too often, and is a dead letter now."""
+        entry, why = holding.entries[0], holding.failed or ""
+        again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
+        holding.sure_at = time.monotonic()
+        holding.failed = None
+        if again:
+            holding.entries[0] = replace(entry, redelivered=True)
+        else:
+            log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, entry.offset, why)
+            holding.entries.popleft()
+            holding.failures = 0
+        return again
+
     def _handle(self, holding: Holding) -> bool:
         entry = holding.entries[0]
         begun = time.monotonic()
         try:
             self._handler(entry)
-        except Exception:
+        except Exception as error:
+            holding.failed = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
             log.exception("the handler failed on %s/%d entry %s; it is tried again", *holding.partition, entry.offset)
             if holding.phase is Phase.LETTING_GO:
                 holding.entries.clear()  # its next owner gets it, marked redelivered
+                holding.failed = None
             else:
                 self._pause(holding)
             return False

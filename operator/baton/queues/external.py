@@ -44,6 +44,9 @@ class ExternalQueue:
     async def stale_refused(self) -> Mapping[int, int]:
         return {}
 
+    async def dead_letters(self) -> Mapping[int, int]:
+        return {}
+
     async def release(self) -> None:
         self._partitions = None
 

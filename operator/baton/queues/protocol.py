@@ -73,6 +73,9 @@ class QueueAdapter(Protocol):
     async def stale_refused(self) -> Mapping[int, int]:
         """How often each partition refused a stale owner since it was made."""
 
+    async def dead_letters(self) -> Mapping[int, int]:
+        """How many entries of each partition were set aside since it was made. Empty: this queue sets none aside."""
+
     async def release(self) -> None:
         """The group gives the queue up: another may take it. Entries stay."""
 

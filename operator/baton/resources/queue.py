@@ -209,9 +209,12 @@ class PartitionedQueueSpec(Shape):
     rebalance: QueueRebalance = QueueRebalance()
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
-    """How many entries one member may hold that it has read and not yet acknowledged."""
+    """How many entries of all its partitions one member may hold that it has read, or planned for a micro-batch, and not yet
+    acknowledged. For Redis; other sources do not use it."""
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """After how many redeliveries an entry is set aside as a dead letter. Without it: never."""
+    """After how many redeliveries an entry is set aside as a dead letter, so that it holds up its partition no longer. 0, or
+    without it: never. For consumers of single entries on Redis; in micro-batches (Spark) a batch that fails is the application's
+    to handle."""
 
 
 class PartitionedQueueStatus(Shape):

@@ -33,10 +33,16 @@ class Queue:
     producer: RedisProducer
     _readers: list[RedisReader] = field(default_factory=list)
 
-    def reader(self, uid: str, **options: int) -> RedisReader:
-        reader = RedisReader(self.url, self.name, uid, **options)
+    def reader(self, uid: str) -> RedisReader:
+        reader = RedisReader(self.url, self.name, uid)
         self._readers.append(reader)
         return reader
+
+    async def limited(self, most: int = 10_000, redeliveries: int = 0) -> None:
+        """The spec's limits are others now."""
+        await self.operator.close()
+        self.operator = RedisQueue(self.url, self.name, GROUP, max_delivered_unacked=most, max_redeliveries=redeliveries)
+        await self.operator.ensure(self.partitions)
 
     async def granted(self, uid: str, epoch: int, partition: int = 0) -> RedisReader:
         """A reader for the member that the partition has just been granted to."""

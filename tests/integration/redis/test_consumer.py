@@ -238,7 +238,7 @@ async def test_an_entry_that_fails_is_tried_again_and_holds_up_its_partition_onl
     assert pod.values() == [b"a", b"bad", b"c"]
     assert len(tries) == 3
     assert pod.values(1) == [b"x", b"y"]
-    assert pod.log.index((0, b"bad", False)) > pod.log.index((1, b"y", False))
+    assert pod.log.index((0, b"bad", True)) > pod.log.index((1, b"y", False))
 
 
 async def test_a_partition_whose_entry_keeps_failing_can_be_called_back(operator: Operator, queue: Queue) -> None:
@@ -363,3 +363,28 @@ async def test_a_redis_that_was_away_is_read_again_when_it_is_back(tmp_path: Pat
         pod.stop()
         until(pod.gone)
         await queue.close()
+
+
+async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_order(operator: Operator, queue: Queue) -> None:
+    await queue.limited(redeliveries=2)
+    pod = operator.pod("a")
+    tries: list[bool] = []
+
+    def fail(entry: Entry) -> None:
+        if entry.value == b"bad":
+            tries.append(entry.redelivered)
+            raise ValueError("no such customer")
+
+    pod.before = fail
+    queue.send("a", "bad", "b", "c")
+    await operator.grant(pod, (0, 1))
+    until(lambda: pod.values() == [b"a", b"b", b"c"])
+    assert tries == [False, True, True]
+    assert (await queue.operator.dead_letters())[0] == 1
+    with queue.raw() as raw:
+        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}:0}}:dead")  # type: ignore[misc]
+    assert letter[b"why"] == b"ValueError: no such customer"
+    pod.ledger({})
+    pod.stop()
+    until(pod.gone)
+    assert await lag(queue) == 0

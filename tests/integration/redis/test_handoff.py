@@ -130,8 +130,8 @@ async def test_many_acknowledgements_at_once(queue: Queue) -> None:
 
 async def test_no_more_than_the_bound_is_outstanding(queue: Queue) -> None:
     queue.send("a", "b", "c", "d")
-    await queue.granted("a", ONE)
-    owner = queue.reader("a", max_outstanding=2)
+    await queue.limited(most=2)
+    owner = await queue.granted("a", ONE)
     first, second = owner.read(0, ONE)
     assert owner.read(0, ONE) == []
     assert owner.wait([0], 0.05) == set()

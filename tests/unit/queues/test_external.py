@@ -17,3 +17,4 @@ async def test_an_external_queue_fences_nothing_and_leaves_release_to_the_consum
     assert await queue.outstanding(3) is None
     assert await queue.incarnation() is None
     assert (await queue.owners(), await queue.lag(), await queue.stale_refused()) == ({}, {}, {})
+    assert await queue.dead_letters() == {}

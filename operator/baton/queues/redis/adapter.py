@@ -36,8 +36,14 @@ class RedisQueue:
 
     fenced = True
 
-    def __init__(self, url: str, queue: str, group: str) -> None:
+    def __init__(
+        self, url: str, queue: str, group: str, *, max_delivered_unacked: int = 10_000, max_redeliveries: int = 0
+    ) -> None:
+        """The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
+        `max_redeliveries` 0: any number.
+        """
         self._queue = queue
+        self._limits: dict[Any, Any] = {"maxDeliveredUnacked": max_delivered_unacked, "maxRedeliveries": max_redeliveries}
         self._group = group
         self._place = where(url)
         pool = aioredis.BlockingConnectionPool.from_url(
@@ -76,7 +82,7 @@ class RedisQueue:
         table = RoutingTable.even(1, count)
         key = queue_key(self._queue)
         arguments = (self._group, count, table.version, table.to_text(), token_hex(4))
-        group, recorded, version, text, ready = await self._run(scripts.CLAIM, [key], arguments)
+        group, recorded, version, text, ready, *limits = await self._run(scripts.CLAIM, [key], arguments)
         if group.decode() != self._group:
             raise QueueConflict(
                 f"The Redis queue {self._queue} belongs to the ConsumerGroup {group.decode()}, and has room for one. "
@@ -88,11 +94,13 @@ class RedisQueue:
                 f"Set spec.partitions to {int(recorded)}, or make a new queue with {count}."
             )
         server = self._server or await self._discover()
-        if ready and self._made == (server.run_id, count):
+        known = [None if limit is None else int(limit) for limit in limits] == list(self._limits.values())
+        if ready and known and self._made == (server.run_id, count):
             return
         await self._create(RoutingTable.from_text(int(version), text.decode()), count)
+        await self._from_each(lambda pipe, keys: pipe.hset(keys.owner, mapping=self._limits))
         with self._explained():
-            await self._client.hset(key, "ready", "1")
+            await self._client.hset(key, mapping={"ready": 1, **self._limits})  # the last: until then all is done again
         self._made = (server.run_id, count)
 
     async def pause(self, partition: int, epoch: Epoch) -> int:
@@ -116,6 +124,10 @@ class RedisQueue:
     async def stale_refused(self) -> Mapping[int, int]:
         refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused))
         return {partition: int(count or 0) for partition, count in refused.items()}
+
+    async def dead_letters(self) -> Mapping[int, int]:
+        dead = await self._from_each(lambda pipe, keys: pipe.hget(keys.progress, "dead"))
+        return {partition: int(count or 0) for partition, count in dead.items()}
 
     async def release(self) -> None:
         await self._run(scripts.RELEASE, [queue_key(self._queue)], (self._group,))

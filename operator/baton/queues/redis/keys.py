@@ -16,11 +16,13 @@ class PartitionKeys(NamedTuple):
     """The keys of one partition, in the order in which every script takes them."""
 
     owner: str
-    """Hash, the fence: uid, epoch, paused; left and served, while a former owner's entries are still to be handed out."""
+    """Hash, the fence: uid, epoch, paused; left and served, while a former owner's entries are still to be handed out;
+    and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
     """Stream of a segment. The n-th entry has the id `n-segment` and the fields k, v and t."""
     progress: str
-    """Hash of a segment: last (entry added), done (how many are finished with), committed, and the plan in force."""
+    """Hash of a segment: last (entry added), done (how many are finished with), dead (how many of these went to the dead
+    letters), committed, and the plan in force."""
     wake: str
     """Stream that wakes blocked readers: one entry whose id is the epoch of the last grant."""
     refused: str
@@ -29,6 +31,8 @@ class PartitionKeys(NamedTuple):
     """Hash: slot -> version at which this partition accepts it."""
     sequences: str
     """Hash: slot:producer -> the last sequence number that was added, and when."""
+    dead: str
+    """Stream of the dead letters: offset, key, value, timestamp, deliveries, why."""
 
 
 def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> PartitionKeys:
@@ -42,11 +46,12 @@ def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> 
         refused=root + "refused",
         slots=root + "slots",
         sequences=root + "sequences",
+        dead=root + "dead",
     )
 
 
 def queue_key(queue: str) -> str:
-    """Hash of the whole queue: group, partitions, born, ready, and table with its version (routing.py)."""
+    """Hash of the whole queue: group, partitions, born, ready, the limits, and table with its version (routing.py)."""
     return f"pq:{{{queue}}}:queue"
 
 

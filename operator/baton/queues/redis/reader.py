@@ -3,7 +3,6 @@
 Every request names its owner and epoch, and is refused by the server where that is not who owns the partition.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -34,6 +33,14 @@ class _Position:
     """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, full, or not ours)."""
     more: bool = True
     """There may be something to read right now."""
+    uid: str = ""
+    """The member that reads it."""
+    outstanding: int = 0
+    """What the member holds of it, as the server last said."""
+    asked: int = 0
+    """When it was last asked for, in this reader's count of requests."""
+    in_line: int = 0
+    """Since when it waits for the member to finish with other entries; 0: it does not."""
 
 
 class RedisReader:
@@ -44,17 +51,15 @@ class RedisReader:
     All of it may be repeated after an error. One thread reads; another may be in `wait` meanwhile.
     """
 
-    def __init__(self, url: str, queue: str, uid: str, *, max_outstanding: int = 10_000) -> None:
-        """`max_outstanding`: how many single entries of a partition may be handed out and unacknowledged."""
+    def __init__(self, url: str, queue: str, uid: str) -> None:
         self._queue = queue
         self._name = QueueName(queue.rpartition("/")[2])
         self._uid = uid
-        self._max_outstanding = max_outstanding
         self._place = where(url)
         self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
         self._wakeup = Wakeup(url)
         self._positions: dict[int, _Position] = {}
-        self._lock = threading.Lock()
+        self._requests = 0
 
     # Single entries
 
@@ -62,41 +67,63 @@ class RedisReader:
         """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
         redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
 
+        A member holds no more than the queue's maxDeliveredUnacked over all partitions that this reader reads for it; beyond
+        that the answer is empty until something is acknowledged. Where the queue has maxRedeliveries, what was handed out
+        before comes one by one, and what was handed out too often has gone to the dead letters.
         `new` False: only what this owner was handed out before, by another reader (its process was restarted).
         """
         position = self._position(partition, epoch)
-        arguments = (uid or self._uid, epoch, position.received, count, self._max_outstanding, int(new))
-        _, pending, seen, last, full, raw = self._ask(scripts.READ, partition, arguments)
+        elsewhere = self._elsewhere(position, uid or self._uid)
+        arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new))
+        _, pending, seen, last, more, full, outstanding, raw = self._ask(scripts.READ, partition, arguments)
         entries = [self._entry(partition, epoch, fields, index < pending, seen) for index, fields in enumerate(raw)]
         if raw:
             position.received = entry_number(raw[-1][0])
-        position.more = len(raw) == count or not new
+            position.in_line = 0
+        position.more = more == 1 or not new
         position.tail = None if full else last
+        self._holds(position, outstanding, full=full == 1)
         return entries
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, uid: str | None = None) -> None:
         """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
-        for begin in range(0, len(offsets), _ACKS):
-            self._ask(scripts.ACK, partition, (uid or self._uid, epoch, *offsets[begin : begin + _ACKS]))
         position = self._position(partition, epoch)
-        if position.tail is None:
-            position.more = True
+        for begin in range(0, len(offsets), _ACKS):
+            _, _, outstanding = self._ask(scripts.ACK, partition, (uid or self._uid, epoch, *offsets[begin : begin + _ACKS]))
+            self._finished(position, outstanding)
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> bool:
+        """Count one more delivery of an entry that its owner has failed with. False: it was one too many (maxRedeliveries), and
+        the entry is with the dead letters now, with `why` it failed; or it was finished with before.
+        """
+        position = self._position(partition, epoch)
+        _, again, outstanding = self._ask(scripts.RETRY, partition, (uid or self._uid, epoch, offset, why))
+        self._finished(position, outstanding)
+        return bool(again)
 
     # Micro-batches
 
     def plan(self, partition: int, epoch: Epoch, limit: int, *, uid: str | None = None) -> Plan | None:
         """Record the next range of at most `limit` entries; None: there is nothing new.
 
+        A member's plans have no more than the queue's maxDeliveredUnacked entries together; None also where it has so many.
         While a plan is not committed the answer is the same plan, marked redelivered, also while the partition is paused.
         """
         position = self._position(partition, epoch)
-        answer = self._ask(scripts.PLAN, partition, (uid or self._uid, epoch, limit))
+        elsewhere = self._elsewhere(position, uid or self._uid)
+        answer = self._ask(scripts.PLAN, partition, (uid or self._uid, epoch, limit, elsewhere))
         position.more = False
+        if answer[0] == b"FULL":
+            position.tail = None
+            self._holds(position, 0, full=True)
+            return None
         if answer[0] == b"NONE":
             position.tail = answer[1]
+            self._holds(position, 0)
             return None
         _, start, end, count, seen = answer
         position.tail = end
+        self._holds(position, count)
         return Plan(partition, epoch, FIRST_SEGMENT, start, end, count, seen)
 
     def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> Iterator[Entry]:
@@ -117,13 +144,22 @@ class RedisReader:
 
     def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> None:
         """Finish with everything in the plan. Raises ValueError for a plan that is not the queue's."""
+        position = self._position(partition, epoch)
         _planned(self._ask(scripts.COMMIT, partition, (uid or self._uid, epoch, plan.end)), plan)
+        self._finished(position, 0)
 
     # Both
 
     def verify(self, partition: int, epoch: Epoch, *, uid: str | None = None) -> None:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
         self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch))
+
+    def let_go(self, partition: int, epoch: Epoch) -> None:
+        """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more."""
+        position = self._positions.get(partition)
+        if position is not None and position.epoch == epoch:
+            position.in_line = 0
+            self._finished(position, 0)
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something to read in one of these partitions, or a new grant.
@@ -178,7 +214,7 @@ class RedisReader:
                 raise StaleOwner(partition, uid, epoch, record)
             case b"PAUSED":
                 position = self._position(partition, epoch)
-                position.tail, position.more = None, False
+                position.tail, position.more, position.in_line = None, False, 0
                 raise PartitionPaused(partition)
         return answer
 
@@ -190,6 +226,29 @@ class RedisReader:
                 return newer  # a late word of an earlier epoch does not make this reader lose its place
             position = self._positions[partition] = newer
         return position
+
+    def _elsewhere(self, position: _Position, uid: str) -> int:
+        """How many entries the member may not have of this partition: what it holds of others, and one for each that waits
+        longer. One that was not asked for since this one last was does not wait any more.
+        """
+        position.uid = uid
+        others = [other for other in self._positions.values() if other is not position and other.uid == uid]
+        since = position.in_line or self._requests + 1
+        ahead = sum(0 < other.in_line < since and other.asked > position.asked for other in others)
+        self._requests += 1
+        position.asked = self._requests
+        return sum(other.outstanding for other in others) + ahead
+
+    def _holds(self, position: _Position, outstanding: int, *, full: bool = False) -> None:
+        position.outstanding = outstanding
+        position.in_line = (position.in_line or position.asked) if full else 0
+
+    def _finished(self, position: _Position, outstanding: int) -> None:
+        """There may be room for those that wait for it."""
+        position.outstanding = outstanding
+        for other in self._positions.values():
+            if other.uid == position.uid and other.in_line:
+                other.more = True
 
     def _entry(self, partition: int, epoch: Epoch, raw: Any, redelivered: bool, seen: int) -> Entry:
         offset, fields = raw

@@ -15,4 +15,4 @@ else -- some were acknowledged before, and are gone; or were never handed out, a
   end
 end
 if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end
-return {'OK', done}
+return {'OK', done, handed_out()}

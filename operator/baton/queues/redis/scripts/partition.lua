@@ -1,5 +1,5 @@
 -- What every script knows of its partition. Included; never run by itself.
-local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES = unpack(KEYS)
+local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD = unpack(KEYS)
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
 
@@ -27,14 +27,41 @@ local function unserved()
   if fields[2] then return tonumber(fields[1]), tonumber(fields[2]) end
 end
 
--- Delivered or planned under the epoch in force, and not finished with.
-local function outstanding()
+-- Delivered singly under the epoch in force, and not finished with.
+local function handed_out()
   local pending = redis.call('XPENDING', STREAM, GROUP)[1]
   local served, left = unserved()
   if left and pending > 0 then
     pending = pending - #redis.call('XPENDING', STREAM, GROUP, '(' .. id(served), id(left), pending)
   end
-  return pending + tonumber(redis.call('HGET', PROGRESS, 'count') or 0)
+  return pending
+end
+
+-- Delivered or planned under the epoch in force, and not finished with.
+local function outstanding()
+  return handed_out() + tonumber(redis.call('HGET', PROGRESS, 'count') or 0)
+end
+
+-- What the queue's spec allows (the operator writes it here): the entries that one member may hold of the whole queue, and the
+-- redeliveries of one entry; 0: any number.
+local function limits()
+  local fields = redis.call('HMGET', OWNER, 'maxDeliveredUnacked', 'maxRedeliveries')
+  return tonumber(fields[1] or 10000), tonumber(fields[2] or 0)
+end
+
+-- Finishes with an entry that was handed out too often: it goes from the stream to the dead letters, or nowhere.
+local function set_aside(entry_id, deliveries, why)
+  local entry = redis.call('XRANGE', STREAM, entry_id, entry_id)[1]
+  if entry then
+    local fields = {}
+    for i = 1, #entry[2], 2 do fields[entry[2][i]] = entry[2][i + 1] end
+    redis.call('XADD', DEAD, '*', 'offset', entry_id, 'key', fields['k'], 'value', fields['v'], 'timestamp', fields['t'],
+      'deliveries', deliveries, 'why', why)
+    redis.call('HINCRBY', PROGRESS, 'dead', 1)
+    redis.call('HINCRBY', PROGRESS, 'done', 1)
+  end
+  redis.call('XACK', STREAM, GROUP, entry_id)
+  redis.call('XDEL', STREAM, entry_id)
 end
 
 -- The last entry that was handed out singly, or that everything up to was committed.

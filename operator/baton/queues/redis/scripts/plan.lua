@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 --@include partition
--- Records the range of a micro-batch. ARGV: uid, epoch, limit (entries).
--- Answer: OK, start (exclusive), end, how many entries, end of what was handed out or planned before; or NONE, last entry.
+-- Records the range of a micro-batch. ARGV: uid, epoch, limit (entries), how many entries the member may not have because of
+-- its other partitions.
+-- Answer: OK, start (exclusive), end, how many entries, end of what was handed out or planned before; or NONE, last entry; or
+-- FULL: the member may not have more.
 --
 -- A plan that is not committed yet is answered again, also while paused: a batch can be repeated, but not extended.
 local refused, paused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
-local limit = tonumber(ARGV[3])
 local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'seen', 'last', 'done')
 local committed, planned, seen = tonumber(fields[1] or 0), tonumber(fields[2]), tonumber(fields[4] or 0)
 local last, done = tonumber(fields[5] or 0), tonumber(fields[6] or 0)
@@ -17,6 +18,11 @@ if planned then
 end
 if paused then return {'PAUSED'} end
 
+local limit = math.min(tonumber(ARGV[3]), limits() - tonumber(ARGV[4]))
+if limit <= 0 then
+  if #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) > 0 then return {'FULL'} end
+  return {'NONE', last}
+end
 local finish, count
 if done == committed then
   finish = math.min(last, committed + limit) -- entries are numbered without gaps

@@ -1,52 +1,79 @@
 #!lua flags=allow-oom
 --@include partition
 -- Single entries: first what is pending after the cursor, then new ones.
--- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, most outstanding,
--- and 0 if only what is pending is wanted.
+-- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, how many entries the
+-- member may not have because of its other partitions, and 0 if only what is pending is wanted.
 -- Answer: OK, how many of the entries were pending, entries up to which all others were planned before, last entry in the
--- stream, 1 if no more than this may be outstanding, the entries.
+-- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries.
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
 -- a lost reply carried: all of it may have been worked on.
 local refused, paused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
+local cursor, count, elsewhere = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
-local count = tonumber(ARGV[4])
+local most, redeliveries = limits()
+local function room() return closing and 0 or math.max(0, most - elsewhere - handed_out()) end
+local free = room()
 local served, left = unserved()
 local entries = {}
 
-local history = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', count, 'STREAMS', STREAM, id(ARGV[3]))[1][2]
-for _, entry in ipairs(history) do
-  local n = number(entry[1])
-  if not entry[2] then
-    redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
-  elseif not (closing and left and n > served and n <= left) then
-    entries[#entries + 1] = entry
-    if left and n > served and n <= left then served = n end
+-- What this owner had counts as its own already; what a former owner left only from now on.
+local wanted, exhausted = count, false
+if left then
+  wanted = math.min(count, #redis.call('XPENDING', STREAM, GROUP, '(' .. id(cursor), id(served), count) + free)
+end
+if redeliveries > 0 then
+  -- One at a time, so that each delivery is counted for the entry that is worked on, and not for those that wait behind it.
+  local reach, from = (left and free == 0) and id(served) or '+', cursor
+  wanted = 0
+  for _ = 1, count do
+    local head = redis.call('XPENDING', STREAM, GROUP, '(' .. id(from), reach, 1)[1]
+    if not head then
+      exhausted = reach == '+'
+      break
+    elseif head[4] <= redeliveries then
+      wanted = 1
+      break
+    end
+    set_aside(head[1], head[4], 'handed out ' .. head[4] .. ' times and never acknowledged')
+    from = number(head[1])
+    if left then served = math.max(served, math.min(from, left)) end
   end
 end
-if left and not closing then
-  if #history < count or served >= left then
+local pending = {}
+if wanted > 0 then
+  pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', wanted, 'STREAMS', STREAM, id(cursor))[1][2]
+  exhausted = #pending < wanted
+end
+for _, entry in ipairs(pending) do
+  if left then served = math.max(served, math.min(number(entry[1]), left)) end
+  if entry[2] then
+    entries[#entries + 1] = entry
+  else
+    redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
+  end
+end
+if left then
+  if not closing and (exhausted or served >= left) then
     redis.call('HDEL', OWNER, 'served', 'left')
   else
     redis.call('HSET', OWNER, 'served', served)
   end
 end
-local pending = #entries
-if paused and pending == 0 then return {'PAUSED'} end
+local again = #entries
+if paused and again == 0 then return {'PAUSED'} end
 
 void_plan()
-local full = 0
-if not closing and pending < count then
-  local room = math.min(count - pending, ARGV[5] - redis.call('XPENDING', STREAM, GROUP)[1])
-  if room <= 0 then
-    full = 1
-  else
-    local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', room, 'STREAMS', STREAM, '>')
-    if new then
-      for _, entry in ipairs(new[1][2]) do entries[#entries + 1] = entry end
-    end
+free = room()
+if exhausted and free > 0 and again < count then
+  local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', math.min(count - again, free), 'STREAMS', STREAM, '>')
+  if new then
+    for _, entry in ipairs(new[1][2]) do entries[#entries + 1] = entry end
   end
 end
 local progress = redis.call('HMGET', PROGRESS, 'seen', 'last')
-return {'OK', pending, tonumber(progress[1] or 0), tonumber(progress[2] or 0), full, entries}
+local full = not closing and room() == 0 and #entries < count
+  and (not exhausted or last_handed_out() < tonumber(progress[2] or 0))
+local more = #entries == count or not exhausted and (wanted > 0 or not full)
+return {'OK', again, tonumber(progress[1] or 0), tonumber(progress[2] or 0), more and 1 or 0, full and 1 or 0, handed_out(), entries}

@@ -1,0 +1,231 @@
+"""maxDeliveredUnacked and maxRedeliveries: written by the operator, met by every reader at the queue."""
+
+from collections.abc import Iterable
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Entry
+from baton.queues.fence import PartitionPaused, StaleOwner
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO, THREE, FOUR = Epoch(1), Epoch(2), Epoch(3), Epoch(4)
+
+
+def told(entries: Iterable[Entry]) -> list[tuple[bytes, bool]]:
+    return [(entry.value, entry.redelivered) for entry in entries]
+
+
+def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
+    with queue.raw() as raw:
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}:{partition}}}:dead")  # type: ignore[assignment]
+        return [fields for _, fields in letters]
+
+
+async def test_a_member_holds_no_more_than_allowed_over_all_its_partitions(queue: Queue) -> None:
+    await queue.limited(most=3)
+    for partition in (0, 1):
+        queue.send("a", "b", "c", partition=partition)
+        owner = await queue.granted("a", ONE, partition)
+    first = owner.read(0, ONE, 2)
+    second = owner.read(1, ONE, 2)
+    assert (len(first), len(second)) == (2, 1)
+    assert owner.read(0, ONE) == []
+    assert owner.wait([0, 1], 0.05) == set()
+    owner.ack(1, ONE, [second[0].offset])
+    assert owner.wait([0, 1], 10) == {0, 1}
+    assert told(owner.read(0, ONE)) == [(b"c", False)]
+    assert await queue.operator.outstanding(0) + await queue.operator.outstanding(1) == 3
+
+
+async def test_another_member_has_an_allowance_of_its_own(queue: Queue) -> None:
+    await queue.limited(most=1)
+    for partition, uid in enumerate("ab"):
+        queue.send("a", "b", partition=partition)
+        await queue.operator.grant(partition, Uid(uid), ONE)
+    driver = queue.reader("driver")
+    assert [len(driver.read(partition, ONE, uid=uid)) for partition, uid in enumerate("ab")] == [1, 1]
+
+
+@pytest.mark.parametrize("way", ["single", "micro-batch"])
+async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: RedisServer, way: str) -> None:
+    queue = await make_queue(server.url, partitions=5)
+    await queue.limited(most=2)
+    for partition in range(5):
+        queue.send(*(str(number) for number in range(6)), partition=partition)
+        owner = await queue.granted("a", ONE, partition)
+    rounds = 0
+    emptied: dict[int, int] = {}
+    while sum((await queue.operator.lag()).values()):
+        rounds += 1
+        assert rounds < 100
+        held: list[tuple[int, list[str]]] = []
+        plans = []
+        for partition in range(5):  # always in this order: nobody comes first because of it
+            if way == "single":
+                held.append((partition, [entry.offset for entry in owner.read(partition, ONE)]))
+            elif plan := owner.plan(partition, ONE, 100):
+                plans.append((partition, plan))
+        assert sum([await queue.operator.outstanding(partition) for partition in range(5)]) <= 2
+        for partition, offsets in held:
+            if offsets:
+                owner.ack(partition, ONE, offsets)
+                emptied.setdefault(partition, rounds)
+        for partition, plan in plans:
+            owner.commit(partition, ONE, plan)
+            emptied.setdefault(partition, rounds)
+    assert max(emptied.values()) <= 10, "nobody waits until others are empty"
+    await queue.close()
+
+
+async def test_a_partition_that_nobody_asks_for_keeps_no_room(queue: Queue) -> None:
+    await queue.limited(most=1)
+    for partition in (0, 1):
+        queue.send("a", "b", "c", partition=partition)
+        owner = await queue.granted("a", ONE, partition)
+    (entry,) = owner.read(0, ONE)
+    assert owner.read(1, ONE) == []
+    for value in (b"b", b"c"):
+        owner.ack(0, ONE, [entry.offset])
+        found = owner.read(0, ONE) or owner.read(0, ONE)
+        assert [one.value for one in found] == [value]
+        entry = found[0]
+
+
+async def test_what_was_let_go_or_lost_does_not_count(queue: Queue) -> None:
+    await queue.limited(most=1)
+    for partition in (0, 1):
+        queue.send("a", "b", partition=partition)
+        owner = await queue.granted("a", ONE, partition)
+    assert len(owner.read(0, ONE)) == 1
+    assert owner.read(1, ONE) == []
+    owner.let_go(0, ONE)
+    assert len(owner.read(1, ONE)) == 1
+    await queue.operator.grant(1, Uid("b"), TWO)
+    with pytest.raises(StaleOwner):
+        owner.read(1, ONE)
+    await queue.operator.grant(0, Uid("a"), TWO)
+    assert len(owner.read(0, TWO)) == 1
+
+
+async def test_a_former_owners_entries_count_from_when_they_are_handed_out(queue: Queue) -> None:
+    queue.send("a", "b", "c", "d")
+    (await queue.granted("a", ONE)).read(0, ONE, 3)
+    await queue.limited(most=2)
+    owner = await queue.granted("b", TWO)
+    first, second = owner.read(0, TWO)
+    assert owner.read(0, TWO) == []
+    assert await queue.operator.outstanding(0) == 2
+    owner.ack(0, TWO, [first.offset, second.offset])
+    assert told(owner.read(0, TWO)) == [(b"c", True), (b"d", False)]
+
+
+async def test_a_restarted_owner_gets_all_that_it_held_before(queue: Queue) -> None:
+    await queue.limited(most=2)
+    queue.send("a", "b", "c")
+    (await queue.granted("a", ONE)).read(0, ONE)
+    again = queue.reader("a")
+    assert told(again.read(0, ONE, 1) + again.read(0, ONE, 5)) == [(b"a", True), (b"b", True)]
+    assert again.read(0, ONE) == []
+
+
+async def test_new_limits_hold_at_once_for_readers_that_run(queue: Queue) -> None:
+    await queue.limited(most=1)
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", ONE)
+    assert len(owner.read(0, ONE)) == 1
+    assert owner.read(0, ONE) == []
+    await queue.limited(most=3)
+    assert len(owner.read(0, ONE)) == 2
+    assert (await queue.operator.owners())[0] == ("a", ONE, False)
+
+
+async def test_an_entry_that_was_redelivered_too_often_is_a_dead_letter(queue: Queue) -> None:
+    await queue.limited(redeliveries=2)
+    queue.send("bad", "b", "c")
+    for epoch, uid in ((ONE, "a"), (TWO, "b"), (THREE, "c")):
+        owner = await queue.granted(uid, epoch)
+        assert owner.read(0, epoch)[0].value == b"bad"
+    owner = await queue.granted("d", FOUR)
+    assert told(owner.read(0, FOUR)) == [(b"b", True)], "it was only handed out once, by the first"
+    assert told(owner.read(0, FOUR)) == [(b"c", True)]
+    (letter,) = dead(queue)
+    assert {key: letter[key] for key in (b"offset", b"key", b"value", b"deliveries", b"why")} == {
+        b"offset": b"1-0",
+        b"key": queue.key(0),
+        b"value": b"bad",
+        b"deliveries": b"3",
+        b"why": b"handed out 3 times and never acknowledged",
+    }
+    assert letter[b"timestamp"].isdigit()
+    assert await queue.operator.dead_letters() == {0: 1, 1: 0}
+    assert (await queue.operator.lag())[0] == 2
+    assert await queue.operator.outstanding(0) == 2
+    owner.ack(0, FOUR, ["1-0", "2-0", "3-0"])
+    assert (await queue.operator.lag())[0] == 0
+
+
+async def test_entries_behind_one_that_kills_its_consumer_are_not_counted_with_it(queue: Queue) -> None:
+    await queue.limited(redeliveries=1)
+    queue.send("bad", *(str(number) for number in range(50)))
+    (await queue.granted("a", ONE)).read(0, ONE)
+    assert told(queue.reader("a").read(0, ONE)) == [(b"bad", True)]
+    again = queue.reader("a")
+    found: list[bytes] = []
+    while entries := again.read(0, ONE):
+        found += [entry.value for entry in entries]
+        again.ack(0, ONE, [entry.offset for entry in entries])
+    assert found == [b"%d" % number for number in range(50)]
+    assert [letter[b"value"] for letter in dead(queue)] == [b"bad"]
+
+
+async def test_an_owner_that_fails_counts_each_try(queue: Queue) -> None:
+    await queue.limited(redeliveries=2)
+    queue.send("bad", "b")
+    owner = await queue.granted("a", ONE)
+    entry, _ = owner.read(0, ONE)
+    assert [owner.retry(0, ONE, entry.offset, "ValueError: no") for _ in range(3)] == [True, True, False]
+    (letter,) = dead(queue)
+    assert (letter[b"value"], letter[b"deliveries"], letter[b"why"]) == (b"bad", b"3", b"ValueError: no")
+    assert await queue.operator.pause(0, ONE) == 1
+    assert not owner.retry(0, ONE, entry.offset, "again"), "a repeated request makes no second letter"
+    assert len(dead(queue)) == 1
+
+
+async def test_a_stale_owner_sets_nothing_aside(queue: Queue) -> None:
+    await queue.limited(redeliveries=1)
+    queue.send("a")
+    late = await queue.granted("a", ONE)
+    (entry,) = late.read(0, ONE)
+    assert late.retry(0, ONE, entry.offset, "no")
+    owner = await queue.granted("b", TWO)
+    with pytest.raises(StaleOwner):
+        late.retry(0, ONE, entry.offset, "no")
+    assert dead(queue) == []
+    await queue.operator.pause(0, TWO)
+    with pytest.raises(PartitionPaused):
+        owner.read(0, TWO)
+    assert dead(queue) == [], "what a paused owner never had is the next one's"
+
+
+async def test_without_a_limit_nothing_is_ever_set_aside(queue: Queue) -> None:
+    queue.send("a")
+    for epoch in range(1, 30):
+        assert len((await queue.granted("a", epoch)).read(0, Epoch(epoch))) == 1
+    owner = await queue.granted("a", 30)
+    (entry,) = owner.read(0, Epoch(30))
+    assert all(owner.retry(0, Epoch(30), entry.offset, "no") for _ in range(5))
+    assert dead(queue) == []
+
+
+async def test_a_micro_batch_is_repeated_as_often_as_it_fails(queue: Queue) -> None:
+    await queue.limited(redeliveries=1)
+    queue.send("a")
+    for epoch in range(1, 5):
+        plan = (await queue.granted("a", epoch)).plan(0, Epoch(epoch), 10)
+        assert plan is not None
+        assert plan.count == 1
+    assert dead(queue) == []
