@@ -15,13 +15,17 @@ def least_moves(draft: Draft) -> int:
     moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
     if not draft.full:
         rest = (p for p in origins if p not in fixed and p in draft.slots and draft.slots[p].owner is not None)
-        return moved + sum(origins[p] is not None and origins[p] not in members for p in rest)
+        return moved + sum(origins[p] is not None and not _could_stay(draft, p, origins[p], members) for p in rest)
     start = {p: origins.get(p, slot.last) for p, slot in draft.slots.items() if p not in fixed}
     return moved + _shared(draft, start, members) + _exclusive(draft, start, members)
 
 
 def _elsewhere(origin: MemberId | None, holder: MemberId) -> bool:
     return origin is not None and origin != holder
+
+
+def _could_stay(draft: Draft, partition: Partition, origin: MemberId | None, members: set[MemberId]) -> bool:
+    return origin in members and draft.may_own(origin, partition.queue)
 
 
 def _shared(draft: Draft, start: dict[Partition, MemberId | None], members: set[MemberId]) -> int:

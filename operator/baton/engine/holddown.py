@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.placement import within_one
+from baton.engine.evenness import within_one
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
 from baton.model.ids import Partition

@@ -3,7 +3,8 @@
 from baton.engine.draft import Draft
 from baton.engine.observation import Protocol
 from baton.engine.placement import target
-from baton.engine.seats import Room, stand_by, taken, unseated
+from baton.engine.room import Room
+from baton.engine.seats import stand_by, taken, unseated
 from baton.model.ids import MemberId, Partition
 
 

@@ -1,13 +1,12 @@
 """Seats: the places of the last plan's members, who comes back to them and who takes over a vacant one (rule 1)."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.observation import ScaleMode
+from baton.engine.room import Room
 from baton.engine.state import Seat, Slot
-from baton.model.ids import MemberId, QueueName
+from baton.model.ids import MemberId
 
 
 def fill_seats(draft: Draft) -> None:
@@ -58,38 +57,6 @@ def stand_by(draft: Draft, members: Iterable[MemberId]) -> None:
     for member in members:
         draft.meet(member)
         draft.standbys.append(member)
-
-
-class Room:
-    """Counts for how many members there is something to own: an exclusive queue has one active member, others one per partition.
-
-    Where the desired size is known, pods above it find no room until an older one goes (rule 7).
-    """
-
-    def __init__(self, draft: Draft, *, vacant_too: bool = False) -> None:
-        self._draft = draft
-        self._inside = Counter[frozenset[QueueName]]()
-        seats = [seat for seat in draft.seats if seat.left is not None and (vacant_too or seat.expires is not None)]
-        self._inside[frozenset(draft.queues)] += len(seats)
-        # A driver removes what is too many (victims), everybody else's pods come and go by themselves.
-        self._size = draft.spec.replicas if draft.spec.scale_mode is not ScaleMode.SPARK else None
-        self._members = 0
-
-    def enter(self, member: MemberId) -> None:
-        """It has a place, whatever the room."""
-        self._inside[self._draft.subscribed(member)] += 1
-        self._members += 1
-
-    def admit(self, member: MemberId) -> bool:
-        """Takes it in if there is something for it."""
-        reads = self._draft.subscribed(member)
-        facts = self._draft.queues
-        places = sum(1 if facts[q].exclusive and facts[q].partitions else facts[q].partitions for q in reads)
-        rivals = sum(count for subscribed, count in self._inside.items() if subscribed & reads)
-        if rivals >= places or (self._size is not None and self._members >= self._size):
-            return False
-        self.enter(member)
-        return True
 
 
 def _expire(draft: Draft) -> None:

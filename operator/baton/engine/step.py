@@ -8,11 +8,11 @@ from baton.engine.census import count_members
 from baton.engine.departures import notice_departures
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
+from baton.engine.evenness import within_one
 from baton.engine.happenings import Happening, StandsBy, State, StateChanged
 from baton.engine.holddown import due, watch
 from baton.engine.observation import Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers
-from baton.engine.placement import within_one
 from baton.engine.plan import begin_waiting, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
 from baton.engine.seats import fill_seats, taken

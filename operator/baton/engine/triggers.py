@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from baton.engine.assignor import assignor_in_use
 from baton.engine.draft import Draft
-from baton.engine.placement import assignor_in_use
 from baton.engine.state import Facts
 
 

@@ -1,0 +1,29 @@
+"""The assignor in use: the first of the preferred ones that every member supports. So a fleet changes over by restarts."""
+
+from baton.assignors import UnknownAssignorError, get
+from baton.engine.draft import Draft
+from baton.engine.state import Problem
+
+
+def assignor_in_use(draft: Draft) -> str | None:
+    """The first of the preferred assignors that exists and that every member supports. None, and a problem: there is none."""
+    missing: UnknownAssignorError | None = None
+    for name in draft.spec.assignors:
+        try:
+            get(name)
+        except UnknownAssignorError as error:
+            missing = missing or error
+            continue
+        if all(member.assignors is None or name in member.assignors for member in draft.eligible.values()):
+            return name
+    if missing is not None:
+        draft.problem = Problem("UnknownAssignor", str(missing))
+    else:
+        wanted = set(draft.spec.assignors)
+        choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
+        stubborn = sorted(name for name, supported in choosy.items() if not wanted & set(supported))
+        who = f"; {stubborn[0]} supports none of them" if stubborn else ""
+        draft.problem = Problem(
+            "UnknownAssignor", f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member{who}"
+        )
+    return None
