@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.model.ids import QueueName
 from baton.spark.custody import Custody
 from baton.spark.executors import Executors, SparkExecutors
+from baton.spark.frames import warm_up
 from baton.spark.journal import Journal
 from baton.spark.loop import Limits, Loop, Process
 from baton.spark.queues import Queues
@@ -19,10 +20,13 @@ from baton.spark.reading import ReadRanges, Source
 from baton.spark.receipts import Receipt
 from baton.spark.statistics import Counts, Statistics
 from baton.spark.surroundings import Cluster, Surroundings
+from baton.spark.warming import Warming
 from baton.spark.watch import Watch
 
 log = logging.getLogger("baton.spark")
 
+_WARMING = 30.0
+"""Seconds that a new executor may take for its first, empty task."""
 _CLOSING = 15.0
 """Seconds for giving the group up: the API server may be away."""
 
@@ -113,6 +117,7 @@ class Fleet:
         custody = Custody(ledger, lambda releases: session.say(releases=releases))
         queues = Queues(self._sources)
         receipts = self._spark.sparkContext.accumulator([], _Receipts())
+        read = ReadRanges(self._sources, receipts, self._surroundings.pod, self._ledger_wait)
         loop = Loop(
             process,
             queues=queues,
@@ -121,7 +126,7 @@ class Fleet:
             executors=self._executors,
             journal=Journal(self._spark, checkpoint),
             receipts=receipts,
-            read=ReadRanges(self._sources, receipts, self._surroundings.pod, self._ledger_wait),
+            read=read,
             counts=self._counts,
             limits=self._limits,
         )
@@ -151,6 +156,7 @@ class Fleet:
             executors=self._executors,
             session=session,
             counts=self._counts,
+            warming=Warming(lambda executor: warm_up(self._spark, executor, read), _WARMING),
             patience=self._holdup_timeout,
         ).start()
         custody.review()

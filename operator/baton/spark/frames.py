@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from baton.queues.entry import Entry
 from baton.spark.batch import Task
 from baton.spark.executors import scala_seq
-from baton.spark.locality import location
+from baton.spark.locality import Executor, location
 
 SCHEMA = (
     "queue string, partition int, offset string, key binary, value binary, timestamp timestamp, epoch bigint, redelivered boolean"
@@ -59,6 +59,21 @@ def task_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
 
 
 def frame(session: SparkSession, tasks: Sequence[Task], batch: str, read: Read) -> DataFrame:
+    """What the tasks read, computed once and then kept."""
+    return _given(session, tasks, batch).mapInArrow(read, SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def materialise(rows: DataFrame) -> None:
+    """Compute and keep every partition, in one job of one stage; nothing of it comes to the driver."""
+    rows._jdf.queryExecution().toRdd().count()
+
+
+def warm_up(session: SparkSession, executor: Executor, read: Read) -> None:
+    """Run an empty task in the executor: its Python is started, and has imported what it needs."""
+    materialise(_given(session, [Task(executor, 0, ())], "warm-up").mapInArrow(read, SCHEMA))
+
+
+def _given(session: SparkSession, tasks: Sequence[Task], batch: str) -> DataFrame:
     """One partition per task, each with its owner's process as the only preferred location.
 
     `SparkContext.makeRDD(Seq[(T, Seq[location])])` is the one public way to say where an element is to be computed; Python does
@@ -76,13 +91,7 @@ def frame(session: SparkSession, tasks: Sequence[Task], batch: str, read: Read) 
     tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("org.apache.spark.sql.Row"))
     rdd = session.sparkContext._jsc.sc().makeRDD(scala_seq(gateway, rows), tag).toJavaRDD()
     schema = jvm.org.apache.spark.sql.types.DataType.fromJson(json.dumps(_TASK.jsonValue()))
-    given = DataFrame(session._jsparkSession.createDataFrame(rdd, schema), session)
-    return given.mapInArrow(read, SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
-
-
-def materialise(rows: DataFrame) -> None:
-    """Compute and keep every partition, in one job of one stage; nothing of it comes to the driver."""
-    rows._jdf.queryExecution().toRdd().count()
+    return DataFrame(session._jsparkSession.createDataFrame(rdd, schema), session)
 
 
 _TASK = StructType([StructField("task", StringType())])

@@ -53,8 +53,11 @@ def conf(
         "spark.executor.memory": executor_memory,
         # The size of the fleet is the ConsumerGroup's; two who decide it would fight.
         "spark.dynamicAllocation.enabled": "false",
-        # A range is read on its owner or not at all: rather wait for it than go elsewhere.
-        "spark.locality.wait.process": "5s",
+        # A range is read on its owner or not at all: rather wait for it than go elsewhere. But what prefers an executor that
+        # has just died waits as long, for nothing, and its host is as dead.
+        "spark.locality.wait.process": "3s",
+        "spark.locality.wait.node": "0s",
+        "spark.locality.wait.rack": "0s",
         # A second copy of a reading task could only run in the wrong place.
         "spark.speculation": "false",
         # Partitions move with executors, so many of these come and go in the life of a query. None of it is a reason to give up.
@@ -65,6 +68,9 @@ def conf(
         "spark.executor.heartbeatInterval": "1s",
         "spark.storage.blockManagerHeartbeatTimeoutMs": str(round(executor_timeout * 1000)),
         "spark.network.timeoutInterval": "1s",
+        # Blocks of a pod that is gone: its address may not even refuse, and Spark would try for two minutes.
+        "spark.shuffle.io.connectionCreationTimeout": "5s",
+        "spark.shuffle.io.retryWait": "1s",
         # Decommissioning moves blocks about and was seen to stall a batch for two minutes; handing partitions off is Baton's
         # work.
         "spark.decommission.enabled": "false",

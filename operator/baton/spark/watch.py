@@ -13,6 +13,7 @@ from baton.spark.locality import Executor
 from baton.spark.scale import order
 from baton.spark.session import Session
 from baton.spark.statistics import Counts
+from baton.spark.warming import Warming
 
 log = logging.getLogger("baton.spark")
 
@@ -35,6 +36,7 @@ class Watch:
         executors: Executors,
         session: Session,
         counts: Counts,
+        warming: Warming,
         patience: float,
     ) -> None:
         """`alive`: the query goes on. `ended` is called once, after it did not. `look_up`: the executors are others than before.
@@ -43,7 +45,7 @@ class Watch:
         """
         self._alive, self._ended, self._look_up, self._patience = alive, ended, look_up, patience
         self._ledger, self._custody, self._executors = ledger, custody, executors
-        self._session, self._counts = session, counts
+        self._session, self._counts, self._warming = session, counts, warming
         self._fleet: frozenset[str] = frozenset()
         self._total: int | None = None
         self._held: HoldUp | None = None
@@ -80,7 +82,8 @@ class Watch:
             self._look_up()
         self._end_hold_ups(fleet)
         self._resize(fleet)
-        self._session.say(executors=tuple(executor.id for executor in fleet), statistics=self._counts.statistics().to_json())
+        warm = self._warming.ready(fleet)
+        self._session.say(executors=tuple(executor.id for executor in warm), statistics=self._counts.statistics().to_json())
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %d executors: %s", len(fleet), self._counts.statistics().to_json())
