@@ -18,7 +18,8 @@ from demo.story import Story
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 120)
     keep = os.environ.get("KEEP", "") not in ("", "0")
     with ExitStack() as running, ExitStack() as watching:
