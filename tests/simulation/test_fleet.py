@@ -142,14 +142,24 @@ MEMBERSHIP = st.one_of(
     st.tuples(st.just("leave"), NAMES),
     st.tuples(st.just("terminate"), NAMES),
     st.tuples(st.just("scale"), st.integers(1, 12)),
+    st.tuples(st.just("subscribe"), NAMES, st.sampled_from([None, "orders", "pay"])),
 )
 
 
 @settings(max_examples=200)
-@given(st.lists(st.lists(MEMBERSHIP, min_size=1, max_size=4), max_size=8), st.sampled_from([0, 1, 3]))
-@example([[("join", "a", 0)], [("join", "b", 0), ("join", "c", 0)], [("leave", "a")]], 0)
-def test_solace_never_moves_more_than_the_lower_bound(batches: list[list[tuple]], bound: int) -> None:
-    fleet = Fleet(spec=GroupSpec(max_concurrent_handoffs=bound))
+@given(
+    st.lists(st.lists(MEMBERSHIP, min_size=1, max_size=4), max_size=8),
+    st.sampled_from([0, 1, 3]),
+    st.none() | st.builds(ObservedQueue, st.integers(0, 6), exclusive=st.booleans()),
+    st.sampled_from(Protocol),
+)
+@example([[("join", "a", 0)], [("join", "b", 0), ("join", "c", 0)], [("leave", "a")]], 0, None, Protocol.COOPERATIVE)
+def test_solace_never_moves_more_than_the_lower_bound(
+    batches: list[list[tuple]], bound: int, pay: ObservedQueue | None, protocol: Protocol
+) -> None:
+    fleet = Fleet(spec=GroupSpec(max_concurrent_handoffs=bound, protocol=protocol))
+    if pay is not None:
+        fleet.queues[QueueName("pay")] = pay
     for batch in batches:
         for operation in batch:
             play(fleet, operation)

@@ -59,6 +59,11 @@ class ScalePart(_Part):
 class QueueRef(_Part):
     name: Name
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
 
 class GroupPart(_Part):
     """As much of a ConsumerGroup's spec as matters here."""

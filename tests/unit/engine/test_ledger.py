@@ -102,6 +102,13 @@ def test_a_partition_with_two_owners_is_refused() -> None:
         load(data)
 
 
+def test_a_key_that_was_written_for_another_member_is_refused() -> None:
+    data = dump(Group(4).start("a", "b").state)
+    data["b"] = data["b"].replace('"member":"b"', '"member":"c"')
+    with pytest.raises(LedgerError, match="the key 'b' was written for c"):
+        load(data)
+
+
 def test_a_key_that_was_written_for_another_group_is_refused() -> None:
     data = dump(Group(4).start("a", "b").state)
     data["b"] = data["b"].replace("shop/orders", "shop/others")

@@ -79,3 +79,21 @@ def test_a_stopping_pod_is_asserted_too() -> None:
     group.settle(61)
     assert group.owners() == "ab"
     assert group.records[partition(1)] == ("uid-b", 2)
+
+
+def test_an_orphan_goes_above_what_another_run_of_the_server_has_recorded() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.leave("b").settle(60)
+    group.records[partition(1)] = OwnerRecord(Uid("somebody"), Epoch(50))
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: group.records[partition(1)]})
+    group.settle(61)
+    assert grants(group.step(65)) == [(1, "a", 51)]
+
+
+def test_a_hand_off_under_way_goes_above_it_too() -> None:
+    group = Group(2, incarnation="one").start("a")
+    group.join("b").settle(60)
+    group.settle(65)
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: OwnerRecord(Uid("uid-b"), Epoch(50))})
+    group.step(66)
+    assert grants(group.release("a", 1).step(67))[-1] == (1, "b", 51)

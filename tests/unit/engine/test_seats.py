@@ -158,3 +158,24 @@ def test_reading_one_queue_more_is_a_trigger() -> None:
     group.members["b"] = replace(group.members["b"], subscribed=None)
     group.settle(60)
     assert summary(group.state).hold_until == 65
+
+
+def test_members_make_room_for_each_other_where_subscriptions_differ() -> None:
+    group = Group(1)
+    group.queues[QueueName("pay")] = ObservedQueue(1)
+    group.start("a")
+    group.join("b", subscribed=frozenset({QueueName("orders")})).settle(60)
+    group.settle(65)
+    group.settle(68)
+    assert (group.owners(), group.owners("pay")) == ("b", "a")
+    group.join("c", subscribed=frozenset({QueueName("pay")})).settle(70)
+    assert summary(group.state).standbys == 1
+
+
+def test_who_reads_an_empty_queue_keeps_nobody_out() -> None:
+    group = Group(1)
+    group.queues[QueueName("pay")] = ObservedQueue(0)
+    group.join("a", subscribed=frozenset({QueueName("pay")})).settle(0)
+    group.join("b").settle(10)
+    group.settle(15)
+    assert group.owners() == "b"
