@@ -140,6 +140,21 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("members.a", []), "members.a: expected an object such as ", id="a member that is a list"),
         pytest.param(with_("members.a", {}), "members.a.subscribed: is missing", id="no subscription"),
         pytest.param(with_("members.a.weight", NAN), "members.a.weight: there is no such field", id="weight"),
+        pytest.param(
+            with_("members.a.capacity", NAN), "members.a.capacity: expected a number above 0 to 1e+15, found NaN", id="capacity"
+        ),
+        pytest.param(with_("members.a.capacity", 0), "members.a.capacity: expected a number above 0", id="no capacity"),
+        pytest.param(with_("members.a.capacity", "2"), "members.a.capacity: expected a number above 0", id="capacity as text"),
+        pytest.param(
+            with_("weights", {"orders": [1, NAN, 1, 1, 1, 1, 1]}), "weights.orders[1]: expected a number", id="NaN weight"
+        ),
+        pytest.param(with_("weights", {"orders": [-1, 1, 1, 1, 1, 1, 1]}), "weights.orders[0]: expected a number", id="below 0"),
+        pytest.param(with_("weights", {"orders": [INFINITY] * 7}), "weights.orders[0]: expected a number", id="infinite weight"),
+        pytest.param(with_("weights", {"orders": [True] * 7}), "weights.orders[0]: expected a number", id="true for a weight"),
+        pytest.param(with_("weights", {"orders": [10**400] * 7}), "weights.orders[0]: expected a number", id="a huge weight"),
+        pytest.param(with_("weights", {"orders": [1]}), "weights.orders: has 1 entries for 7 partitions", id="few weights"),
+        pytest.param(with_("weights", {"orders": 2}), "weights.orders: expected a list of weights", id="one weight"),
+        pytest.param(with_("weights", {"order": []}), "weights.order: there is no such queue", id="weights of no queue"),
         pytest.param(with_("members.a.subscribed", "orders"), "members.a.subscribed: expected a list", id="a text for a list"),
         pytest.param(with_("members.a.subscribed", [1]), "members.a.subscribed[0]: expected a text", id="a number for a queue"),
         pytest.param(
@@ -229,6 +244,16 @@ def test_the_assignor_within_rooms_takes_its_own_options():
     assert [answer["assignment"] for answer in answers(plan(NEARBY, NEARBY | {"options": options}))] == [
         {"a": {"orders": [1]}, "b": {"orders": [0]}},
         {"a": {}, "b": {}},
+    ]
+
+
+def test_weights_and_capacities_are_for_minimal():
+    weighed = {"queues": {"orders": 4}, "weights": {"orders": [0.3, 0.1, 0.1, 0.1]}, "assignor": "minimal"}
+    alike = {"members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["orders"]}}}
+    larger = {"members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["orders"], "capacity": 5}}}
+    assert [answer["assignment"] for answer in answers(plan(weighed | alike, weighed | larger))] == [
+        {"a": {"orders": [0]}, "b": {"orders": [1, 2, 3]}},
+        {"a": {"orders": [1]}, "b": {"orders": [0, 2, 3]}},
     ]
 
 

@@ -1,12 +1,15 @@
 """Values of a JSON request, each read or refused by its path."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import TypeGuard
 
 from baton.assignors.refusal import RequestError, shown
+
+MOST = 1e15
+"""Of an amount."""
 
 
 class Object(dict[str, object]):
@@ -81,13 +84,12 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def amount(value: object, path: str, what: str, positive: bool) -> int | float:
-    """A finite number, above 0 or from 0."""
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not numeric or not math.isfinite(value) or value < 0 or (positive and not value):  # type: ignore[arg-type, operator]
-        raise RequestError(path, f"expected {what}, a number {'above' if positive else 'from'} 0, found {shown(value)}")
-    assert isinstance(value, (int, float))
-    return value
+def amount(value: object, path: str, positive: bool) -> Fraction:
+    """A number from 0, or above 0, up to 1e15; 0.1 is a tenth exactly."""
+    least = "above" if positive else "from"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST or (positive and not value):
+        raise RequestError(path, f"expected a number {least} 0 to {MOST:.0e}, found {shown(value)}")
+    return Fraction(str(value))
 
 
 def refuse_repeated(values: Iterable[object], path: str) -> None:

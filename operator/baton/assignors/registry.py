@@ -8,6 +8,7 @@ from baton.assignors.consistent_hash import around_the_ring, consistent_hash
 from baton.assignors.contiguous import contiguous
 from baton.assignors.machine_room import machine_room, of_rooms
 from baton.assignors.machine_room_nearby import machine_room_nearby
+from baton.assignors.minimal import minimal
 from baton.assignors.queue_by_queue import Strategy
 from baton.assignors.range import range_
 from baton.assignors.request import Answer, Assignor, Request
@@ -36,6 +37,7 @@ _ASSIGNORS: Mapping[str, Assignor] = {
     "cooperative-sticky": cooperative_sticky,
     "machine-room": machine_room,
     "machine-room-nearby": _nearby,
+    "minimal": minimal,
     "range": range_,
     "round-robin": round_robin,
     "solace": solace,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -23,7 +24,9 @@ class Member:
     """The identity of a static member."""
     zone: str | None = None
     seat: int = 0
-    """Its rank by joining; equal ranks go by name. Only `solace` (and later `contiguous`) looks at it."""
+    """Its rank by joining; equal ranks go by name. `solace`, `contiguous` and `minimal` look at it."""
+    capacity: Fraction = Fraction(1)
+    """How much it can carry compared with the others, above 0. Only `minimal` looks at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Request:
     zones: Mapping[QueueName, tuple[frozenset[str], ...]] = field(default_factory=dict)
     """Per queue and partition: the zones that have a replica of it. A queue without an entry is in no zone."""
     options: Mapping[str, object] = field(default_factory=dict)
+    weights: Mapping[QueueName, tuple[Fraction, ...]] = field(default_factory=dict)
+    """Per queue and partition: its share of the load, from 0; 1 each in a queue without an entry. Only `minimal` looks at it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """A request and its answer as JSON, as `baton plan` takes and gives them. What is wrong is refused with the field's path."""
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 from baton.assignors.bound import least_moves
 from baton.assignors.claims import holders
-from baton.assignors.fields import Object, inner_object, is_whole, items, json_object, refuse_repeated, text, whole
+from baton.assignors.fields import Object, amount, inner_object, is_whole, items, json_object, refuse_repeated, text, whole
 from baton.assignors.options import check_needs, read_options
 from baton.assignors.refusal import RequestError, shown
 from baton.assignors.registry import UnknownAssignorError, get, names
@@ -14,8 +15,8 @@ from baton.model.ids import MemberId, Partition, QueueName
 MOST_PARTITIONS = 1_000_000
 """Of one queue; also the greatest number that the ledger reads."""
 
-_REQUEST = ("assignor", "queues", "members", "zones", "options")
-_MEMBER = ("subscribed", "owned", "generation", "instance", "zone")
+_REQUEST = ("assignor", "queues", "members", "zones", "weights", "options")
+_MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
 
 
 def answer_line(line: str | bytes) -> dict[str, object]:
@@ -49,7 +50,9 @@ def parse_request(line: str | bytes) -> tuple[Assignor, Request]:
     members = {MemberId(member): _member(value, f"members.{member}") for member, value in inner_object(raw, "members").items()}
     _check_instances(members)
     zones = {QueueName(queue): _zones(value, queue, queues) for queue, value in inner_object(raw, "zones").items()}
-    request = Request(queues, members, zones, read_options(name, inner_object(raw, "options"), names()))
+    weights = {QueueName(queue): _weights(value, queue, queues) for queue, value in inner_object(raw, "weights").items()}
+    options = read_options(name, inner_object(raw, "options"), names())
+    request = Request(queues, members, zones, options, weights)
     check_needs(name, request)
     return assignor, request
 
@@ -67,6 +70,7 @@ def _member(value: object, path: str) -> Member:
         generation=generation,
         instance=text(value["instance"], f"{path}.instance") if "instance" in value else None,
         zone=text(value["zone"], f"{path}.zone") if "zone" in value else None,
+        capacity=amount(value.get("capacity", 1), f"{path}.capacity", positive=True),
     )
 
 
@@ -87,13 +91,24 @@ def _owned(value: object, path: str) -> tuple[Partition, ...]:
     return tuple(partitions)
 
 
-def _zones(value: object, queue: str, queues: Mapping[QueueName, int]) -> tuple[frozenset[str], ...]:
-    path = f"zones.{queue}"
+def _per_partition(value: object, path: str, queue: str, queues: Mapping[QueueName, int], of: str) -> list[object]:
     if queue not in queues:
         raise RequestError(path, "there is no such queue in queues")
-    zones = items(value, path, "lists of zones, one per partition")
-    if len(zones) != queues[QueueName(queue)]:
-        raise RequestError(path, f"has {len(zones)} entries for {queues[QueueName(queue)]} partitions; give one per partition")
+    values = items(value, path, f"{of}, one per partition")
+    if len(values) != queues[QueueName(queue)]:
+        raise RequestError(path, f"has {len(values)} entries for {queues[QueueName(queue)]} partitions; give one per partition")
+    return values
+
+
+def _weights(value: object, queue: str, queues: Mapping[QueueName, int]) -> tuple[Fraction, ...]:
+    path = f"weights.{queue}"
+    weights = _per_partition(value, path, queue, queues, "weights")
+    return tuple(amount(weight, f"{path}[{number}]", positive=False) for number, weight in enumerate(weights))
+
+
+def _zones(value: object, queue: str, queues: Mapping[QueueName, int]) -> tuple[frozenset[str], ...]:
+    path = f"zones.{queue}"
+    zones = _per_partition(value, path, queue, queues, "lists of zones")
     return tuple(
         frozenset(
             text(zone, f"{path}[{number}][{place}]")

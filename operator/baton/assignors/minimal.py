@@ -1,0 +1,34 @@
+"""Baton's own: the most even assignment that exists, with the fewest moves, then the fewest zone mismatches.
+
+Even means: the sum of load² / capacity is least, where a load is the weight of what a member has (where nothing weighs anything,
+the number). `docs/concepts/minimal.md` has the proof.
+"""
+
+from baton.assignors.fewest_moves import settle
+from baton.assignors.kinds import Group, Place, grouped
+from baton.assignors.levelling import level
+from baton.assignors.request import Answer, Request
+from baton.assignors.table import Table
+from baton.assignors.weighted import weigh
+from baton.model.ids import MemberId, Partition
+
+
+def minimal(request: Request) -> Answer:
+    """Nothing that is more even exists; of what is as even, nothing moves less; of that, nothing has fewer zone mismatches.
+
+    Where partitions weigh differently that is proved for small groups only (`baton.assignors.weighted`).
+    """
+    group = grouped(request)
+    alike = len({kind.weight for kind in group.kinds}) <= 1
+    hands: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
+    for partition, place in (_count(group) if alike else weigh(group)).items():
+        hands[group.members[place]].append(partition)
+    return Answer({name: tuple(sorted(hand)) for name, hand in hands.items()})
+
+
+def _count(group: Group) -> dict[Partition, Place]:
+    """All partitions weigh the same."""
+    table = Table(group)
+    level(table)
+    settle(table)
+    return table.owners()

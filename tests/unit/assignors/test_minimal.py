@@ -1,0 +1,212 @@
+"""The most even, with the fewest moves, with the fewest zone mismatches: compared with all there is, and with an exact solver."""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from random import Random
+
+import pytest
+from tests.unit.assignors.assignment_problem import least_cost
+from tests.unit.assignors.worlds import ZONES, all_partitions, holders
+
+from baton.assignors import Member, Request, get
+from baton.model import Partition
+
+minimal = get("minimal")
+ORDERS = frozenset({"orders"})
+ONE = Fraction(1)
+
+
+def a_group(dice: Random, members: int, partitions: int, weighty: bool = False) -> Request:
+    """Some queues of `partitions` partitions together; some read all, some claims are old or contested, zones for some."""
+    cut = sorted(dice.randint(0, partitions) for _ in range(dice.randint(0, 2)))
+    ends = zip([0, *cut], [*cut, partitions], strict=True)
+    queues = {f"q{place}": end - start for place, (start, end) in enumerate(ends)}
+    names = [f"m{place}" for place in range(members)]
+    alike, contested, zoned, unequal = (dice.random() < chance for chance in (0.4, 0.3, 0.5, 0.4))
+    reads = {name: frozenset(queue for queue in queues if alike or dice.random() < 0.6) for name in names}
+    owned: dict[str, list[Partition]] = {name: [] for name in names}
+    for partition in all_partitions(queues):
+        claimants = [name for name in names if partition.queue in reads[name] or dice.random() < 0.2]
+        if dice.random() < 0.8 and claimants:
+            for name in dice.sample(claimants, min(len(claimants), 2 if contested and dice.random() < 0.4 else 1)):
+                owned[name].append(partition)
+    group = {
+        name: Member(
+            subscribed=reads[name],
+            owned=tuple(owned[name]),
+            generation=dice.choice([1, 2]) if contested else 1,
+            zone=dice.choice([None, *ZONES]) if zoned else None,
+            seat=dice.randint(0, 3),
+            capacity=dice.choice([ONE, 2 * ONE, 3 * ONE, ONE / 2, 3 * ONE / 2]) if unequal else ONE,
+        )
+        for name in names
+    }
+    zones = {q: tuple(frozenset(dice.sample(ZONES, dice.randint(0, 2))) for _ in range(size)) for q, size in queues.items()}
+    loads = [Fraction(text) for text in ("0", "1", "1", "2", "3", "5", "0.5", "1.7")]
+    weights = {q: tuple(dice.choice(loads) for _ in range(size)) for q, size in queues.items() if dice.random() < 0.8}
+    return Request(queues, group, zones if zoned else {}, {}, weights if weighty else {})
+
+
+class Prices:
+    """What the law says an assignment costs, from the request alone."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.before = holders(request)
+        read = frozenset().union(*(member.subscribed for member in request.members.values()))
+        self.partitions = [partition for partition in all_partitions(request.queues) if partition.queue in read]
+        self.weightless = not any(map(self._given_weight, self.partitions))
+
+    def _given_weight(self, partition: Partition) -> Fraction:
+        weights = self.request.weights.get(partition.queue)
+        return weights[partition.number] if weights else ONE
+
+    def weight(self, partition: Partition) -> Fraction:
+        return ONE if self.weightless else self._given_weight(partition)
+
+    def moved(self, partition: Partition, name: str) -> bool:
+        return name not in self.before.get(partition, (name,))
+
+    def far(self, partition: Partition, name: str) -> bool:
+        home = self.request.members[name].zone
+        zones = self.request.zones.get(partition.queue)
+        return bool(home and zones and zones[partition.number] and home not in zones[partition.number])
+
+    def cost(self, owners: dict[Partition, str]) -> tuple[Fraction, int, int]:
+        loads = Counter[str]()
+        for partition, name in owners.items():
+            loads[name] += self.weight(partition)
+        return (
+            sum((load**2 / self.request.members[name].capacity for name, load in loads.items()), Fraction(0)),
+            sum(self.moved(partition, name) for partition, name in owners.items()),
+            sum(self.far(partition, name) for partition, name in owners.items()),
+        )
+
+    def readers(self, partition: Partition) -> list[str]:
+        return [name for name, member in self.request.members.items() if partition.queue in member.subscribed]
+
+    def least(self) -> tuple[Fraction, int, int]:
+        """By trying every assignment there is."""
+        choices = product(*map(self.readers, self.partitions))
+        return min(self.cost(dict(zip(self.partitions, names, strict=True))) for names in choices)
+
+    def least_of_slots(self) -> tuple[Fraction, int, int]:
+        """As an assignment problem: the n-th slot of a member costs what the n-th partition adds to its load² / capacity."""
+        slots = [(name, n) for name in self.request.members for n in range(len(self.partitions))]
+        uneven = {(name, n): Fraction(2 * n + 1) / self.request.members[name].capacity for name, n in slots}
+        parts = 1
+        for price in uneven.values():
+            parts *= price.denominator if parts % price.denominator else 1
+        worth = len(self.partitions) + 1
+        highest = 1 + max((int(price * parts) * worth**2 for price in uneven.values()), default=0) * (len(self.partitions) + 1)
+        costs = [
+            [
+                int(uneven[name, n] * parts) * worth**2 + self.moved(partition, name) * worth + self.far(partition, name)
+                if name in self.readers(partition)
+                else highest
+                for name, n in slots
+            ]
+            for partition in self.partitions
+        ]
+        total, far = divmod(least_cost(costs), worth)
+        total, moves = divmod(total, worth)
+        return Fraction(total, parts), moves, far
+
+
+@pytest.mark.parametrize("hundred", range(20))
+def test_nothing_is_better_among_all_the_assignments_of_a_small_group(hundred):
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        dice = Random(seed)
+        request = a_group(dice, members=dice.randint(1, 4), partitions=dice.randint(0, 6))
+        prices = Prices(request)
+        assert prices.cost(minimal(request).owners()) == prices.least(), seed
+
+
+@pytest.mark.parametrize("hundred", range(10))
+def test_nothing_is_better_where_partitions_weigh_differently_in_a_small_group(hundred):
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        dice = Random(seed)
+        request = a_group(dice, members=dice.randint(1, 4), partitions=dice.randint(0, 5), weighty=True)
+        prices = Prices(request)
+        assert prices.cost(minimal(request).owners()) == prices.least(), seed
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_exact_solver_finds_nothing_better_in_a_group_of_medium_size(seed):
+    dice = Random(seed)
+    request = a_group(dice, members=dice.randint(3, 12), partitions=dice.randint(15, 60))
+    prices = Prices(request)
+    assert prices.cost(minimal(request).owners()) == prices.least_of_slots()
+
+
+def group(size: int, weights=(), **members: Member) -> Request:
+    return Request({"orders": size}, members, weights={"orders": tuple(map(Fraction, weights))} if weights else {})
+
+
+def numbers(request: Request) -> dict[str, list[int]]:
+    return {name: [partition.number for partition in hand] for name, hand in minimal(request).assignment.items()}
+
+
+def test_a_chain_of_moves_is_found_where_no_single_one_helps():
+    """c can take nothing of a, but b can, and c of b. Kafka's sticky assignor stops here."""
+    queues = {"p": 3, "q": 2}
+    members = {
+        "a": Member(frozenset({"p"}), tuple(Partition("p", number) for number in range(3)), 1),
+        "b": Member(frozenset({"p", "q"}), tuple(Partition("q", number) for number in range(2)), 1),
+        "c": Member(frozenset({"q"}), (), 1),
+    }
+    answer = minimal(Request(queues, members))
+    assert sorted(map(len, answer.assignment.values())) == [1, 2, 2]
+    assert sum(answer.owners()[partition] != name for name, member in members.items() for partition in member.owned) == 2
+
+
+def test_only_totals_must_be_even_so_fewer_partitions_move_than_for_even_queues():
+    queues = {"p": 2, "q": 2}
+    both = frozenset(queues)
+    members = {
+        "a": Member(both, (Partition("p", 0), Partition("p", 1)), 1),
+        "b": Member(both, (Partition("q", 0), Partition("q", 1)), 1),
+    }
+    assert minimal(Request(queues, members)).assignment == {name: member.owned for name, member in members.items()}
+
+
+def test_from_nothing_the_queues_are_spread_too():
+    both = frozenset({"p", "q"})
+    answer = minimal(Request({"p": 4, "q": 4}, {"a": Member(both), "b": Member(both)}))
+    assert {Counter(p.queue for p in hand)["p"] for hand in answer.assignment.values()} == {2}
+
+
+def test_a_member_of_twice_the_capacity_carries_twice_the_load():
+    assert {
+        name: len(hand) for name, hand in numbers(group(9, a=Member(ORDERS, capacity=2 * ONE), b=Member(ORDERS))).items()
+    } == {
+        "a": 6,
+        "b": 3,
+    }
+
+
+def test_a_heavy_partition_counts_for_several_light_ones():
+    assert numbers(group(5, ["4", "1", "1", "1", "1"], a=Member(ORDERS), b=Member(ORDERS))) == {"a": [0], "b": [1, 2, 3, 4]}
+
+
+def test_decimal_weights_are_exact():
+    weights = ["0.1", "0.2", "0.3"]
+    owned = {
+        "a": Member(ORDERS, (Partition("orders", 2),), 1),
+        "b": Member(ORDERS, tuple(Partition("orders", n) for n in (0, 1)), 1),
+    }
+    assert numbers(group(3, weights, **owned)) == {"a": [2], "b": [0, 1]}
+
+
+def test_where_nothing_weighs_anything_numbers_count():
+    assert numbers(group(4, ["0"] * 4, a=Member(ORDERS), b=Member(ORDERS))) == {"a": [0, 2], "b": [1, 3]}
+
+
+def test_a_weighted_group_that_is_too_large_to_search_through_is_nearly_even():
+    dice = Random(7)
+    weights = {"orders": tuple(Fraction(dice.randint(1, 1000)) for _ in range(500))}
+    members = {f"m{place}": Member(ORDERS) for place in range(50)}
+    answer = minimal(Request({"orders": 500}, members, weights=weights))
+    loads = [sum(weights["orders"][partition.number] for partition in hand) for hand in answer.assignment.values()]
+    assert max(loads) - min(loads) <= sum(loads) / len(loads) / 100
