@@ -27,9 +27,10 @@ def installed_by_helm(node: Cluster, folder: Path) -> Iterator[Cluster]:
     try:
         yield node
     finally:
-        node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait")
-        node.kubectl("delete", "namespace", NAMESPACE)
-        node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev")
+        # Bounded: without its operator a group that a failed test left waits for ever with its finalizer.
+        node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
+        node.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
+        node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev", "--timeout=30s")
 
 
 def eventually(look: Callable[[], Any], seconds: float = 60.0) -> Any:

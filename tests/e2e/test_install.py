@@ -28,7 +28,7 @@ def installed_by_kubectl(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     node.kubectl("apply", "-f", str(manifest))
     node.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment/baton", "--timeout=90s")
     yield node
-    node.kubectl("delete", "-f", str(manifest), "--wait")
+    node.kubectl("delete", "-f", str(manifest), "--timeout=60s")
 
 
 def runnable_here(node: Cluster) -> str:
