@@ -48,25 +48,27 @@ def runnable_here(node: Cluster) -> str:
 
 
 def test_helm_install_brings_a_working_operator(installed_by_helm: Cluster) -> None:
-    leads_and_reconciles(installed_by_helm)
+    leads_and_reconciles(installed_by_helm, "by-helm")
 
 
 def test_kubectl_apply_brings_a_working_operator(installed_by_kubectl: Cluster) -> None:
-    leads_and_reconciles(installed_by_kubectl)
+    leads_and_reconciles(installed_by_kubectl, "by-kubectl")
 
 
-def leads_and_reconciles(cluster: Cluster) -> None:
-    with namespace(cluster, "installed") as name:
-        lease = eventually(lambda: leader(cluster))
-        pods = json.loads(cluster.kubectl("--namespace", NAMESPACE, "get", "pods", "-o", "json"))["items"]
-        assert len(pods) == 2
-        assert any(pod["metadata"]["name"] in lease for pod in pods)
+def leads_and_reconciles(cluster: Cluster, name: str) -> None:
+    lease = eventually(lambda: leader(cluster))
+    pods = json.loads(cluster.kubectl("--namespace", NAMESPACE, "get", "pods", "-o", "json"))["items"]
+    assert len(pods) == 2
+    assert any(pod["metadata"]["name"] in lease for pod in pods)
+    with namespace(cluster, name):
         cluster.kubectl("apply", "--namespace", name, "-f", str(Path(__file__).with_name("install-group.yaml")))
-        ledger = eventually(lambda: assigned(cluster, name))
-        assert json.loads(ledger["reader"])["owned"] == {"numbers": "0-5@1"}
-        group = json.loads(cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", "json"))
-        assert group["status"]["members"] == 1
-        cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=30s")
+        try:
+            ledger = eventually(lambda: assigned(cluster, name))
+            assert json.loads(ledger["reader"])["owned"] == {"numbers": "0-5@1"}
+            group = json.loads(cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", "json"))
+            assert group["status"]["members"] == 1
+        finally:  # while there is an operator that lets the group go
+            cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=30s")
 
 
 def leader(cluster: Cluster) -> str:
