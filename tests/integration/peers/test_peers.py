@@ -1,0 +1,92 @@
+"""Thousands of random groups, answered by Kafka's and RocketMQ's own classes and by ours."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.peers import ask
+from tests.peers.comparison import compare, differences
+from tests.peers.groups import ZONES, a_group, rebalanced
+
+from baton.assignors import Request
+
+pytestmark = pytest.mark.integration
+COUNT = 2000
+
+
+def with_one_room(dice: Random) -> Request:
+    """Every partition is in one room, and every member in one of three."""
+    request = a_group(dice, zones=True)
+    rooms = {q: tuple(frozenset(dice.sample((*ZONES, "south"), 1)) for _ in range(size)) for q, size in request.queues.items()}
+    return replace(request, zones=rooms)
+
+
+def test_range_answers_as_kafkas_does_with_zones_and_static_members():
+    dice = Random(1)
+    assert not differences("range", [a_group(dice, zones=place % 2 == 0, static=True) for place in range(COUNT)])
+
+
+def test_round_robin_answers_as_kafkas_does_with_static_members():
+    dice = Random(2)
+    assert not differences("round-robin", [a_group(dice, static=True) for _ in range(COUNT)])
+
+
+@pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
+def test_sticky_ones_answer_as_kafkas_do_where_nobody_holds_anything(assignor):
+    dice = Random(3)
+    assert not differences(assignor, [a_group(dice, zones=place % 2 == 0) for place in range(COUNT)])
+
+
+def test_cooperative_sticky_withholds_what_kafkas_does_where_subscriptions_are_equal():
+    """Who keeps one more than others is left to a HashMap, so not all answers can be equal."""
+    dice = Random(4)
+    requests = [a_group(dice, equal=True, claims=True, zones=place % 2 == 0) for place in range(COUNT)]
+    assert len(differences("cooperative-sticky", requests)) < COUNT / 100
+
+
+@pytest.mark.parametrize("assignor", ["average", "circle"])
+def test_rocketmqs_simple_ones_answer_as_its_classes_do(assignor):
+    dice = Random(5)
+    assert not differences(assignor, [a_group(dice) for _ in range(COUNT)])
+
+
+def test_consistent_hash_answers_as_rocketmqs_does():
+    dice = Random(6)
+    key = "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"
+    requests = [replace(a_group(dice), options={"virtualNodes": dice.randint(0, 20), "partitionKey": key}) for _ in range(COUNT)]
+    assert not differences("consistent-hash", requests)
+
+
+def test_machine_room_answers_as_rocketmqs_does():
+    dice = Random(7)
+    requests = [replace(with_one_room(dice), options={"rooms": frozenset(dice.sample(ZONES, 2))}) for _ in range(COUNT)]
+    assert not differences("machine-room", requests)
+
+
+@pytest.mark.parametrize("within", ["average", "circle", "machine-room"])
+def test_machine_room_nearby_answers_as_rocketmqs_does(within):
+    dice = Random(8)
+    options = {"within": within} | ({"rooms": frozenset(ZONES[:2])} if within == "machine-room" else {})
+    assert not differences("machine-room-nearby", [replace(with_one_room(dice), options=options) for _ in range(COUNT)])
+
+
+@pytest.mark.parametrize("equal", [True, False], ids=["equal subscriptions", "different subscriptions"])
+@pytest.mark.parametrize("contested", [False, True], ids=["plain claims", "claims that contradict"])
+def test_sticky_is_never_less_even_than_kafkas_and_never_moves_more(equal, contested):
+    dice = Random(9)
+    result = compare("sticky", "sticky", [a_group(dice, equal=equal, claims=True, contested=contested) for _ in range(COUNT)])
+    assert not result.refused
+    assert not result.worse
+
+
+@pytest.mark.parametrize("peer", ["uniform", "sticky"])
+def test_minimal_is_never_less_even_than_kafkas_and_never_moves_more(peer):
+    dice = Random(10)
+    before = [a_group(dice, zones=place % 2 == 0) for place in range(COUNT)]
+    answers = ask(("uniform", request) for request in before)
+    changed = [rebalanced(dice, request, answer.owners()) for request, answer in zip(before, answers, strict=True)]
+    result = compare("minimal", peer, [a_group(dice, claims=True) for _ in range(COUNT)] + changed)
+    assert not result.refused
+    assert not result.worse
+    assert result.more_even
+    assert result.fewer_moves
