@@ -90,6 +90,7 @@ class Performance:
     def _conclude(self, run: Run, verdict: Verdict) -> None:
         picture = run.eyes.picture
         totals = Totals(
+            rate=run.producer.rate,
             moves=picture.moves,
             lower_bound=picture.lower_bound,
             deadline_misses=picture.deadline_misses,

@@ -1,7 +1,7 @@
 """Sends keyed, numbered messages at a steady rate until it is told to stop: `python -m demo.producer URL QUEUE RATE`.
 
 Each key counts for itself: 1, 2, 3 … Standard output is one line of JSON a few times a second, `{"produced": N}`, and at the end
-`{"keys": {"customer-17": N, …}}`: what the queue has acknowledged. SIGTERM ends it, after what is under way.
+`{"keys": {"customer-17": N, …}, "seconds": S}`: what the queue has acknowledged. SIGTERM ends it, after what is under way.
 """
 
 import json
@@ -49,7 +49,7 @@ def run(url: str, queue: str, rate: float) -> None:
             told = time.monotonic()
             print(json.dumps({"produced": total}), flush=True)
     producer.close()
-    print(json.dumps({"keys": sent}), flush=True)
+    print(json.dumps({"keys": sent, "seconds": time.monotonic() - begin}), flush=True)
 
 
 class Producer:
@@ -58,6 +58,8 @@ class Producer:
     def __init__(self, url: str, queue: str, rate: float) -> None:
         self.produced = 0
         self.keys: dict[str, int] = {}
+        self.rate = 0.0
+        """Messages per second on average, once it has stopped."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "demo.producer", url, queue, str(rate)],
             stdout=subprocess.PIPE,
@@ -104,6 +106,8 @@ class Producer:
             told = json.loads(line)
             self.produced = told.get("produced", self.produced)
             self.keys = told.get("keys", self.keys)
+            if "seconds" in told:
+                self.rate = sum(self.keys.values()) / max(told["seconds"], 0.001)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from demo.timings import Timings, milliseconds
 class Totals:
     """What the ConsumerGroup's status and the queue's own counters say at the end."""
 
+    rate: float
+    """Messages produced per second, on average."""
     moves: int
     lower_bound: int
     deadline_misses: int
@@ -46,14 +48,15 @@ def line(verdict: Verdict, timings: Timings, totals: Totals) -> str:
             "ledger_to_executor_ms_p50": milliseconds(timings.ledger_to_executor)[0],
             "stale_refused": totals.stale_refused,
             "stale_accepted": verdict.stale_accepted.count,
-        }
+        },
+        separators=(",", ":"),
     )
 
 
 def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
     """For people."""
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    rows.add_row("", Text("produced"), f"{verdict.produced:,}")
+    rows.add_row("", Text("produced"), f"{verdict.produced:,} ({totals.rate:,.0f} per second)")
     rows.add_row("", Text("processed"), f"{verdict.processed:,}")
     for words, finding in (
         ("lost", verdict.gaps),

@@ -11,7 +11,7 @@ from demo.timings import Timings
 def test_the_line_has_exactly_the_fields_of_the_contract_in_their_order() -> None:
     verdict = audit(Evidence({"k": 2}, ()))
     timings = Timings(pauses=[1.0, 3.0], ready_to_ledger=[0.1], ledger_to_executor=[0.4])
-    assert json.loads(line(verdict, timings, Totals(7, 7, 1, 12, 9, {}))) == {
+    assert json.loads(line(verdict, timings, Totals(2000.0, 7, 7, 1, 12, 9, {}))) == {
         "produced": 2,
         "processed": 0,
         "gaps": 2,
