@@ -119,7 +119,7 @@ Everything is still running. To look around:
   kubectl --namespace {NAMESPACE} scale cg/{GROUP} --replicas=3
   kubectl --namespace {NAMESPACE} logs driver --follow
   kubectl --namespace baton-system logs deployment/baton --all-pods
-  .venv/bin/baton status --namespace {NAMESPACE}
+  .venv/bin/baton status {GROUP} --namespace {NAMESPACE}
   .venv/bin/python -m demo.producer {url} {NAMESPACE}/{QUEUE} 500   # messages, until Ctrl-C
   ls {world.folder}                                      # what was applied
 To stop everything:

@@ -1,7 +1,7 @@
 """Sends keyed, numbered messages at a steady rate until it is told to stop: `python -m demo.producer URL QUEUE RATE`.
 
 Each key counts for itself: 1, 2, 3 … Standard output is one line of JSON a few times a second, `{"produced": N}`, and at the end
-`{"keys": {"customer-17": N, …}, "seconds": S}`: what the queue has acknowledged. SIGTERM ends it, after what is under way.
+`{"keys": {"customer-17": N, …}, "seconds": S}`: what the queue has acknowledged. SIGTERM or Ctrl-C ends it, after what is under way.
 """
 
 import json
@@ -31,7 +31,7 @@ def run(url: str, queue: str, rate: float) -> None:
         stop.set()
 
     signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the demo stops its producer itself
+    signal.signal(signal.SIGINT, ask)
     sent: Counter[str] = Counter()
     total = 0
     begin = told = time.monotonic()
@@ -66,6 +66,7 @@ class Producer:
             stderr=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parent.parent,
+            start_new_session=True,  # Ctrl-C is for the demo, which stops its producer itself
         )
         self._reader = threading.Thread(target=self._read, name="producer", daemon=True)
         self._reader.start()
