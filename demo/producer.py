@@ -1,7 +1,8 @@
 """Sends keyed, numbered messages at a steady rate until it is told to stop: `python -m demo.producer URL QUEUE RATE`.
 
 Each key counts for itself: 1, 2, 3 … Standard output is one line of JSON a few times a second, `{"produced": N}`, and at the end
-`{"keys": {"customer-17": N, …}, "seconds": S}`: what the queue has acknowledged. SIGTERM or Ctrl-C ends it, after what is under way.
+`{"keys": {"customer-17": N, …}, "seconds": S}`: what the queue has acknowledged. SIGTERM and Ctrl-C end it, after what is under
+way.
 """
 
 import json
