@@ -11,6 +11,8 @@ from tests.cluster import Cluster
 SLEEPER = "import time; time.sleep(3600)"
 
 if __name__ == "__main__":
+    # Whoever started the tests in the background has handed down SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Cluster(node=True) as cluster:
         volumes, mounts = cluster.host_volumes()
         container = {
