@@ -132,7 +132,7 @@ def spark(values: tuple[float, ...]) -> str:
 
 
 def _told(lines: tuple[Line, ...], rows: int) -> Text:
-    text = Text()
+    text = Text(no_wrap=True, overflow="ellipsis")
     for line in lines[-rows:]:
         text.append(f"{clock_text(line.at):>6} ", "bright_black")
         text.append(f"{'' if line.voice in (Voice.STEP, Voice.DEED) else '  '}{line.text}\n", _VOICES[line.voice])
