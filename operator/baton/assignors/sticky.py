@@ -38,8 +38,10 @@ def cooperative_sticky(request: Request) -> Answer:
     assignment: dict[MemberId, tuple[Partition, ...]] = {}
     withheld: dict[MemberId, tuple[Partition, ...]] = {}
     for name, partitions in sticky(request).assignment.items():
-        waits = {partition for partition in partitions if set(held.get(partition, ())) - {name}}
-        assignment[name] = tuple(partition for partition in partitions if partition not in waits)
+        alone = (name,)
+        waits = tuple(partition for partition in partitions if held.get(partition, alone) != alone) if held else ()
         if waits:
-            withheld[name] = tuple(sorted(waits))
+            withheld[name] = waits
+            partitions = tuple(partition for partition in partitions if held.get(partition, alone) == alone)
+        assignment[name] = partitions
     return Answer(assignment, withheld)
