@@ -72,9 +72,9 @@ def plan_from_list(raw: list[Any]) -> Plan:
     return Plan(*raw)
 
 
-def same_rows(begun: Plan, plan: Plan) -> bool:
-    """Both read the same entries, whoever does and at whatever epoch."""
-    return (begun.segment, begun.start, begun.end) == (plan.segment, plan.start, plan.end)
+def part_of(plan: Plan, begun: Plan) -> bool:
+    """The plan reads entries of the other and none besides, whoever does and at whatever epoch."""
+    return plan.segment == begun.segment and begun.start <= plan.start and plan.end <= begun.end
 
 
 def plannable(
@@ -94,6 +94,15 @@ def plannable(
         for grant in owned.owned
         if grant.queue in known and grant.member in executors and (only is None or (grant.queue, grant.partition) in only)
     )
+
+
+def in_turn(grants: Iterable[Grant], served: Mapping[tuple[QueueName, int], int]) -> list[Grant]:
+    """The partitions that have waited longest come first: a member may not have more than the queue's maxDeliveredUnacked
+    entries, and where there is more to do than that, the first would take it all.
+
+    `served`: the batch in which each was last served.
+    """
+    return sorted(grants, key=lambda grant: (served.get((grant.queue, grant.partition), -1), grant))
 
 
 def tasks(

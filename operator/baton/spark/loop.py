@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from baton.model.ids import MemberId, QueueName
 from baton.queues.entry import Plan
-from baton.spark.batch import Range, plannable, same_rows, tasks
+from baton.spark.batch import Range, in_turn, part_of, plannable, tasks
 from baton.spark.custody import Custody
 from baton.spark.executors import Executors
 from baton.spark.frames import Read, frame, materialise
@@ -68,6 +68,7 @@ class Loop:
         self._journal, self._receipts, self._read, self._counts, self._limits = journal, receipts, read, counts, limits
         self._ahead: dict[Grant, Plan] = {}
         """Planned while a batch was repeated that had no place for it."""
+        self._served: dict[tuple[QueueName, int], int] = {}
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._running = threading.Lock()
@@ -89,7 +90,7 @@ class Loop:
         """Wait until there is something to read, and see it through. `clock` is the reason of the call; its rows mean nothing."""
         with self._running:
             begun = self._journal.begun(batch_id)
-            fleet, ranges = self._next() if begun is None else self._repeat(batch_id, begun)
+            fleet, ranges = self._next(batch_id) if begun is None else self._repeat(batch_id, begun)
             try:
                 if ranges:
                     if begun is None:
@@ -98,14 +99,15 @@ class Loop:
             finally:
                 self._custody.put_back([one.grant for one in ranges])
 
-    def _next(self) -> tuple[Mapping[MemberId, Executor], list[Range]]:
+    def _next(self, batch_id: int) -> tuple[Mapping[MemberId, Executor], list[Range]]:
         """What the queues have for anybody who is there, as soon as there is anything."""
         while not self._stopping.is_set():
             fleet, grants = self._take(None)
-            ranges = self._plan(grants, lambda grant: self._limits.entries)
+            ranges, _ = self._plan(in_turn(grants, self._served), lambda grant: self._limits.entries)
             planned = {one.grant for one in ranges}
             self._custody.put_back([grant for grant in grants if grant not in planned])
             if ranges:
+                self._served |= {(one.grant.queue, one.grant.partition): batch_id for one in ranges}
                 return fleet, ranges
             self._idle(grants)
         time.sleep(_PARKED)
@@ -120,15 +122,18 @@ class Loop:
         ranges: dict[Grant, Range] = {}
         open_ = dict(begun)
         until = time.monotonic() + self._limits.repeat_wait
-        fleet: Mapping[MemberId, Executor] = {}
+        fleet: dict[MemberId, Executor] = {}
         while open_ and not self._stopping.is_set() and time.monotonic() < until:
-            fleet, grants = self._take(frozenset(open_))
-            for one in self._plan(grants, lambda grant: begun[grant.queue, grant.partition].count):
-                had = open_.pop((one.grant.queue, one.grant.partition))
-                if same_rows(had, one.plan):
+            there, grants = self._take(frozenset(open_))
+            fleet |= there
+            found, nothing = self._plan(grants, lambda grant: begun[grant.queue, grant.partition].count)
+            for one in found:
+                if part_of(one.plan, open_.pop((one.grant.queue, one.grant.partition))):
                     ranges[one.grant] = one
-                else:
+                else:  # it is committed: this is what comes after it
                     self._ahead[one.grant] = one.plan
+            for grant in nothing:
+                del open_[grant.queue, grant.partition]
             self._custody.put_back([grant for grant in grants if grant not in ranges])
             if open_:
                 self._changed.wait(0.2)
@@ -137,17 +142,18 @@ class Loop:
             # Not an empty batch: Spark would take it for the whole, and give its id to nothing else.
             raise RuntimeError(f"the query was stopped before batch {batch_id} could be repeated")
         if open_:
-            log.warning("batch %d is repeated without %s: nobody owns them, or they are committed", batch_id, sorted(open_))
+            log.warning("batch %d is repeated without %s: nobody owns them", batch_id, sorted(open_))
         return fleet, list(ranges.values())
 
     def _take(self, only: frozenset[tuple[QueueName, int]] | None) -> tuple[Mapping[MemberId, Executor], list[Grant]]:
         fleet = by_pod(self._executors.registered())
         return fleet, self._custody.take(lambda owned: plannable(owned, fleet, self._queues.names, only))
 
-    def _plan(self, grants: list[Grant], limit: Callable[[Grant], int]) -> list[Range]:
+    def _plan(self, grants: list[Grant], limit: Callable[[Grant], int]) -> tuple[list[Range], list[Grant]]:
         ahead = [Range(grant, self._ahead.pop(grant)) for grant in grants if grant in self._ahead]
         known = {one.grant for one in ahead}
-        return ahead + self._queues.plan([grant for grant in grants if grant not in known], limit)
+        found, nothing = self._queues.plan([grant for grant in grants if grant not in known], limit)
+        return ahead + found, nothing
 
     def _idle(self, grants: list[Grant]) -> None:
         """Until an entry arrives, or there is a reason to look up."""

@@ -32,9 +32,12 @@ class Queues:
         """The queues that the fleet reads."""
         return frozenset(self._readers)
 
-    def plan(self, grants: Iterable[Grant], limit: Callable[[Grant], int]) -> list[Range]:
-        """A range for each grant under which there is something to read, recorded at its queue."""
+    def plan(self, grants: Iterable[Grant], limit: Callable[[Grant], int]) -> tuple[list[Range], list[Grant]]:
+        """A range for each grant under which there is something to read, recorded at its queue; and the grants under which there
+        is nothing, or nothing more for that member. Of all others the queue cannot say: paused, not granted, out of reach.
+        """
         found: list[Range] = []
+        nothing: list[Grant] = []
         skipped: set[QueueName] = set()
         for grant in grants:
             if grant.queue in skipped:
@@ -49,9 +52,11 @@ class Queues:
                 self._lost(grant.queue, error)
             else:
                 self._found(grant.queue)
-                if plan is not None:
+                if plan is None:
+                    nothing.append(grant)
+                else:
                     found.append(Range(grant, plan))
-        return found
+        return found, nothing
 
     def commit(self, one: Range, keep_trying: Callable[[], bool]) -> bool:
         """The range is done with. False: refused, for the partition has been granted on; what was planned comes again there.

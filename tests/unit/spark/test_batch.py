@@ -2,7 +2,7 @@ import pytest
 
 from baton.model import Epoch
 from baton.queues.entry import Plan
-from baton.spark.batch import Range, plannable, read_task, same_rows, tasks
+from baton.spark.batch import Range, in_turn, part_of, plannable, read_task, tasks
 from baton.spark.locality import by_pod, location
 from baton.spark.ownership import ownership
 
@@ -42,6 +42,12 @@ def test_a_batch_that_is_repeated_takes_only_the_partitions_that_it_had(entry, g
     assert plannable(ledger, fleet, ["orders"], frozenset({("orders", 1)})) == [grant("exec-1", 1)]
 
 
+def test_partitions_that_have_waited_longest_are_planned_first(grant):
+    grants = [grant("exec-1", number) for number in range(4)]
+    served = {("orders", 0): 7, ("orders", 1): 5, ("orders", 3): 7}
+    assert [one.partition for one in in_turn(grants, served)] == [2, 1, 0, 3]
+
+
 def test_one_task_per_owner_reads_all_its_ranges(grant, fleet):
     ranges = [Range(grant(member, number), plan(number)) for number, member in enumerate(["exec-1", "exec-2", "exec-1"])]
     made = tasks(ranges, fleet, {"exec-1": 5})
@@ -68,10 +74,11 @@ def test_a_task_reads_in_its_process_what_the_driver_wrote(grant, fleet):
     assert (work.batch, work.generation, work.ranges) == ("17-ab", 4, ((0, ranges[0]),))
 
 
-def test_the_same_range_under_another_epoch_has_the_same_rows():
-    assert same_rows(plan(0, 5, 9, epoch=1), plan(0, 5, 9, epoch=2))
+def test_a_range_that_was_begun_is_repeated_under_another_epoch_in_whole_or_in_part():
+    assert part_of(plan(0, 5, 9, epoch=2), plan(0, 5, 9, epoch=1))
+    assert part_of(plan(0, 5, 7, epoch=2), plan(0, 5, 9, epoch=1))
 
 
-def test_a_range_that_begins_later_or_ends_elsewhere_has_other_rows():
-    assert not same_rows(plan(0, 5, 9), plan(0, 9, 12))
-    assert not same_rows(plan(0, 5, 9), plan(0, 5, 10))
+def test_entries_that_were_not_in_the_batch_are_no_part_of_its_repetition():
+    assert not part_of(plan(0, 9, 12), plan(0, 5, 9))
+    assert not part_of(plan(0, 5, 10), plan(0, 5, 9))
