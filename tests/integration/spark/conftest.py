@@ -48,11 +48,11 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Callable[[int], World]]:
+def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., World]]:
     made: list[World] = []
 
-    def make(partitions: int) -> World:
-        made.append(World(spark, server.url, tmp_path, partitions))
+    def make(partitions: int, **limits: int) -> World:
+        made.append(World(spark, server.url, tmp_path, partitions, **limits))
         return made[-1]
 
     yield make

@@ -1,6 +1,7 @@
 """The fleet's promises, on a real Spark with two executors and a real Redis."""
 
 import os
+import runpy
 import signal
 import threading
 from collections.abc import Iterable
@@ -64,6 +65,30 @@ def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(worl
             "epoch",
             "redelivered",
         ]
+
+
+def test_partitions_take_turns_where_a_member_may_not_have_more(world):
+    orders = world(4, max_delivered_unacked=50)
+    orders.share_out(4)
+    for partition in range(4):
+        orders.send_to(partition, *numbers(100, 1000 * partition))
+    orders.start()
+    wait_for(orders.committed, "all is committed")
+    first = {partition: min(row.batch for row in orders.rows if row.partition == partition) for partition in range(4)}
+    assert max(first.values()) <= 1, "nobody waits until others have no more"
+    assert in_order(orders.rows)
+
+
+def test_the_example_that_users_copy_does_its_work(world, tmp_path, monkeypatch):
+    orders = world(2)
+    orders.share_out(2)
+    monkeypatch.setenv("OUTPUT", str(tmp_path / "output"))
+    path = Path(__file__).parents[3] / "manifests" / "examples" / "spark" / "app.py"
+    orders.start(runpy.run_path(str(path))["process"])
+    orders.send(*numbers(80))
+    wait_for(orders.committed, "all is committed")
+    counted = orders.spark.read.parquet(str(tmp_path / "output")).groupBy().sum("orders").first()
+    assert counted[0] == 80
 
 
 def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(world):

@@ -59,10 +59,10 @@ class Row(NamedTuple):
 class World:
     """One test's queue, ledger and fleet."""
 
-    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int) -> None:
+    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, **limits: int) -> None:
         self.spark = spark
         self._url = url
-        self._partitions = partitions
+        self._partitions, self._limits = partitions, limits
         self._queue = f"default/{folder.name}".replace("_", "-").lower()
         self.name = QueueName(self._queue.rpartition("/")[2])
         self._ledger, self._mounted, self._checkpoint = folder / "ledger", folder / "mounted", folder / "checkpoint"
@@ -191,7 +191,7 @@ class World:
 
     def _ask(self, what):
         async def ask():
-            queue = RedisQueue(self._url, self._queue, "default/group")
+            queue = RedisQueue(self._url, self._queue, "default/group", **self._limits)
             try:
                 return await what(queue)
             finally:
