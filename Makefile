@@ -43,6 +43,10 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter
 quick: check ## What needs no root and no cluster: static checks, unit tests, simulation
 	$(BIN)/pytest tests/unit tests/simulation
 
+.PHONY: bench-assignors
+bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
+	@nice $(BIN)/python -m tests.bench.assignors
+
 .PHONY: generate
 generate: setup ## Write what is generated: crds/, charts/baton/crds/, manifests/install.yaml
 	$(BIN)/python -m baton.resources.generate
