@@ -65,8 +65,8 @@ def leads_and_reconciles(cluster: Cluster, name: str) -> None:
         try:
             ledger = eventually(lambda: assigned(cluster, name))
             assert json.loads(ledger["reader"])["owned"] == {"numbers": "0-5@1"}
-            group = json.loads(cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", "json"))
-            assert group["status"]["members"] == 1
+            members = "jsonpath={.status.members}"  # the status follows the ledger
+            eventually(lambda: cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", members) == "1")
         finally:  # while there is an operator that lets the group go
             cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=30s")
 
