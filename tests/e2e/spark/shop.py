@@ -82,7 +82,7 @@ class Shop:
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
         self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force", check=False)
         self.cluster.kubectl("delete", "consumergroups,partitionedqueues", "-n", NAMESPACE, "--all", "--timeout=30s", check=False)
-        self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", check=False)
+        self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", "--wait", check=False)
 
     def _apply(self, *objects: dict[str, Any]) -> None:
         self.cluster.apply(*({**one, "metadata": {**one["metadata"], "namespace": NAMESPACE}} for one in objects))
