@@ -58,7 +58,7 @@ class Watch:
         problem = False
         while self._is_alive():
             try:
-                self._look()
+                self.look()
                 problem = False
             except Exception:  # a hiccup of py4j or of Spark: look again
                 if not problem:
@@ -73,7 +73,8 @@ class Watch:
         except Exception:  # the JVM is gone
             return False
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look once."""
         fleet = self._executors.registered()
         ids = frozenset(executor.id for executor in fleet)
         if ids != self._fleet:

@@ -1,0 +1,129 @@
+"""The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from baton.model import MemberId
+from baton.spark.custody import Custody
+from baton.spark.ledger import Ledger
+from baton.spark.locality import Executor
+from baton.spark.scale import Scale
+from baton.spark.session import SilentSession
+from baton.spark.statistics import Counts
+from baton.spark.warming import Warming
+from baton.spark.watch import Watch
+
+
+class Scheduler:
+    """Spark's side of the fleet."""
+
+    def __init__(self) -> None:
+        self.fleet: tuple[Executor, ...] = ()
+        self.totals: list[int] = []
+        self.ended: list[str] = []
+
+    def registered(self) -> tuple[Executor, ...]:
+        return self.fleet
+
+    def resize(self, total: int) -> None:
+        self.totals.append(total)
+
+    def end(self, ids: Iterable[str]) -> None:
+        self.ended += ids
+
+
+class Board:
+    """A ledger view that the test writes."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+
+    def write(self, *entries: Any, scale: Scale | None = None) -> None:
+        self.ledger = Ledger({entry.member: entry for entry in entries}, scale)
+
+    def read(self) -> Ledger:
+        return self.ledger
+
+    def on_change(self, told: Callable[[], None]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.scheduler, self.board, self.session = Scheduler(), Board(), SilentSession()
+        self.custody = Custody(self.board, lambda releases: None)
+        self.looked_up: list[int] = []
+        self.watch = Watch(
+            alive=lambda: True,
+            ended=lambda: None,
+            look_up=lambda: self.looked_up.append(1),
+            ledger=self.board,
+            custody=self.custody,
+            executors=self.scheduler,
+            session=self.session,
+            counts=Counts(),
+            warming=Warming(lambda executor: None, patience=0),
+            patience=0,
+        )
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+def test_the_driver_speaks_for_the_executors_that_are_registered(scene, executor):
+    scene.scheduler.fleet = (executor(1), executor(2))
+    scene.watch.look()
+    assert scene.session.word.executors == ("1", "2")
+    scene.scheduler.fleet = (executor(2),)
+    scene.watch.look()
+    assert scene.session.word.executors == ("2",)
+
+
+def test_the_batch_is_told_once_when_executors_have_come_or_gone(scene, executor):
+    scene.scheduler.fleet = (executor(1),)
+    scene.watch.look()
+    scene.watch.look()
+    assert len(scene.looked_up) == 1
+
+
+def test_a_ledger_without_a_size_resizes_nothing(scene, executor):
+    scene.scheduler.fleet = (executor(1),)
+    scene.watch.look()
+    assert scene.scheduler.totals == []
+
+
+def test_a_size_is_asked_for_once(scene, executor):
+    scene.scheduler.fleet = (executor(1),)
+    scene.board.write(scale=Scale(4))
+    scene.watch.look()
+    scene.watch.look()
+    assert scene.scheduler.totals == [4]
+
+
+def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene, executor, entry):
+    victims = frozenset({MemberId("exec-2")})
+    scene.scheduler.fleet = (executor(1), executor(2))
+    scene.board.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=Scale(1, victims))
+    scene.watch.look()
+    assert (scene.scheduler.totals, scene.scheduler.ended) == ([2], [])
+    scene.board.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=Scale(1, victims))
+    scene.watch.look()
+    assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
+
+
+def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene, executor, entry):
+    scene.scheduler.fleet = (executor(1, active=1), executor(2))
+    scene.board.write(entry("exec-1", {0: 1}))
+    scene.custody.take(lambda ownership: ownership.owned)
+    scene.watch.look()
+    assert scene.scheduler.ended == []
+    scene.board.write(entry("exec-1"), entry("exec-2", {0: 2}))
+    scene.watch.look()
+    assert scene.scheduler.ended == ["1"]
