@@ -12,9 +12,11 @@ from typing import Any, Protocol
 import kubernetes.config
 from kubernetes import client
 
+from baton.consumer.api import KubernetesLease
+from baton.model.names import driver_lease_name
 from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.reading import ExecutorPod, Pod
-from baton.spark.session import LeaseSession, Session, SilentSession
+from baton.spark.session import DriverSession, Session, SilentSession
 from baton.spark.settings import EXECUTOR_LEDGER
 
 
@@ -62,9 +64,8 @@ class Cluster:
 
     def session(self, group: str) -> Session:
         every = min(3.0, self._lease_seconds / 5)
-        return LeaseSession(
-            client.ApiClient(self._configuration), self.namespace, group, self._holder, self._lease_seconds, every
-        )
+        lease = KubernetesLease(client.ApiClient(self._configuration), self.namespace, driver_lease_name(group))
+        return DriverSession(lease, group, self._holder, self._lease_seconds, every)
 
 
 class Directory:

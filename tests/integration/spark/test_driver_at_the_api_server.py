@@ -11,10 +11,12 @@ from kubernetes import client
 from tests.cluster import Cluster
 from tests.integration.spark.world import wait_for
 
+from baton.consumer.api import KubernetesLease
 from baton.model import Epoch, QueueName, Uid
+from baton.model.names import driver_lease_name
 from baton.model.session import Release
 from baton.spark.ledger import WatchedLedger
-from baton.spark.session import LeaseSession
+from baton.spark.session import DriverSession
 
 pytestmark = pytest.mark.integration
 
@@ -34,11 +36,15 @@ def group() -> str:
 
 
 @pytest.fixture
-def sessions(api: client.ApiClient, group: str) -> Iterator[list[LeaseSession]]:
-    made: list[LeaseSession] = []
+def sessions(api: client.ApiClient, group: str) -> Iterator[list[DriverSession]]:
+    made: list[DriverSession] = []
     yield made
     for session in made:
         session.close()
+
+
+def driver(api: client.ApiClient, group: str, holder: str, **settings: float) -> DriverSession:
+    return DriverSession(KubernetesLease(api, NAMESPACE, driver_lease_name(group)), group, holder, **settings)
 
 
 def lease(control_plane: Cluster, group: str):
@@ -46,7 +52,7 @@ def lease(control_plane: Cluster, group: str):
 
 
 def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, group, sessions):
-    session = LeaseSession(api, NAMESPACE, group, "driver-1")
+    session = driver(api, group, "driver-1")
     sessions.append(session)
     session.say(app="spark-1", executors=("1", "2"))
     session.acquire()
@@ -66,7 +72,7 @@ def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, gr
 
 
 def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, sessions):
-    session = LeaseSession(api, NAMESPACE, group, "driver-1", duration=3, every=0.2)
+    session = driver(api, group, "driver-1", duration=3, every=0.2)
     sessions.append(session)
     session.acquire()
     before = lease(control_plane, group)["spec"]["renewTime"]
@@ -74,7 +80,7 @@ def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, s
 
 
 def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(control_plane, api, group, sessions):
-    first, second = (LeaseSession(api, NAMESPACE, group, name, duration=60) for name in ("driver-1", "driver-2"))
+    first, second = (driver(api, group, name, duration=60) for name in ("driver-1", "driver-2"))
     sessions += [first, second]
     first.say(executors=("1",))
     first.acquire()
@@ -94,19 +100,19 @@ def test_a_second_driver_waits_for_one_that_died_until_its_lease_has_lapsed(cont
         "spec": {"holderIdentity": "driver-1", "leaseDurationSeconds": 2, "renewTime": "2026-01-01T00:00:00.000000Z"},
     }
     control_plane.apply(dead)
-    second = LeaseSession(api, NAMESPACE, group, "driver-2")
+    second = driver(api, group, "driver-2")
     sessions.append(second)
     began = time.monotonic()
     second.acquire()
     assert time.monotonic() - began >= 2, "the clock of the other machine is not believed"
-    assert "another driver (driver-1) has the group" in caplog.text
+    assert "driver-1 has the group" in caplog.text
     assert lease(control_plane, group)["spec"]["leaseTransitions"] == 1
 
 
 def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(api, group, sessions):
-    first = LeaseSession(api, NAMESPACE, group, "driver-1", duration=60)
+    first = driver(api, group, "driver-1", duration=60)
     first.acquire()
-    again = LeaseSession(api, NAMESPACE, group, "driver-1", duration=60)
+    again = driver(api, group, "driver-1", duration=60)
     sessions += [first, again]
     began = time.monotonic()
     again.acquire()
@@ -114,7 +120,7 @@ def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(api, gro
 
 
 def test_a_driver_whose_group_was_taken_over_notices(control_plane, api, group, sessions):
-    session = LeaseSession(api, NAMESPACE, group, "driver-1", every=0.2)
+    session = driver(api, group, "driver-1", every=0.2)
     sessions.append(session)
     session.acquire()
     assert session.lost() is None
