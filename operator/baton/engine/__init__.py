@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no chance. The operator, the simulation and the tests ru
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.happenings import State
 from baton.engine.ledger import dump, load
+from baton.engine.partition_state import PartitionState, partition_state, partition_states
 from baton.engine.state import GroupState, Problem
 from baton.engine.step import Step, step
 from baton.engine.summary import InFlight, Summary, summary
@@ -17,6 +18,7 @@ __all__ = [
     "GroupState",
     "InFlight",
     "LedgerError",
+    "PartitionState",
     "Pause",
     "Problem",
     "State",
@@ -24,6 +26,8 @@ __all__ = [
     "Summary",
     "dump",
     "load",
+    "partition_state",
+    "partition_states",
     "step",
     "summary",
 ]
