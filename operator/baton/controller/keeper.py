@@ -13,6 +13,7 @@ import structlog
 
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.clock import Clock
+from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
@@ -124,7 +125,8 @@ class Keeper:
 
     async def release(self) -> None:
         """Give the queue up for another group. Raises QueueUnreachable."""
-        await self._ask(lambda adapter: adapter.release())
+        with boundary("release"):
+            await self._ask(lambda adapter: adapter.release())
 
     async def close(self) -> None:
         """Close connections."""
@@ -172,7 +174,8 @@ class Keeper:
         wanted = self._asked_for
         assert wanted is not None
         try:
-            await self._ask(lambda one: one.ensure(wanted))
+            with boundary("ensure"):
+                await self._ask(lambda one: one.ensure(wanted))
             return None
         except QueueConflict as refusal:
             current = await self._ask(lambda one: one.partitions())
@@ -182,7 +185,8 @@ class Keeper:
             return str(refusal)
 
     async def _grant(self, grant: Grant) -> None:
-        owner = await self._ask(lambda one: one.grant(grant.partition.number, grant.uid, grant.epoch))
+        with boundary("grant"):
+            owner = await self._ask(lambda one: one.grant(grant.partition.number, grant.uid, grant.epoch))
         if grant in self._grants:
             self._done.add(grant)
             self.outcomes |= {Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch))}
@@ -192,7 +196,8 @@ class Keeper:
         if pause in self._paused:
             left = await self._ask(lambda one: one.outstanding(pause.partition.number))
         else:
-            left = await self._ask(lambda one: one.pause(pause.partition.number, pause.epoch))
+            with boundary("pause"):
+                left = await self._ask(lambda one: one.pause(pause.partition.number, pause.epoch))
             self._paused.add(pause)
         if left == 0 and pause in self._pauses:
             self.drained |= {(pause.partition, pause.epoch)}

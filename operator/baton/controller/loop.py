@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import structlog
 
+from baton.controller.faults import boundary
 from baton.controller.keepers import Keepers, Recorded
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight, deletion_problem, membership_problems, observation, queue_problems
@@ -20,7 +21,7 @@ from baton.controller.tell import Teller
 from baton.engine import GroupState, Step, dump, load, step
 from baton.engine.observation import Observation
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError, group_path
-from baton.kube.bump import bumps
+from baton.kube.bump import Bump, bumps
 from baton.kube.events import Regarding
 from baton.kube.ledger import Ledger, Owner
 from baton.kube.members import Membership, membership
@@ -105,7 +106,8 @@ class GroupLoop:
             return False
         if FINALIZER not in group.finalizers and not group.deleting:
             patch = {"metadata": {"resourceVersion": group.version, "finalizers": [*group.finalizers, FINALIZER]}}
-            await self._services.api.merge(self._path, patch)
+            with boundary("finalizer"):
+                await self._services.api.merge(self._path, patch)
         data = await self._scribe.claim()
         if data:
             try:
@@ -220,7 +222,7 @@ class GroupLoop:
                 self._retry_soon()
             return False
         patch = {"metadata": {"uid": self.uid, "finalizers": [one for one in group.finalizers if one != FINALIZER] or None}}
-        with suppress(NotFoundError, ConflictError):
+        with suppress(NotFoundError, ConflictError), boundary("finalizer"):
             await self._services.api.merge(self._path, patch)
         return True
 
@@ -239,9 +241,13 @@ class GroupLoop:
         """Not waited for: the effects need not wait until kubelets have been told."""
         wanted = bumps(self._scribe.written or {}, self._services.mirror.pods.bucket(*self.key).values())
         if wanted:
-            task = asyncio.create_task(self._services.bumper.carry_out(wanted))
+            task = asyncio.create_task(self._tell_pods(wanted))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
+
+    async def _tell_pods(self, wanted: list[Bump]) -> None:
+        with boundary("bump"):
+            await self._services.bumper.carry_out(wanted)
 
     def _measure_latency(self, seen: Membership) -> None:
         """For everybody who was taken into account for the first time."""

@@ -14,6 +14,7 @@ import structlog
 from kubernetes.aio.client import Configuration
 
 from baton.controller.clock import Clock
+from baton.controller.faults import arm
 from baton.controller.fleet import Fleet
 from baton.controller.health import HealthServer
 from baton.controller.metrics import Metrics
@@ -57,7 +58,8 @@ def default_identity() -> str:
 
 
 async def operate(options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises what connecting or kopf raises when it cannot go on."""
+    """Until SIGTERM or SIGINT. Raises what connecting or kopf raises when it cannot go on, and BadFault."""
+    arm()
     stop = asyncio.Event()
     _on_signals(stop)
     async with connect(options.kubeconfig) as (api, connection):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
 from baton.kube.api import ApiError, UnavailableError
 from baton.kube.members import Membership
@@ -38,7 +39,8 @@ class Scaling:
         chosen = victims({name: owned.get(name, 0) for name in staying}, {n: m.joined for n, m in staying.items()}, spec.replicas)
         try:
             await self._scaler.mark_victims([pod for pod in pods if not pod.terminating], chosen)
-            before = await self._scaler.scale(target, spec.replicas)
+            with boundary("scale"):
+                before = await self._scaler.scale(target, spec.replicas)
         except ScaleError as error:
             self.problem = Problem(Reason.SCALE_FAILED, str(error))
             return None

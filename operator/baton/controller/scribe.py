@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baton.controller.clock import Clock
+from baton.controller.faults import boundary
 from baton.kube.api import ConflictError, NotFoundError
 from baton.kube.elector import Elector
 from baton.kube.ledger import Deposed, Ledger, TooLarge, size
@@ -48,7 +49,8 @@ class Scribe:
 
     async def claim(self) -> Mapping[str, str] | None:
         """See `Ledger.claim`."""
-        return await self._ledger.claim()
+        with boundary("claim"):
+            return await self._ledger.claim()
 
     async def gather(self) -> None:
         """Wait until another write is due, so that notifications that come together end up in one."""
@@ -62,7 +64,8 @@ class Scribe:
             return False
         self._must_lead()
         try:
-            await self._ledger.write(data)
+            with boundary("ledger-write"):
+                await self._ledger.write(data)
             overruled = False
         except (ConflictError, NotFoundError):
             overruled = await self._overrule(data)
@@ -98,7 +101,8 @@ class Scribe:
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         if not await self._elector.confirm():
             raise Deposed
-        await self._ledger.write(data)
+        with boundary("ledger-write"):
+            await self._ledger.write(data)
         restored = found is None or found.data != before
         self.tally.restored += restored
         return restored

@@ -6,6 +6,7 @@ from typing import Any
 import structlog
 
 from baton.controller.clock import Clock
+from baton.controller.faults import boundary
 from baton.kube.api import Api, ApiError, Json, NotFoundError, UnavailableError
 
 APART = 0.25
@@ -52,7 +53,8 @@ class StatusWriter:
         patch: dict[str, Any] = {**dict.fromkeys(self._fields - wanted.keys()), **wanted}
         self._fields |= wanted.keys()
         try:
-            await self._api.merge(self._path, {"metadata": {"uid": self._uid}, "status": patch})
+            with boundary("status-write"):
+                await self._api.merge(self._path, {"metadata": {"uid": self._uid}, "status": patch})
             self._written = wanted
         except NotFoundError:
             pass
