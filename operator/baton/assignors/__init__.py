@@ -4,18 +4,23 @@
 """
 
 from baton.assignors.bound import lower_bound
-from baton.assignors.registry import UnknownAssignorError, get, names
+from baton.assignors.contract import AssignorError
+from baton.assignors.registry import BUILT_IN, OWN_NAME, UnknownAssignorError, get, install, names
 from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
 from baton.assignors.solace import place_new
 
 __all__ = [
+    "BUILT_IN",
     "NO_GENERATION",
+    "OWN_NAME",
     "Answer",
     "Assignor",
+    "AssignorError",
     "Member",
     "Request",
     "UnknownAssignorError",
     "get",
+    "install",
     "lower_bound",
     "names",
     "place_new",

@@ -5,10 +5,11 @@ from fractions import Fraction
 
 from baton.assignors.bound import least_moves
 from baton.assignors.claims import holders
+from baton.assignors.contract import AssignorError, whatever_the_order
 from baton.assignors.fields import Object, amount, inner_object, is_whole, items, json_object, refuse_repeated, text, whole
 from baton.assignors.options import check_needs, read_options
 from baton.assignors.refusal import RequestError, shown
-from baton.assignors.registry import UnknownAssignorError, get, names
+from baton.assignors.registry import BUILT_IN, UnknownAssignorError, get, names
 from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -22,7 +23,10 @@ _MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
 def answer_line(line: str | bytes) -> dict[str, object]:
     """The answer to one line of JSON. Raises RequestError."""
     assignor, request = parse_request(line)
-    answer = assignor(request)
+    try:
+        answer = assignor(request)
+    except AssignorError as error:
+        raise RequestError("assignor", str(error)) from None
     held = holders(request)
     return {
         "assignment": _to_queues(answer.assignment),
@@ -44,6 +48,8 @@ def parse_request(line: str | bytes) -> tuple[Assignor, Request]:
         assignor = get(name)
     except UnknownAssignorError as error:
         raise RequestError("assignor", str(error)) from None
+    if name not in BUILT_IN:
+        assignor = whatever_the_order(name, assignor)
     queues = {
         QueueName(queue): whole(count, f"queues.{queue}", MOST_PARTITIONS) for queue, count in inner_object(raw, "queues").items()
     }

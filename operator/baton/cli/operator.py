@@ -80,12 +80,15 @@ def operator(
     """
     from kubernetes.aio.config import ConfigException
 
+    from baton.cli.own_assignors import use_own_assignors
+    from baton.controller.faults import BadFault
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
     from baton.controller.program import Options, default_identity, operate
     from baton.kube.election import Terms
 
     set_up(log_level, log_format)
+    use_own_assignors()
     try:
         terms = Terms(lease_duration, renew_deadline, retry_period)
     except ValueError as error:
@@ -104,6 +107,9 @@ def operator(
         asyncio.run(operate(options))
     except ConfigException as error:
         click.echo(f"no way to reach the API server: {error}; give --kubeconfig FILE", err=True)
+        sys.exit(2)
+    except BadFault as error:
+        click.echo(str(error), err=True)
         sys.exit(2)
     except PortTaken as error:
         click.echo(f"{error}; choose another --metrics-port", err=True)

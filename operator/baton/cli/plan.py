@@ -9,6 +9,7 @@ import click
 
 from baton.assignors.refusal import RequestError
 from baton.assignors.wire import answer_line
+from baton.cli.own_assignors import use_own_assignors
 
 
 @click.command()
@@ -26,6 +27,7 @@ def plan(file: BinaryIO | None) -> None:
     what they read and own now. The answer says who should own what, how many partitions move, and how many would have to at
     least. A request that cannot be answered gets {"error": "<field>: <what is wrong>"}, and the command then ends with status 1.
     """
+    use_own_assignors()
     refused = False
     for line in _requests(file):
         try:

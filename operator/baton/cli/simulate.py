@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from baton.simulation import Result, ScenarioError, failures, picture, read_scenario
+from baton.simulation import Result, Scenario, ScenarioError, chart, failures, history, read_scenario, story, verdict
 from baton.simulation import simulate as run
 
 
@@ -14,7 +14,8 @@ from baton.simulation import simulate as run
 @click.argument("scenarios", metavar="SCENARIO.yaml...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line; the last is the summary.")
 @click.option("--check", is_flag=True, help="Compare with what the files expect; exit 1 and say what failed.")
-def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool) -> None:
+@click.option("--story", "in_words", is_flag=True, help="Also tell everything that happens, with its reason.")
+def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool, in_words: bool) -> None:
     """Live through a scenario in virtual time: who joins and leaves when, and what Baton does about it.
 
     The same engine as the operator's runs against simulated consumers and queues; no cluster is needed.
@@ -23,13 +24,32 @@ def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool) -> None:
         _check(scenarios)
         return
     for path in scenarios:
-        result = _run(path)
+        scenario, result = _run(path)
         if as_json:
             for line in result.lines:
                 click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
         else:
-            for text in picture(result):
-                click.echo(text)
+            _show(scenario, result, in_words)
+
+
+def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from baton.cli.inks import style
+
+    console = Console(highlight=False, soft_wrap=True)
+    coloured = console.is_terminal and not console.no_color and console.color_system is not None
+    if in_words:
+        for sentence in story(result):
+            console.print(Text(sentence))
+        console.print()
+    width = max(60, min(console.width, 200)) if console.is_terminal else 120
+    for line in chart(history(scenario, result), width, coloured=coloured):
+        console.print(Text.assemble(*((ran.text, style(ran.ink)) for ran in line)))
+    console.print()
+    for sentence in verdict(result):
+        console.print(Text(sentence))
 
 
 def _check(paths: tuple[Path, ...]) -> None:
@@ -50,9 +70,10 @@ def _check(paths: tuple[Path, ...]) -> None:
         sys.exit(1)
 
 
-def _run(path: Path) -> Result:
+def _run(path: Path) -> tuple[Scenario, Result]:
     try:
-        return run(read_scenario(path))
+        scenario = read_scenario(path)
+        return scenario, run(scenario)
     except ScenarioError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

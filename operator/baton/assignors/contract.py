@@ -1,0 +1,147 @@
+"""What an assignor of the user's own is held to, each time it is asked.
+
+Nobody here can vouch for it, and who owns what rests on its word: so an answer that breaks a rule of `Assignor` is not used.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from traceback import extract_tb
+from types import MappingProxyType
+from typing import TypeVar
+
+from baton.assignors.request import Answer, Assignor, Request
+from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.ranges import format_numbers
+
+LONGEST = 300
+"""Characters of somebody else's error message that are told."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class AssignorError(Exception):
+    """An assignor failed, or its answer breaks the contract. The message is one line that names it and what it did."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"the assignor {name} {what}")
+
+
+def checked(name: str, assignor: Assignor) -> Assignor:
+    """Asks it, and lets only an answer pass that keeps the contract. Members without anything may be left out of an answer, and
+    partitions may come in any order. Raises AssignorError."""
+
+    def ask(request: Request) -> Answer:
+        try:
+            answer: object = assignor(_read_only(request))
+        except Exception as error:
+            raise AssignorError(name, f"failed{_where(error)} with {told(error)}") from error
+        if not isinstance(answer, Answer):
+            raise AssignorError(name, f"answered with {type(answer).__name__} instead of baton.assignors.Answer")
+        made = Answer(
+            dict.fromkeys(request.members, ()) | _hands(name, request, answer.assignment, "assignment"),
+            {member: hand for member, hand in _hands(name, request, answer.withheld, "withheld").items() if hand},
+        )
+        _check_complete(name, request, made)
+        return made
+
+    return ask
+
+
+def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
+    """Asks it twice, the second time with everything listed the other way round. Raises AssignorError if that mattered."""
+
+    def ask(request: Request) -> Answer:
+        answer = assignor(request)
+        if assignor(_turned_round(request)) != answer:
+            raise AssignorError(
+                name, "answers otherwise when the same members or queues are listed in another order: let names or seats decide"
+            )
+        return answer
+
+    return ask
+
+
+def told(error: BaseException) -> str:
+    """Somebody else's exception on one line."""
+    words = " ".join(str(error).split())
+    words = words if len(words) <= LONGEST else words[:LONGEST] + "…"
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _where(error: Exception) -> str:
+    frames = extract_tb(error.__traceback__)[1:]  # the first is ours
+    return f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+def _hands(name: str, request: Request, side: object, field: str) -> dict[MemberId, tuple[Partition, ...]]:
+    """One side of the answer, sorted, when every word of it makes sense by itself."""
+    if not isinstance(side, Mapping):
+        raise AssignorError(name, f"answered with a {field} that is {type(side).__name__}, no mapping of members to partitions")
+    hands: dict[MemberId, tuple[Partition, ...]] = {}
+    for member, hand in side.items():
+        if member not in request.members:
+            raise AssignorError(name, f"gave something to {member!r}, which is not a member")
+        if not isinstance(hand, Iterable) or isinstance(hand, str):
+            raise AssignorError(name, f"gave {member} {type(hand).__name__} instead of partitions")
+        hands[member] = tuple(sorted(_partition(name, request, member, one) for one in hand))
+    return hands
+
+
+def _partition(name: str, request: Request, member: MemberId, one: object) -> Partition:
+    match one:
+        case (str() as queue, int() as number) if isinstance(one, tuple) and not isinstance(number, bool):
+            size = request.queues.get(QueueName(queue))
+        case _:
+            raise AssignorError(name, f"gave {member} {one!r}, which is not a Partition(queue, number)")
+    if size is None:
+        raise AssignorError(name, f"gave {member} partition {number} of {queue}, and there is no queue {queue}")
+    if not 0 <= number < size:
+        raise AssignorError(name, f"gave {member} partition {number} of {queue}, which has {size}, numbered from 0")
+    if queue not in request.members[member].subscribed:
+        raise AssignorError(name, f"gave {member} partition {number} of {queue}, which that member does not read")
+    return Partition(QueueName(queue), number)
+
+
+def _check_complete(name: str, request: Request, answer: Answer) -> None:
+    """Every partition that somebody reads once, and no other."""
+    owners: dict[Partition, MemberId] = {}
+    for side in (answer.assignment, answer.withheld):
+        for member, hand in side.items():
+            for partition in hand:
+                if partition in owners:
+                    to = f"{owners[partition]} and to {member}" if owners[partition] != member else f"{member} twice"
+                    raise AssignorError(name, f"gave partition {partition.number} of {partition.queue} to {to}")
+                owners[partition] = member
+    read = frozenset().union(*(member.subscribed for member in request.members.values()))
+    for queue in sorted(read & request.queues.keys()):
+        missing = [number for number in range(request.queues[queue]) if (queue, number) not in owners]
+        if missing:
+            numbers = format_numbers(missing[:20]) + (f" and {len(missing) - 20} more" if len(missing) > 20 else "")
+            raise AssignorError(name, f"gave {queue} {numbers} to nobody, though there are members that read it")
+
+
+def _read_only(request: Request) -> Request:
+    return replace(
+        request,
+        queues=MappingProxyType(dict(request.queues)),
+        members=MappingProxyType(dict(request.members)),
+        zones=MappingProxyType(dict(request.zones)),
+        weights=MappingProxyType(dict(request.weights)),
+        options=MappingProxyType(dict(request.options)),
+    )
+
+
+def _turned_round(request: Request) -> Request:
+    return replace(
+        request,
+        queues=_reversed(request.queues),
+        members=_reversed(request.members),
+        zones=_reversed(request.zones),
+        weights=_reversed(request.weights),
+    )
+
+
+def _reversed(mapping: Mapping[K, V]) -> dict[K, V]:
+    return dict(reversed(list(mapping.items())))

@@ -1,0 +1,51 @@
+"""Assignors of the user's own: functions that an installed package announces as entry points of the group `baton.assignors`."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from re import fullmatch
+
+from baton.assignors import OWN_NAME, Assignor, install
+from baton.assignors.registry import Loader
+
+GROUP = "baton.assignors"
+
+
+def use_own_assignors() -> None:
+    """Let them be found by name. Nothing is looked for until a name is not built in, and nothing imported until it is used."""
+    install(_find)
+
+
+def _find() -> Mapping[str, Loader]:
+    found: dict[str, list[EntryPoint]] = defaultdict(list)
+    for point in entry_points(group=GROUP):
+        if point not in found[point.name]:
+            found[point.name].append(point)
+    return {name: partial(_load, points) for name, points in found.items()}
+
+
+def _load(points: list[EntryPoint]) -> Assignor:
+    point, package = points[0], _package(points[0])
+    if fullmatch(OWN_NAME, point.name) is None:
+        raise ValueError(
+            f"the entry point {point.name!r} of {package} is not named <domain>/<name>: rename it, for example to "
+            "example.com/by-lag"
+        )
+    if len(points) > 1:
+        raise ValueError(f"{' and '.join(sorted(map(_package, points)))} both announce it: uninstall one of them")
+    try:
+        loaded: object = point.load()
+    except (Exception, SystemExit) as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(
+            f"its entry point {point.value} of {package} does not load ({told}): mend or reinstall that package"
+        ) from error
+    if not callable(loaded):
+        raise ValueError(f"its entry point {point.value} of {package} is no function: let it name one that takes a Request")
+    assignor: Assignor = loaded
+    return assignor
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unnamed package"

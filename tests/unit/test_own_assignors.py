@@ -1,0 +1,115 @@
+"""Assignors that packages announce: the example of the guide, really installed, and packages that are broken."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "own-assignor"
+BIN = Path(sys.executable).parent
+GROUP = {"queues": {"orders": 4}, "members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["orders"]}}}
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the example is installed."""
+    target = tmp_path_factory.mktemp("site")
+    subprocess.run([BIN / "uv", "pip", "install", "--quiet", "--no-deps", "--target", target, EXAMPLE], check=True)
+    return target
+
+
+def package(folder: Path, name: str, entry_points: str, code: str = "") -> None:
+    """As an installer would leave it."""
+    module, info = folder / f"{name}.py", folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    module.write_text(code)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[baton.assignors]\n{entry_points}\n")
+
+
+def run(command: list[str | Path], *sites: Path, **options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sites))}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def plan(assignor: str, *sites: Path, **request: object) -> dict[str, object]:
+    done = run([BIN / "baton", "plan"], *sites, input=json.dumps({"assignor": assignor, **GROUP, **request}))
+    assert done.stderr == ""
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_an_installed_assignor_answers_by_its_name(example: Path) -> None:
+    answer = plan("example.com/by-load", example, weights={"orders": [3, 1, 1, 1]})
+    assert answer["assignment"] == {"a": {"orders": [0]}, "b": {"orders": [1, 2, 3]}}
+
+
+def test_it_works_inside_rooms_and_in_a_simulation(example: Path, tmp_path: Path) -> None:
+    members = {name: {"subscribed": ["orders"], "zone": zone} for name, zone in (("a", "east"), ("b", "west"))}
+    rooms = {"zones": {"orders": [["west"], ["east"], ["west"], ["west"]]}, "options": {"within": "example.com/by-load"}}
+    answer = plan("machine-room-nearby", example, members=members, **rooms)
+    assert answer["assignment"] == {"a": {"orders": [1]}, "b": {"orders": [0, 2, 3]}}
+    scenario = tmp_path / "own.yaml"
+    scenario.write_text(
+        "{queues: {orders: 4}, group: {assignors: [example.com/by-load]}, events: [{at: 0, join: [a, b]}], until: 10, "
+        "expect: {assignment: {a: {orders: [0, 2]}, b: {orders: [1, 3]}}}}"
+    )
+    assert run([BIN / "baton", "simulate", "--check", scenario], example).stderr == ""
+
+
+def test_its_own_tests_pass(example: Path) -> None:
+    done = run([BIN / "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE], example)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_broken_package_is_named_and_is_in_nobody_elses_way(example: Path, tmp_path: Path) -> None:
+    package(tmp_path, "torn", "example.com/torn = torn:assign", "import does_not_exist")
+    answer = plan("example.com/torn", example, tmp_path)
+    assert answer == {
+        "error": "assignor: the assignor example.com/torn cannot be used: its entry point torn:assign of torn 1.0 does not load "
+        "(ModuleNotFoundError: No module named 'does_not_exist'): mend or reinstall that package"
+    }
+    assert "assignment" in plan("example.com/by-load", example, tmp_path)
+    assert "assignment" in plan("sticky", example, tmp_path)
+
+
+def test_a_name_without_a_domain_is_refused_with_the_cure(tmp_path: Path) -> None:
+    package(tmp_path, "plain", "plain = plain:assign", "def assign(request): ...")
+    assert "'plain' of plain 1.0 is not named <domain>/<name>: rename it" in str(plan("plain", tmp_path)["error"])
+    assert "plain" not in str(plan("best", tmp_path)["error"])
+
+
+def test_a_built_in_name_is_not_taken_over(tmp_path: Path) -> None:
+    package(tmp_path, "thief", "sticky = thief:assign", "raise SystemExit('never imported')")
+    assert "assignment" in plan("sticky", tmp_path)
+
+
+def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        package(tmp_path, name, f"example.com/same = {name}:assign")
+    assert "one 1.0 and two 1.0 both announce it: uninstall one of them" in str(plan("example.com/same", tmp_path)["error"])
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("assign = 3", "its entry point bad:assign of bad 1.0 is no function"),
+        ("assigned = 3", "does not load (AttributeError: "),
+        ("raise SystemExit(3)", "does not load (SystemExit: 3)"),
+        ("def assign(request): raise ValueError('too\\nbad')", "failed at bad.py:1 with ValueError: too bad"),
+        ("from baton.assignors import Answer\ndef assign(request): return Answer({})", "gave orders 0-3 to nobody"),
+        (
+            "from baton.assignors import Answer\ndef assign(request):\n"
+            "    return Answer({next(iter(request.members)): [('orders', n) for n in range(4)]})",
+            "answers otherwise when the same members or queues are listed in another order",
+        ),
+    ],
+    ids=["no function", "no such name", "exits", "raises", "leaves out", "looks at the order"],
+)
+def test_what_an_assignor_does_wrong_is_one_line(tmp_path: Path, code: str, said: str) -> None:
+    package(tmp_path, "bad", "example.com/bad = bad:assign", code)
+    error = str(plan("example.com/bad", tmp_path)["error"])
+    assert error.startswith("assignor: the assignor example.com/bad ") and said in error
