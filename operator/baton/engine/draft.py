@@ -36,6 +36,7 @@ class Draft:
         self.standbys = list(state.standbys)
         self.moves = dict(state.moves)
         self.waiting = dict(state.waiting)
+        self.proposal = state.proposal
         self.holddown = state.holddown
         running = state.rebalance
         self.origins: dict[Partition, MemberId | None] | None = None if running is None else dict(running.origins)
@@ -261,6 +262,11 @@ class Draft:
         """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force."""
         queue = self.queue(partition)
         return queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver
+
+    def answer(self, approval: str) -> None:
+        """An approval was carried out or refused, and needs no other answer."""
+        assert self.facts is not None
+        self.facts = replace(self.facts, answered=approval)
 
     def trigger(self, why: str, *, pinned: bool = True) -> None:
         """Start the holddown; a running one goes on unchanged (rule 1)."""

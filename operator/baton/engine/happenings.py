@@ -72,4 +72,40 @@ class Fenced:
     why: str
 
 
-Happening = StateChanged | Revoked | Released | Granted | StandsBy | Fenced
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A plan waits for approval."""
+
+    id: str
+    moves: int
+    why: str
+    instead_of: str | None = None
+    """The proposal that it replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A proposal was overtaken."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A proposal is carried out."""
+
+    id: str
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRefused:
+    """Somebody approved what is no proposal, or none any more."""
+
+    id: str
+    current: str | None
+    """The proposal there is."""
+
+
+Happening = StateChanged | Revoked | Released | Granted | StandsBy | Fenced | Proposed | Withdrawn | Approved | ApprovalRefused

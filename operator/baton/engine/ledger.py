@@ -17,6 +17,7 @@ from baton.engine.state import (
     Holddown,
     Known,
     Move,
+    Proposal,
     QueueFacts,
     Rebalance,
     Seat,
@@ -92,6 +93,7 @@ def _group(state: GroupState) -> dict[str, Any]:
         "free": [{"last": last, "of": _grants(part)} for last, part in _free(state)],
         "moves": _moves(state),
         "waiting": {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in state.waiting.items())},
+        "proposal": None if state.proposal is None else _proposal(state.proposal),
         "holddown": None if held is None else _fields(held),
         "rebalance": None if running is None else {"full": running.full, "eager": running.eager, "why": running.why},
         "origins": []
@@ -159,6 +161,7 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
         standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),
         moves=moves,
         waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in _read_numbers(of)},
+        proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], slots, known),
         holddown=None if raw.get("holddown") is None else Holddown(**raw["holddown"]),
         rebalance=None if running is None else Rebalance(origins, **running),
         facts=None if recorded is None else Facts(**{**recorded, "protocol": Protocol(recorded["protocol"])}),
@@ -179,6 +182,18 @@ def _read_seat(raw: Any, known: Mapping[MemberId, Known], slots: Mapping[Partiti
         member = _present(MemberId(raw), known)
         return Seat(member, known[member].uid, known[member].instance)
     return Seat(**{**raw, "left": frozenset(_in(p, slots) for p in _read_numbers(raw["left"]))})
+
+
+def _proposal(proposal: Proposal) -> dict[str, Any]:
+    """Its receivers have keys, and stand in them with the UIDs that they are meant with."""
+    to = {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in proposal.receivers.items())}
+    return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
+
+
+def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, Known]) -> Proposal:
+    receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in _read_numbers(of)}
+    uids = {member: known[_present(member, known)].uid for member in receivers.values()}
+    return Proposal(raw["id"], receivers, uids, raw["why"], raw["created"])
 
 
 _ALIKE = ("deadline", "length", "since", "why", "quiet", "missed")

@@ -25,6 +25,13 @@ class OnDeadline(StrEnum):
     FORCE = "Force"
 
 
+class Approval(StrEnum):
+    """Whether a person has to approve that partitions are taken from who works on them."""
+
+    AUTOMATIC = "Automatic"
+    MANUAL = "Manual"
+
+
 class ScaleMode(StrEnum):
     WORKLOAD = "Workload"
     SPARK = "Spark"
@@ -43,6 +50,7 @@ class GroupSpec:
     session_timeout: float = 0.0
     """How long a static member keeps its seat after it vanished; 0: no static membership."""
     paused: bool = False
+    approval: Approval = Approval.AUTOMATIC
     replicas: int | None = None
     """The desired size of the fleet; None where Baton does not scale it."""
     scale_mode: ScaleMode | None = None
@@ -117,3 +125,5 @@ class Observation:
     """Of the grants carried out since the last step."""
     request: str | None = None
     """The id of the last manual request to rebalance; a new id is a trigger."""
+    approved: str | None = None
+    """The id of the proposal that somebody approved last."""

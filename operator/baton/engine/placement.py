@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from baton.assignors import get, place_new
 from baton.engine.asking import Claims, ask
 from baton.engine.draft import Draft
+from baton.engine.failure import FAILURES, problem_of
 from baton.model.ids import MemberId, Partition
 
 
@@ -22,13 +23,19 @@ def target(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition
 
 
 def by_the_assignor(draft: Draft, homeless: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Receivers for these partitions among the members of the plan; nothing else is considered."""
+    """Receivers for these partitions among the members of the plan; nothing else is considered. They cannot wait for an assignor
+    that fails: then they go to who has fewest, and a plan is to follow."""
     seated = _seated(draft)
     if not seated:
         return {}
     if draft.facts is None or draft.facts.assignor is None:
         return fewest(draft, homeless)
-    owners = _by_assignor(draft, seated, draft.loads(), _resting(draft) - set(homeless))
+    try:
+        owners = _by_assignor(draft, seated, draft.loads(), _resting(draft) - set(homeless))
+    except FAILURES as error:
+        draft.problem = problem_of(error)
+        draft.trigger("partitions were placed without the assignor, which failed")
+        return fewest(draft, homeless)
     return {partition: owners[partition] for partition in homeless if partition in owners}
 
 

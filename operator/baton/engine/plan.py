@@ -1,7 +1,10 @@
 """The plan at the end of a holddown: who should own what, and which hand-offs lead there (rules 2, 4, 8)."""
 
+from collections.abc import Collection, Mapping
+
+from baton.engine.approval import needs_approval, propose, take_approved
 from baton.engine.draft import Draft
-from baton.engine.observation import Protocol
+from baton.engine.observation import Approval, Protocol
 from baton.engine.placement import target
 from baton.engine.room import Room
 from baton.engine.seats import stand_by, taken, unseated
@@ -13,10 +16,12 @@ def carry_out_plan(draft: Draft) -> None:
     assert draft.holddown is not None
     why = draft.at_once or draft.holddown.why
     draft.holddown = None
+    approved = dict(draft.waiting)
     draft.waiting.clear()
     members = _members(draft)
     draft.seats = [seat for seat in draft.seats if seat.expires is not None]
     if not members:
+        propose(draft, {}, why)
         _let_go(draft)
         stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
         return
@@ -26,20 +31,23 @@ def carry_out_plan(draft: Draft) -> None:
     stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
     changed = [p for p in sorted(draft.slots) if p not in kept and draft.heading(p) != owners.get(p)]
     changed = [p for p in changed if p in owners or _must_go(draft, p)]
-    if not changed:
-        return
-    draft.new_generation()
-    if draft.spec.protocol is Protocol.EAGER:
-        _revoke_everything(draft, owners, kept, why)
-    for partition in changed:
-        receiver = owners.get(partition)
-        if receiver is None or partition in draft.moves or not _bounded(draft, partition):
-            draft.aim(partition, receiver, why)
-        else:
-            draft.waiting[partition] = receiver
-            draft.note_origin(partition)
-    draft.full = True
-    draft.why = why
+    asked = {p: owners[p] for p in changed if needs_approval(draft, p) and approved.get(p) != owners[p]}
+    propose(draft, asked, why)
+    now = {p: owners.get(p) for p in changed if p not in asked}
+    if draft.spec.approval is Approval.AUTOMATIC:
+        _carry_out(draft, now, owners, kept, why)
+    else:
+        _begin(draft, now, why)
+
+
+def carry_out_approved(draft: Draft) -> None:
+    """What was proposed and approved, as it was shown."""
+    proposal = take_approved(draft)
+    if proposal is not None:
+        kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
+        headings = {partition: draft.heading(partition) for partition in draft.slots}
+        owners = {partition: member for partition, member in headings.items() if member is not None}
+        _carry_out(draft, proposal.receivers, {**owners, **proposal.receivers}, kept, proposal.why)
 
 
 def begin_waiting(draft: Draft) -> None:
@@ -54,6 +62,35 @@ def begin_waiting(draft: Draft) -> None:
         elif not bound or paused < bound:
             draft.aim(partition, receiver, draft.why)
             paused += 1
+
+
+def _carry_out(
+    draft: Draft,
+    changed: Mapping[Partition, MemberId | None],
+    owners: Mapping[Partition, MemberId],
+    kept: Collection[Partition],
+    why: str,
+) -> None:
+    """A plan for everybody: what is `changed`, and under Eager everything else too."""
+    if not changed:
+        return
+    if draft.spec.protocol is Protocol.EAGER:
+        _revoke_everything(draft, owners, kept, why)
+    _begin(draft, changed, why)
+    draft.full = True
+
+
+def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str) -> None:
+    if not changed:
+        return
+    draft.new_generation()
+    for partition, receiver in changed.items():
+        if receiver is None or partition in draft.moves or not _bounded(draft, partition):
+            draft.aim(partition, receiver, why)
+        else:
+            draft.waiting[partition] = receiver
+            draft.note_origin(partition)
+    draft.why = why
 
 
 def _members(draft: Draft) -> list[MemberId]:
@@ -97,7 +134,7 @@ def _let_go(draft: Draft) -> None:
             draft.aim(partition, None, "no member is left")
 
 
-def _revoke_everything(draft: Draft, owners: dict[Partition, MemberId], kept: set[Partition], why: str) -> None:
+def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept: Collection[Partition], why: str) -> None:
     """Eager, for compatibility: everybody lets go of everything, and then gets what the plan says."""
     draft.eager = True
     for partition in sorted(draft.slots):

@@ -97,6 +97,8 @@ class Facts:
     protocol: Protocol = Protocol.COOPERATIVE
     paused: bool = False
     request: str | None = None
+    answered: str | None = None
+    """The last approval that was carried out or refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,18 @@ class Rebalance:
     """Nothing is granted before everything is released."""
     why: str = ""
     """Of its plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Moves that wait for approval. Until then nothing is taken from anybody."""
+
+    id: str
+    receivers: Mapping[Partition, MemberId]
+    uids: Mapping[MemberId, Uid]
+    """Of the receivers."""
+    why: str
+    created: float
 
 
 class Totals(NamedTuple):
@@ -169,6 +183,8 @@ class GroupState:
     moves: Mapping[Partition, Move] = field(default_factory=dict)
     waiting: Mapping[Partition, MemberId] = field(default_factory=dict)
     """Planned and not begun (maxConcurrentHandoffs): who is to receive it."""
+    proposal: Proposal | None = None
+    """Planned, and to be approved before it begins."""
     holddown: Holddown | None = None
     rebalance: Rebalance | None = None
     facts: Facts | None = None

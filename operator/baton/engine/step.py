@@ -3,17 +3,19 @@
 from dataclasses import dataclass, replace
 
 from baton.engine import handoff
+from baton.engine.approval import withdraw_overtaken
 from baton.engine.bound import least_moves
 from baton.engine.census import count_members
 from baton.engine.departures import notice_departures
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
 from baton.engine.evenness import within_one
+from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.happenings import Happening, StandsBy, State, StateChanged
 from baton.engine.holddown import due, watch
 from baton.engine.observation import Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers
-from baton.engine.plan import begin_waiting, carry_out_plan
+from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
 from baton.engine.seats import fill_seats, taken
 from baton.engine.state import GroupState, View
@@ -44,7 +46,9 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
         return Step(state, view.effects, (), view.wake_at)
     draft = Draft(state, observation, now)
     _look(draft)
-    if not observation.spec.paused:
+    if observation.spec.paused:
+        withdraw_overtaken(draft)
+    else:
         _decide(draft)
     handoff.take_releases(draft)  # a hand-off that does not wait has its deadline now
     handoff.rest_released(draft)
@@ -84,8 +88,11 @@ def _decide(draft: Draft) -> None:
     fill_seats(draft)
     rest_static(draft)
     watch(draft)
+    withdraw_overtaken(draft)
     if due(draft):
-        carry_out_plan(draft)
+        with unplanned_if_it_fails(draft):
+            carry_out_plan(draft)
+    carry_out_approved(draft)
     begin_waiting(draft)
 
 
@@ -118,6 +125,7 @@ def _close(draft: Draft) -> Step:
         standbys=tuple(draft.standbys),
         moves=draft.moves,
         waiting=draft.waiting,
+        proposal=draft.proposal,
         holddown=draft.holddown,
         rebalance=draft.rebalance,
         facts=draft.facts,

@@ -14,12 +14,12 @@ def follow_facts(draft: Draft) -> None:
     if before is not None and (assignor is None or not draft.eligible):
         assignor = before.assignor or assignor
     if before is None:
-        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request)
+        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved)
         return
     if spec.paused:
         draft.facts = replace(before, paused=True)
         return
-    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request)
+    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered)
     if before.paused:
         draft.at_once = "the group goes on after a pause"
     if not any(seat.left is None for seat in draft.seats):

@@ -26,6 +26,7 @@ class Group:
         self.releases: set[Release] = set()
         self.drained: set[tuple[Partition, Epoch]] = set()
         self.request: str | None = None
+        self.approved: str | None = None
         self.now = 0.0
         self.told: list[Happening] = []
 
@@ -64,6 +65,7 @@ class Group:
             drained=frozenset(self.drained),
             outcomes=outcomes,
             request=self.request,
+            approved=self.approved,
         )
 
     def step(self, at: float | None = None, outcomes: frozenset[Outcome] = frozenset()) -> Step:

@@ -1,0 +1,242 @@
+"""spec.approval Manual: what is proposed, what waits for approval, and what does not."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.group import Group, grants, partition, pauses
+
+from baton.engine import State, dump, load
+from baton.engine.happenings import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
+from baton.engine.observation import Approval, GroupSpec, Protocol
+from baton.engine.step import state_of
+from baton.model.ids import MemberId
+
+MANUAL = GroupSpec(approval=Approval.MANUAL)
+
+
+def proposed(group: Group) -> str:
+    assert group.state.proposal is not None
+    return group.state.proposal.id
+
+
+def with_proposal(spec: GroupSpec = MANUAL) -> Group:
+    """a and b have two partitions each, c has joined, and one is to go to it."""
+    group = Group(4, spec).start("a", "b")
+    group.join("c").settle(100)
+    group.settle(105)
+    return group
+
+
+def test_first_grants_need_no_approval() -> None:
+    assert Group(4, MANUAL).start("a", "b").owners() == "abab"
+
+
+def test_a_plan_that_takes_partitions_from_somebody_is_proposed_and_not_carried_out() -> None:
+    group = with_proposal()
+    assert group.owners() == "abab"
+    assert group.state.moves == {} and group.state.waiting == {}
+    assert state_of(group.state) is State.READY
+    assert group.state.proposal is not None
+    assert dict(group.state.proposal.receivers) == {partition(3): "c"}
+    assert [h for h in group.told if isinstance(h, Proposed)] == [Proposed(proposed(group), 1, "c joined")]
+
+
+def test_an_approved_proposal_is_carried_out_as_it_was_shown() -> None:
+    group = with_proposal()
+    group.approved = wanted = proposed(group)
+    done = group.step(200)
+    assert pauses(done) == [3]
+    assert done.happenings[:1] == (Approved(wanted, 1),)
+    assert group.state.proposal is None
+    group.release("b", 3)
+    assert grants(group.settle()) == []
+    assert group.owners() == "abac"
+    assert group.state.totals.moves == group.state.totals.lower_bound == 1
+
+
+def test_an_approval_that_is_left_standing_approves_nothing_else() -> None:
+    group = with_proposal()
+    group.approved = proposed(group)
+    group.settle(200)
+    group.release("b", 3).settle()
+    group.leave("c").settle(300)  # back to where it was before
+    group.settle(305)
+    assert "c" not in group.owners()
+    before = group.owners()
+    group.join("c").settle(400)
+    group.settle(405)
+    assert group.state.proposal is not None
+    assert group.owners() == before
+    assert not any(isinstance(h, ApprovalRefused) for h in group.told)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_approval_of_something_else_is_refused_once(known: bool) -> None:
+    group = with_proposal() if known else Group(4, MANUAL).start("a", "b")
+    current = group.state.proposal.id if group.state.proposal else None
+    group.approved = "monday"
+    assert group.step(200).happenings == (ApprovalRefused("monday", current),)
+    assert group.step(201).happenings == ()
+    assert group.owners() == "abab"
+
+
+def test_a_proposal_whose_receiver_is_gone_is_withdrawn_and_a_new_plan_is_made() -> None:
+    group = with_proposal()
+    old = proposed(group)
+    group.leave("c").join("d")
+    done = group.step(110)
+    assert Withdrawn(old, "it does not fit the fleet and its partitions any more") in done.happenings
+    assert state_of(group.state) is State.HOLDDOWN
+    group.approved = old
+    assert ApprovalRefused(old, None) in group.step(111).happenings
+    group.settle(115)
+    assert group.state.proposal is not None
+    assert set(group.state.proposal.receivers.values()) == {"d"}
+    assert proposed(group) != old
+
+
+def test_a_receiver_that_is_another_pod_of_that_name_is_another_proposal() -> None:
+    group = with_proposal()
+    old = proposed(group)
+    group.leave("c").join("c", uid="another").settle(110)
+    group.settle(115)
+    assert proposed(group) != old
+
+
+def test_a_proposal_stays_approvable_while_somebody_else_is_waited_for() -> None:
+    group = with_proposal()
+    wanted = proposed(group)
+    group.join("d").settle(110)
+    assert state_of(group.state) is State.HOLDDOWN
+    assert proposed(group) == wanted
+    group.approved = wanted
+    assert pauses(group.step(111)) == [3]
+    group.release("b", 3).settle()
+    group.settle(115)
+    assert group.owners() == "abac"
+    assert group.state.proposal is not None
+    assert dict(group.state.proposal.receivers) == {partition(2): "d"}
+
+
+def test_a_new_plan_replaces_the_proposal() -> None:
+    group = with_proposal()
+    old = proposed(group)
+    group.join("d").settle(110)
+    group.told.clear()
+    group.settle(115)
+    assert [h for h in group.told if isinstance(h, Proposed)] == [Proposed(proposed(group), 2, "d joined", instead_of=old)]
+
+
+def test_the_same_plan_again_is_the_same_proposal() -> None:
+    group = with_proposal()
+    before = group.state.proposal
+    group.request = "again"
+    group.settle(110)
+    group.told.clear()
+    group.settle(115)
+    assert group.state.proposal == before
+    assert not any(isinstance(h, Proposed) for h in group.told)
+
+
+def test_a_manual_request_is_answered_with_a_proposal() -> None:
+    group = Group(4).start("a", "b")
+    group.spec = replace(MANUAL, assignors=("range",))
+    group.settle(50)
+    group.settle(55)
+    assert group.owners() == "abab"
+    assert group.state.proposal is not None
+    assert group.state.proposal.receivers.keys() == {partition(1), partition(2)}
+
+
+def test_what_nobody_owns_is_placed_at_once_beside_a_proposal() -> None:
+    group = Group(6, MANUAL).start("a", "b", "c")
+    assert group.owners() == "abcabc"
+    group.leave("c").join("d", "e").settle(100)
+    group.settle(105)
+    assert set(group.owners()) == {"a", "b", "d", "e"}
+    assert [n for n, owner in enumerate(group.owners()) if owner in "ab"] == [0, 1, 3, 4]
+
+
+def test_a_member_that_waits_for_an_approval_takes_over_a_seat_that_falls_vacant() -> None:
+    group = with_proposal()
+    group.leave("b").settle(110)
+    assert group.owners() == "acac"
+
+
+def test_a_stopping_pod_does_not_wait_for_approval() -> None:
+    group = Group(4, MANUAL).start("a", "b")
+    group.terminate("b").settle(100)
+    done = group.settle(105)
+    assert pauses(done) == [1, 3]
+    assert group.state.proposal is None
+
+
+def test_a_queue_that_grows_or_shrinks_does_not_wait_for_approval() -> None:
+    group = Group(4, MANUAL).start("a", "b")
+    group.resize(6).settle(100)
+    assert group.owners() == "ababab"
+    assert pauses(group.resize(4).step(101)) == [4, 5]
+
+
+def test_a_restart_keeps_the_proposal() -> None:
+    group = with_proposal()
+    again = load(dump(group.state))
+    assert again.proposal == group.state.proposal
+    assert group.step(500).happenings == ()
+
+
+def test_turning_to_automatic_carries_the_proposal_out() -> None:
+    group = with_proposal()
+    group.spec = GroupSpec()
+    assert pauses(group.step(200)) == [3]
+    assert group.state.proposal is None
+
+
+def test_a_paused_group_carries_an_approved_proposal_out_when_it_goes_on() -> None:
+    group = with_proposal()
+    group.spec = replace(MANUAL, paused=True)
+    group.step(150)
+    group.approved = proposed(group)
+    assert pauses(group.step(160)) == []
+    group.spec = MANUAL
+    assert pauses(group.step(170)) == [3]
+
+
+def test_an_overtaken_proposal_is_withdrawn_also_while_the_group_is_paused() -> None:
+    group = with_proposal()
+    group.spec = replace(MANUAL, paused=True)
+    group.leave("c").step(150)
+    assert group.state.proposal is None
+
+
+def test_eager_takes_everything_from_everybody_only_when_it_was_approved() -> None:
+    group = with_proposal(replace(MANUAL, protocol=Protocol.EAGER))
+    assert group.state.moves == {}
+    group.approved = proposed(group)
+    assert pauses(group.step(200)) == [0, 1, 2, 3]
+
+
+def test_moves_that_were_approved_and_wait_for_their_turn_need_no_second_approval() -> None:
+    spec = replace(MANUAL, max_concurrent_handoffs=1)
+    group = Group(8, spec, max_handoff=60.0).start("a", "b")
+    group.join("c").settle(100)
+    group.settle(105)
+    group.approved = proposed(group)
+    assert len(pauses(group.step(110))) == 1
+    rest = dict(group.state.waiting)
+    assert rest
+    group.request = "now"
+    group.settle(111)
+    group.settle(116)
+    assert group.state.proposal is None
+    assert dict(group.state.waiting) == rest
+
+
+def test_the_id_is_of_the_grants_and_not_of_chance() -> None:
+    assert proposed(with_proposal()) == proposed(with_proposal())
+
+
+def test_standbys_are_told_that_they_own_nothing_yet() -> None:
+    group = with_proposal()
+    assert not group.state.known[MemberId("c")].active
+    assert not [h for h in group.told if isinstance(h, Granted)]
