@@ -14,6 +14,7 @@ class Reason(StrEnum):
     QUEUE_UNREACHABLE = "QueueUnreachable"
     CONFLICT = "Conflict"
     UNKNOWN_ASSIGNOR = "UnknownAssignor"
+    INVALID_ASSIGNMENT = "InvalidAssignment"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     PARTITION_COUNT_REFUSED = "PartitionCountRefused"
     SIZE_LIMIT = "SizeLimit"
@@ -54,6 +55,7 @@ _RANK = (
     Reason.UNSUPPORTED_SOURCE,
     Reason.CONFLICT,
     Reason.UNKNOWN_ASSIGNOR,
+    Reason.INVALID_ASSIGNMENT,
     Reason.QUEUE_UNREACHABLE,
     Reason.SIZE_LIMIT,
     Reason.SCALE_FAILED,

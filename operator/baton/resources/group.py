@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from baton.assignors import names as assignor_names
+from baton.assignors import BUILT_IN, OWN_NAME
 from baton.engine.observation import GroupSpec, Protocol, ScaleMode
 from baton.resources.condition import Conditions
 from baton.resources.queue import ObjectName, PartitionedQueueSpec
@@ -17,6 +17,23 @@ MOST_HANDOFFS_SHOWN = 50
 
 LONGEST_NAME = 63
 """Pods carry the group's name as a label's value."""
+
+
+AssignorName = Annotated[
+    str,
+    Field(
+        max_length=128,
+        json_schema_extra=rules(
+            rule(
+                f"self in {list(BUILT_IN)} || self.matches('^{OWN_NAME}$')".replace("\\", "\\\\"),
+                f"there is no such assignor: choose one of {', '.join(BUILT_IN)}, or name one of your own as <domain>/<name>, "
+                "for example example.com/by-load",
+                reason="FieldValueInvalid",
+            ),
+        ),
+    ),
+]
+"""Built in, or the user's own."""
 
 
 class GroupState(StrEnum):
@@ -127,7 +144,7 @@ class ConsumerGroupSpec(Shape):
     queues: Annotated[list[QueueRef], Field(min_length=1, max_length=64, json_schema_extra=list_map("name"))]
     """The queues whose partitions the group's pods share."""
     assignors: Annotated[
-        list[Annotated[str, Field(max_length=32, json_schema_extra={"enum": sorted(assignor_names())})]],
+        list[AssignorName],
         Field(
             min_length=1,
             max_length=16,
@@ -145,7 +162,7 @@ class ConsumerGroupSpec(Shape):
         ),
     ] = Field(default_factory=lambda: ["solace"])
     """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes
-    over by two rolling restarts."""
+    over by two rolling restarts. Built-in names, or <domain>/<name> of assignors that are installed beside the operator."""
     protocol: Protocol = Protocol.COOPERATIVE
     """Cooperative moves only the partitions that must move; Eager takes all of them from everybody first, for consumers that know
     nothing else."""
@@ -206,7 +223,7 @@ class ConsumerGroupStatus(Shape):
     """The least number of moves that would have done."""
     deadline_misses: int | None = None
     """How often a partition was taken from a pod that did not let it go in time."""
-    assignor: Annotated[str, Field(max_length=64)] | None = None
+    assignor: Annotated[str, Field(max_length=128)] | None = None
     """The assignor in use."""
     selector: Annotated[str, Field(max_length=512)] | None = None
     """The label selector of the group's pods, for autoscalers."""

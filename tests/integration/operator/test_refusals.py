@@ -57,7 +57,10 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
         ({}, ["spec.queues", "Required value"]),
         ({"queues": []}, ["spec.queues", "at least 1"]),
         ({"queues": [{"name": "orders"}, {"name": "orders"}]}, ["spec.queues[1]", "Duplicate value"]),
-        ({**GROUP, "assignors": ["best"]}, ["spec.assignors[0]", "solace", "range"]),
+        ({**GROUP, "assignors": ["best"]}, ["spec.assignors[0]", "there is no such assignor", "solace", "range"]),
+        ({**GROUP, "assignors": ["solace", "sticki"]}, ["spec.assignors[1]", "<domain>/<name>"]),
+        ({**GROUP, "assignors": ["Example.com/by-load"]}, ["spec.assignors[0]", "<domain>/<name>"]),
+        ({**GROUP, "assignors": ["example.com/"]}, ["spec.assignors[0]", "<domain>/<name>"]),
         ({**GROUP, "assignors": ["solace", "solace"]}, ["spec.assignors", "names an assignor twice"]),
         ({**GROUP, "rebalance": {"delaySeconds": -3}}, ["spec.rebalance.delaySeconds", "greater than or equal to 0"]),
         ({**GROUP, "rebalance": {"maxConcurrentHandoffs": -1}}, ["spec.rebalance.maxConcurrentHandoffs"]),
@@ -78,6 +81,11 @@ async def test_a_group_that_cannot_be_meant_so_is_refused(empty: World, spec: di
     with pytest.raises(ApiError) as refusal:
         await empty._create_own("consumergroups", "ConsumerGroup", "orders", spec)
     assert all(part in refusal.value.message for part in said), refusal.value.message
+
+
+async def test_an_assignor_of_the_users_own_passes_by_its_name(empty: World) -> None:
+    made = await empty.group("orders", assignors=["example.com/by-load", "sticky"])
+    assert made["spec"]["assignors"] == ["example.com/by-load", "sticky"]
 
 
 async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> None:
