@@ -84,12 +84,12 @@ until: 60
     assert at_16 == sorted(at_16) and {1, 2, 3} <= set(at_16)
 
 
-def test_without_json_it_reads_as_a_story(tmp_path: Path) -> None:
-    story = run(tmp_path, SMALL).output
+def test_the_story_tells_every_change_with_its_reason(tmp_path: Path) -> None:
+    story = run(tmp_path, SMALL, "--story").output
     assert "12.5  Rebalancing" in story
     assert "a is to let go of orders 1 by 15.5" in story
     assert "b joined" in story
-    assert "1 moves, 1 at least" in story
+    assert "1 move; the rebalances needed 1 at least." in story
 
 
 def test_a_check_that_holds_is_quiet_and_zero(tmp_path: Path) -> None:

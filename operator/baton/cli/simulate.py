@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from baton.simulation import Result, Scenario, ScenarioError, chart, failures, history, read_scenario, story, verdict
+from baton.simulation import Result, Scenario, ScenarioError, chart, failures, history, read_scenario, story, svg, verdict
 from baton.simulation import simulate as run
 
 
@@ -14,8 +14,9 @@ from baton.simulation import simulate as run
 @click.argument("scenarios", metavar="SCENARIO.yaml...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line; the last is the summary.")
 @click.option("--check", is_flag=True, help="Compare with what the files expect; exit 1 and say what failed.")
+@click.option("--svg", "drawing", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the timeline into this file.")
 @click.option("--story", "in_words", is_flag=True, help="Also tell everything that happens, with its reason.")
-def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool, in_words: bool) -> None:
+def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool, drawing: Path | None, in_words: bool) -> None:
     """Live through a scenario in virtual time: who joins and leaves when, and what Baton does about it.
 
     The same engine as the operator's runs against simulated consumers and queues; no cluster is needed.
@@ -23,13 +24,25 @@ def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool, in_words: 
     if check:
         _check(scenarios)
         return
+    if drawing is not None and len(scenarios) > 1:
+        raise click.UsageError("--svg draws one scenario; give one")
     for path in scenarios:
         scenario, result = _run(path)
+        if drawing is not None:
+            _draw(drawing, path.stem, scenario, result)
         if as_json:
             for line in result.lines:
                 click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
         else:
             _show(scenario, result, in_words)
+
+
+def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
+    try:
+        file.write_text(svg(history(scenario, result), title, list(verdict(result))), encoding="utf-8")
+    except OSError as error:
+        click.echo(f"{file}: {error.strerror}", err=True)
+        sys.exit(2)
 
 
 def _show(scenario: Scenario, result: Result, in_words: bool) -> None:

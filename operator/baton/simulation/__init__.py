@@ -3,9 +3,30 @@
 The same scenario gives the same lines, byte for byte.
 """
 
+from baton.simulation import palette
+from baton.simulation.chart import Ink, Text, chart
 from baton.simulation.expectations import failures
-from baton.simulation.picture import picture
+from baton.simulation.history import History, history
 from baton.simulation.run import Result, simulate
 from baton.simulation.scenario import Scenario, ScenarioError, read_scenario
+from baton.simulation.story import story
+from baton.simulation.svg import svg
+from baton.simulation.verdict import verdict
 
-__all__ = ["Result", "Scenario", "ScenarioError", "failures", "picture", "read_scenario", "simulate"]
+__all__ = [
+    "History",
+    "Ink",
+    "Result",
+    "Scenario",
+    "ScenarioError",
+    "Text",
+    "chart",
+    "failures",
+    "history",
+    "palette",
+    "read_scenario",
+    "simulate",
+    "story",
+    "svg",
+    "verdict",
+]

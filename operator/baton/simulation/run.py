@@ -27,6 +27,8 @@ class Result:
     reasons: tuple[str, ...]
     """Per line of the timeline: why, for people."""
     most_paused: int
+    unowned_at_first: float
+    """The part of `unowned_seconds` before the first grants of partitions: the fleet's start, and new partitions."""
 
     @property
     def summary(self) -> Line:
@@ -66,7 +68,8 @@ class _Run:
                 times.pop()
             now = self._next(times[-1] if times else math.inf)
         self._tally.pass_time(self._until)
-        return Result((*self._timeline.lines, self._summary()), tuple(self._reasons), self._tally.most_paused)
+        lines = (*self._timeline.lines, self._summary())
+        return Result(lines, tuple(self._reasons), self._tally.most_paused, number(self._tally.unowned_at_first))
 
     def _next(self, event: float) -> float:
         """The next instant at which anything can happen."""

@@ -14,6 +14,8 @@ class Tally:
         self._world = world
         self._now = 0.0
         self._unowned: set[Partition] = set()
+        self._fresh: set[Partition] = set()
+        """Of those, the ones that were never granted to anybody."""
         self._known: set[Partition] = set()
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}
@@ -22,21 +24,26 @@ class Tally:
         self.moves = 0
         self.pause_seconds = 0.0
         self.unowned_seconds = 0.0
+        self.unowned_at_first = 0.0
+        """The part of it before the first grants."""
         self.most_paused = 0
         self.dual_ownership = 0
         self.epoch_regressions = 0
 
     def pass_time(self, now: float) -> None:
         """Nothing changed from the last instant to this one."""
-        readers = self._world.readers() if self._unowned else set()
-        waiting = Counter(partition.queue for partition in self._unowned)
-        self.unowned_seconds += (now - self._now) * sum(count for queue, count in waiting.items() if queue in readers)
+        if self._unowned:
+            readers = self._world.readers()
+            waiting = [partition for partition in self._unowned if partition.queue in readers]
+            self.unowned_seconds += (now - self._now) * len(waiting)
+            self.unowned_at_first += (now - self._now) * sum(partition in self._fresh for partition in waiting)
         self._now = now
 
     def queues_changed(self) -> None:
         """Partitions came (without an owner yet) or went."""
         there = self._world.partitions()
         self._unowned |= there - self._known
+        self._fresh |= there - self._known
         self._unowned &= there
         self._known = there
 
@@ -53,6 +60,7 @@ class Tally:
                         self._paused.pop(partition, None)
                 case Granted(partition=partition):
                     self._unowned.discard(partition)
+                    self._fresh.discard(partition)
                     self.moves += happening.previous not in (None, happening.member)
                     if (since := self._paused.pop(partition, None)) is not None:
                         self.pause_seconds += self._now - since

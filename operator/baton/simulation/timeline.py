@@ -18,6 +18,11 @@ def number(seconds: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
+def time_text(seconds: float) -> str:
+    """For people: at most two decimals."""
+    return f"{seconds:,.2f}".rstrip("0").rstrip(".")
+
+
 class Timeline:
     """Collects what happens, instant by instant."""
 

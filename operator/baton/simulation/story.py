@@ -1,4 +1,4 @@
-"""A timeline for people: what is alike in one instant is one line, and the cost comes last."""
+"""What happened, in sentences, and why: what is alike in one instant is one line."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from baton.simulation.run import Result
 from baton.simulation.timeline import Line
 
 
-def picture(result: Result) -> Iterator[str]:
+def story(result: Result) -> Iterator[str]:
     """Lines of text: time, what happens, and why. What is alike in one instant stands together, where it happened first."""
     told: dict[tuple[Any, ...], list[Line]] = {}
     for place, (line, why) in enumerate(zip(result.lines[:-1], result.reasons, strict=True)):
@@ -19,8 +19,6 @@ def picture(result: Result) -> Iterator[str]:
         when = "" if t == last else f"{t:g}"
         last = t
         yield f"{when:>9}  {_sentence(lines):<58}{f'  {why}' if why else ''}".rstrip()
-    yield ""
-    yield from _costs(result)
 
 
 def _alike(line: Line) -> tuple[object, ...]:
@@ -47,17 +45,3 @@ def _sentence(lines: list[Line]) -> str:
             return f"{first['member']} stands by"
         case _:
             return f"{first['member']} is fenced off"
-
-
-def _costs(result: Result) -> Iterator[str]:
-    cost = result.summary
-    yield f"{cost['moves']} moves, {cost['lower_bound']} at least; {cost['deadline_misses']} deadlines missed"
-    yield (
-        f"{cost['pause_seconds']:g} s paused, {cost['unowned_seconds']:g} s without an owner (summed over partitions), "
-        f"{result.most_paused} paused at once"
-    )
-    if cost["dual_ownership"] or cost["epoch_regressions"]:
-        yield f"two owners let in {cost['dual_ownership']} times, epochs gone back {cost['epoch_regressions']} times"
-    yield f"in the end {cost['state']}:"
-    for member, queues in cost["assignment"].items():
-        yield f"  {member}: " + "; ".join(f"{queue} {format_numbers(numbers)}" for queue, numbers in queues.items())

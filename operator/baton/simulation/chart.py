@@ -1,0 +1,238 @@
+"""The picture of a run as text: a row per partition, with the fleet's events and the group's state above, on one scale of time.
+
+Pure text with inks: who prints it decides what an ink looks like, and whether there are colours at all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from baton.model.ranges import format_numbers
+from baton.simulation.axis import Axis, axis
+from baton.simulation.flags import lanes
+from baton.simulation.history import SEVERAL, History, Phase, Row, Stretch
+from baton.simulation.timeline import time_text
+
+_MOST_ROWS = 40
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SPELLS = {"Holddown": "─", "Rebalancing": "▒", "Paused": "═", "operator down": "x"}
+_PAUSED, _UNOWNED, _CUT = "░", "·", "⋮"
+
+
+class Ink(NamedTuple):
+    """`kind` is one of plain, faint, owner, paused, unowned, several, state; `number` counts owners from 0."""
+
+    kind: str = "plain"
+    number: int = 0
+    state: str = ""
+
+
+class Ran(NamedTuple):
+    """Characters in one ink."""
+
+    text: str
+    ink: Ink
+
+
+Text = list[Ran]
+
+
+class _Cells:
+    """One line of characters to paint on."""
+
+    def __init__(self, width: int) -> None:
+        self.chars = [" "] * width
+        self.inks = [Ink()] * width
+
+    def fill(self, start: int, end: int, char: str, ink: Ink) -> None:
+        for column in range(max(start, 0), min(end, len(self.chars))):
+            self.chars[column], self.inks[column] = char, ink
+
+    def write(self, start: int, text: str, ink: Ink | None = None) -> None:
+        """Without an ink the one below shows."""
+        for column, char in enumerate(text[: max(len(self.chars) - start, 0)], start):
+            self.chars[column] = char
+            self.inks[column] = self.inks[column] if ink is None else ink
+
+    def text(self) -> Text:
+        runs: Text = []
+        for char, ink in zip(self.chars, self.inks, strict=True):
+            if runs and runs[-1].ink == ink:
+                runs[-1] = Ran(runs[-1].text + char, ink)
+            else:
+                runs.append(Ran(char, ink))
+        if runs and runs[-1].ink.kind == "plain":
+            runs[-1] = Ran(runs[-1].text.rstrip(), runs[-1].ink)
+        return runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    history: History
+    axis: Axis
+    rows: tuple[Row, ...]
+    left: int
+    """Columns for what stands before the rows."""
+    across: int
+    """Columns for the time."""
+    margin: int
+    """Columns that words may use beyond the end of time."""
+    coloured: bool
+
+    def column(self, at: float) -> int:
+        return round(self.axis.place(at) * self.across)
+
+
+def chart(history: History, width: int, *, coloured: bool) -> Iterator[Text]:
+    """Lines of at most `width` columns. Without colours letters alone tell the owners apart."""
+    shown, more = history.shown(_MOST_ROWS)
+    left = min(max(len(label(row)) for row in shown) if shown else 0, max(width // 4, 12))
+    left = max(left, len("events")) + 2
+    margin = min(14, width // 6)
+    sheet = _Sheet(history, axis(history), shown, left, max(width - left - margin, 10), margin, coloured)
+    yield from _events(sheet)
+    yield _state(sheet)
+    for row in shown:
+        yield _row(sheet, row)
+    yield from _scale(sheet)
+    if more:
+        yield [Ran(f"{'':{left}}and {more:,} more rows; --json tells of all partitions", Ink("faint"))]
+    yield []
+    yield from _legend(sheet, width)
+
+
+def label(row: Row, most: int = 24) -> str:
+    """`orders 0-3,7`; of many partitions the first, and how many."""
+    numbers = format_numbers(row.numbers)
+    if len(row.queue) + 1 + len(numbers) > most:
+        parts, count = numbers.split(","), f" ({len(row.numbers):,})"
+        while len(parts) > 1 and len(row.queue) + len(",".join(parts)) + len(count) + 3 > most:
+            parts.pop()
+        numbers = ",".join(parts) + (",…" if len(parts) < numbers.count(",") + 1 else "") + count
+    return f"{row.queue} {numbers}"
+
+
+def letter(history: History, owner: str | None) -> str:
+    return "*" if owner == SEVERAL else _LETTERS[_number(history, owner) % len(_LETTERS)]
+
+
+def _number(history: History, owner: str | None) -> int:
+    return history.owners.get(owner or "", 0)
+
+
+def _line(sheet: _Sheet, head: str) -> _Cells:
+    cells = _Cells(sheet.left + sheet.across + sheet.margin)
+    head = head if len(head) <= sheet.left - 2 else head[: sheet.left - 3] + "…"
+    cells.write(0, f"{head:>{sheet.left - 2}}", Ink("faint"))
+    return cells
+
+
+def _row(sheet: _Sheet, row: Row) -> Text:
+    cells = _line(sheet, label(row))
+    order = {Phase.OWNED: 0, Phase.PAUSED: 1, Phase.UNOWNED: 2}
+    for stretch in sorted(row.stretches, key=lambda stretch: order[stretch.phase]):
+        start, end = sheet.column(stretch.start), sheet.column(stretch.end)
+        if stretch.phase is not Phase.OWNED:
+            end = max(end, start + 1)  # however short, it is to be seen
+            start = min(start, sheet.across - 1)
+        _paint(sheet, cells, stretch, sheet.left + start, sheet.left + end)
+    for cut in sheet.axis.cuts:
+        column = sheet.left + min(int(cut * sheet.across), sheet.across - 1)
+        if cells.chars[column] != " " or sheet.coloured:
+            cells.write(column, _CUT)
+    return cells.text()
+
+
+def _paint(sheet: _Sheet, cells: _Cells, stretch: Stretch, start: int, end: int) -> None:
+    number = _number(sheet.history, stretch.owner)
+    match stretch.phase:
+        case Phase.UNOWNED:
+            cells.fill(start, end, _UNOWNED, Ink("unowned"))
+        case Phase.PAUSED:
+            cells.fill(start, end, _PAUSED, Ink("paused", number))
+        case Phase.OWNED:
+            ink = Ink("several") if stretch.owner == SEVERAL else Ink("owner", number)
+            sign = letter(sheet.history, stretch.owner)
+            cells.fill(start, end, " " if sheet.coloured else sign, ink)
+            if sheet.coloured and end > start:
+                name = str(stretch.owner)
+                cells.write(start, f" {name}" if len(name) + 2 <= end - start else sign, ink)
+
+
+def _state(sheet: _Sheet) -> Text:
+    cells = _line(sheet, "state")
+    for spell in sheet.history.spells:
+        if spell.state == "Ready":
+            continue
+        start, end = sheet.column(spell.start), max(sheet.column(spell.end), sheet.column(spell.start) + 1)
+        ink = Ink("state", state=spell.state)
+        cells.fill(sheet.left + start, sheet.left + min(end, sheet.across), _SPELLS.get(spell.state, "─"), ink)
+        if len(spell.state) + 2 <= end - start:
+            cells.write(sheet.left + start + 1, f" {spell.state} " if len(spell.state) + 4 <= end - start else spell.state, ink)
+    return cells.text()
+
+
+def _events(sheet: _Sheet) -> Iterator[Text]:
+    marks = [(min(sheet.column(mark.at), sheet.across - 1), mark) for mark in sheet.history.marks]
+    stems: list[int] = []
+    for place, lane in enumerate(lanes(marks, sheet.across, 1)):
+        cells = _line(sheet, "" if place else "events")
+        for column in stems:
+            cells.write(sheet.left + column, "│", Ink("faint"))
+        for column, text in lane:
+            room = sheet.across + sheet.margin - column - 2
+            cells.write(sheet.left + column, "╭ ", Ink("faint"))
+            cells.write(sheet.left + column + 2, text if len(text) <= room else text[: room - 1] + "…", Ink())
+            stems.append(column)
+        yield cells.text()
+
+
+def _scale(sheet: _Sheet) -> Iterator[Text]:
+    """Times are told where something happens: first where the fleet changes, then where the group does."""
+    ruler, words = _line(sheet, ""), _line(sheet, "seconds")
+    ruler.fill(sheet.left, sheet.left + sheet.across, "─", Ink("faint"))
+    for cut in sheet.axis.cuts:
+        ruler.write(sheet.left + min(int(cut * sheet.across), sheet.across - 1), _CUT, Ink("faint"))
+    wanted = [0.0, sheet.history.until, *(mark.at for mark in sheet.history.marks), *(s.start for s in sheet.history.spells)]
+    taken: list[tuple[int, int]] = []
+    for at in dict.fromkeys(wanted):
+        text, column = time_text(at), min(sheet.column(at), sheet.across)
+        start, end = column, column + len(text)
+        if all(end + 1 <= first or last + 1 <= start for first, last in taken):
+            taken.append((start, end))
+            ruler.write(sheet.left + min(column, sheet.across - 1), "┬", Ink("faint"))
+            words.write(sheet.left + start, text, Ink("faint"))
+    yield ruler.text()
+    yield words.text()
+
+
+def _legend(sheet: _Sheet, width: int) -> Iterator[Text]:
+    shown = {stretch.owner for row in sheet.rows for stretch in row.stretches if stretch.owner is not None}
+    owners = [owner for owner in sheet.history.owners if owner in shown]
+    items: list[Text] = []
+    for owner in owners[: len(_LETTERS)]:
+        ink = Ink("owner", _number(sheet.history, owner))
+        sign = letter(sheet.history, owner)
+        items.append([Ran(f" {sign} " if sheet.coloured else sign, ink), Ran(f" {owner}", Ink())])
+    if len(owners) > len(_LETTERS):
+        items.append([Ran(f"and {len(owners) - len(_LETTERS)} more", Ink())])
+    phases = {stretch.phase for row in sheet.rows for stretch in row.stretches}
+    states = {spell.state for spell in sheet.history.spells}
+    if SEVERAL in shown:
+        items.append([Ran("*", Ink("several")), Ran(f" {SEVERAL}", Ink())])
+    if Phase.PAUSED in phases:
+        items.append([Ran(_PAUSED, Ink("paused")), Ran(" paused", Ink())])
+    if Phase.UNOWNED in phases:
+        items.append([Ran(_UNOWNED, Ink("unowned")), Ran(" without an owner", Ink())])
+    items += [[Ran(sign, Ink("state", state=s)), Ran(f" {s}", Ink())] for s, sign in _SPELLS.items() if s in states]
+    if sheet.axis.cuts:
+        items.append([Ran(_CUT, Ink("faint")), Ran(" time at rest, shortened", Ink())])
+    line: Text = []
+    for item in items:
+        used = sum(len(run.text) for run in line)
+        if line and used + 3 + sum(len(run.text) for run in item) > width:
+            yield line
+            line = []
+        line = [*line, *([Ran("   ", Ink())] if line else []), *item]
+    if line:
+        yield line

@@ -1,0 +1,215 @@
+"""What a run looks like over time: who held each partition and when it paused, the group's state, and the fleet's events."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from baton.model.ids import Partition
+from baton.simulation.run import Result
+from baton.simulation.scenario import EventPart, Scenario
+from baton.simulation.timeline import Line, number
+from baton.simulation.world import World
+
+OPERATOR_DOWN = "operator down"
+SEVERAL = "several members"
+"""The owner in a row for partitions that fared alike with different members."""
+
+
+class Phase(Enum):
+    """What became of a partition's work."""
+
+    OWNED = "owned"
+    PAUSED = "paused"
+    """Its owner is to let go of it, and has not yet."""
+    UNOWNED = "without an owner"
+
+
+class Stretch(NamedTuple):
+    """A time in which nothing changed. An instant, where a partition changed hands without a pause, is no stretch."""
+
+    start: float
+    end: float
+    phase: Phase
+    owner: str | None
+    """Paused: who is to let go."""
+
+
+class Row(NamedTuple):
+    """Partitions of one queue that fared alike."""
+
+    queue: str
+    numbers: tuple[int, ...]
+    stretches: tuple[Stretch, ...]
+    """In order of time. There are gaps where the partition does not exist."""
+
+
+class Spell(NamedTuple):
+    """A time in which the group's state was the same, in the words of its status (or the operator was down)."""
+
+    start: float
+    end: float
+    state: str
+
+
+class Mark(NamedTuple):
+    """Something that happens to the fleet, the queues or the group from outside."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    until: float
+    rows: tuple[Row, ...]
+    """By queue, then lowest number."""
+    spells: tuple[Spell, ...]
+    marks: tuple[Mark, ...]
+    owners: Mapping[str, int]
+    """Everybody who ever owned a partition, numbered in the order of their first grants."""
+
+    def shown(self, most: int) -> tuple[tuple[Row, ...], int]:
+        """At most so many rows, and how many more there are. Before any is left out, those that fared alike are merged."""
+        rows = self.rows if len(self.rows) <= most else fold_alike(self.rows)
+        return rows[:most], max(len(rows) - most, 0)
+
+
+def history(scenario: Scenario, result: Result) -> History:
+    """Reads the timeline of a run; lines at times beyond the scenario's end do not exist."""
+    lines = result.lines[:-1]
+    until = number(scenario.until)
+    owners = dict.fromkeys(line["member"] for line in lines if line["event"] == "grant")
+    return History(
+        until=until,
+        rows=_folded(_tracks(scenario, lines, until)),
+        spells=tuple(_spells(scenario, lines, until)),
+        marks=tuple(Mark(number(event.at), text) for event in in_time(scenario) for text in told(event)),
+        owners={owner: place for place, owner in enumerate(owners)},
+    )
+
+
+def in_time(scenario: Scenario) -> list[EventPart]:
+    """The events that come to pass, in order."""
+    return sorted((event for event in scenario.events if event.at <= scenario.until), key=lambda event: event.at)
+
+
+def told(event: EventPart) -> Iterator[str]:
+    """An event in a few words: who leaves, who is asked to stop, who joins, and what else changes."""
+    several = {"leave": ("leaves", "leave"), "terminate": ("is asked to stop", "are asked to stop"), "join": ("joins", "join")}
+    for field, (one, more) in several.items():
+        who = [str(getattr(member, "id", member)) for member in getattr(event, field)]
+        if who:
+            yield f"{names(who)} {one if len(who) == 1 else more}"
+    yield from (f"{queue} has {count} partitions" for queue, count in event.scale.items())
+    yield from (f"queue {queue} is {'removed' if new is None else 'changed'}" for queue, new in event.queues.items())
+    yield from (f"{path}: {value}" for path, value in _leaves(event.group))
+    if event.operator is not None:
+        yield f"the operator {event.operator}s"
+    if event.lose is not None:
+        yield "the next observation is lost"
+    if event.request is not None:
+        yield "a rebalance is asked for"
+
+
+def names(who: list[str], most: int = 3) -> str:
+    """`a, b, c` or, of many, `a, b and 5 more`."""
+    return ", ".join(who) if len(who) <= most else f"{', '.join(who[: most - 1])} and {len(who) - most + 1} more"
+
+
+def fold_alike(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Merges rows that fared alike at the same times with different members, too: theirs are then SEVERAL."""
+    return _merged(rows, lambda row: tuple((s.start, s.end, s.phase) for s in row.stretches))
+
+
+def _folded(tracks: dict[Partition, list[Stretch]]) -> tuple[Row, ...]:
+    rows = [Row(partition.queue, (partition.number,), tuple(track)) for partition, track in sorted(tracks.items())]
+    return _merged(rows, lambda row: row.stretches)
+
+
+def _merged(rows: Iterable[Row], shape: Callable[[Row], object]) -> tuple[Row, ...]:
+    alike: defaultdict[tuple[str, object], list[Row]] = defaultdict(list)
+    for row in rows:
+        alike[row.queue, shape(row)].append(row)
+    return tuple(_merge(those) for those in alike.values())
+
+
+def _merge(rows: list[Row]) -> Row:
+    first = rows[0]
+    numbers = tuple(sorted(number for row in rows for number in row.numbers))
+    whose = [{owners[n].owner for owners in (row.stretches for row in rows)} for n in range(len(first.stretches))]
+    stretches = (
+        stretch if len(owners) == 1 else stretch._replace(owner=SEVERAL)
+        for stretch, owners in zip(first.stretches, whose, strict=True)
+    )
+    return Row(first.queue, numbers, tuple(stretches))
+
+
+def _tracks(scenario: Scenario, lines: Iterable[Line], until: float) -> dict[Partition, list[Stretch]]:
+    """The stretches of every partition, from its lines and from when it exists."""
+    there = _existing(scenario)
+    changes: defaultdict[Partition, list[tuple[float, Phase, str | None]]] = defaultdict(list)
+    for line in lines:
+        if "queue" in line:
+            phase = {"grant": Phase.OWNED, "revoke": Phase.PAUSED, "release": Phase.UNOWNED}[line["event"]]
+            owner = None if phase is Phase.UNOWNED else line["member"]
+            changes[Partition(line["queue"], line["partition"])].append((line["t"], phase, owner))
+    return {partition: _track(changes[partition], lives, until) for partition, lives in there.items()}
+
+
+def _track(changes: list[tuple[float, Phase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:
+    """While a partition exists it is somebody's or nobody's; after that it may still have to be let go of."""
+    stretches: list[Stretch] = []
+    changes = [(lives[0][0], Phase.UNOWNED, None), *changes]
+    ends = [change[0] for change in changes[1:]] + [until]
+    for (start, phase, owner), end in zip(changes, ends, strict=True):
+        pieces = [(start, end)]
+        if phase is Phase.UNOWNED:
+            pieces = [(max(start, born), min(end, gone)) for born, gone in lives]
+        stretches += [Stretch(a, b, phase, owner) for a, b in pieces if a < b]
+    return stretches
+
+
+def _existing(scenario: Scenario) -> dict[Partition, list[tuple[float, float]]]:
+    """From when to when each partition exists."""
+    world = World(scenario)
+    lives: dict[Partition, list[tuple[float, float]]] = {}
+    there: dict[Partition, float] = dict.fromkeys(world.partitions(), 0.0)
+    for event in in_time(scenario):
+        if not (event.scale or event.queues or event.group):
+            continue
+        at = number(event.at)
+        world.happen(event, at)
+        now = world.partitions()
+        for partition in [partition for partition in there if partition not in now]:
+            lives.setdefault(partition, []).append((there.pop(partition), at))
+        for partition in now:
+            there.setdefault(partition, at)
+    for partition, born in there.items():
+        lives.setdefault(partition, []).append((born, number(scenario.until)))
+    return lives
+
+
+def _spells(scenario: Scenario, lines: Iterable[Line], until: float) -> Iterator[Spell]:
+    changes = [(0.0, "Ready")] + [(line["t"], line["state"]) for line in lines if line["event"] == "state"]
+    last = "Ready"
+    merged: list[tuple[float, int, str]] = [(at, 1, state) for at, state in changes]
+    merged += [(number(event.at), 0, event.operator) for event in in_time(scenario) if event.operator is not None]
+    told: list[tuple[float, str]] = []
+    for at, _, what in sorted(merged, key=lambda change: change[:2]):
+        if what not in ("start", "stop"):
+            last = what
+        told.append((at, OPERATOR_DOWN if what == "stop" else last))
+    for (start, state), end in zip(told, [at for at, _ in told[1:]] + [until], strict=True):
+        if start < end:
+            yield Spell(start, end, state)
+
+
+def _leaves(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The values that a change of the spec sets, each under the last part of its path: that is what a reader knows it by."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _leaves(value, str(key))
+    else:
+        yield path, tree
