@@ -13,8 +13,8 @@ _MOST_LANES = 6
 def lanes(marks: Sequence[tuple[int, Mark]], across: int, letter: float) -> list[list[Flag]]:
     """Lanes from the top down; a stem goes down from each flag.
 
-    `marks` come with their places in [0, across); `letter` is how wide one is. A later flag is on a lower lane than any earlier one
-    whose words reach so far. Where that makes too many lanes, neighbours share a flag.
+    `marks` come with their places in [0, across), `letter` is how wide one is. A later flag is on a lower
+    lane than any earlier one whose words reach so far. Where that makes too many lanes, neighbours share a flag.
     """
     bucket = 1
     while True:
