@@ -22,8 +22,11 @@ def assignor_in_use(draft: Draft) -> str | None:
         wanted = set(draft.spec.assignors)
         choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
         stubborn = sorted(name for name, supported in choosy.items() if not wanted & set(supported))
-        who = f"; {stubborn[0]} supports none of them" if stubborn else ""
+        who = stubborn or sorted(choosy)
         draft.problem = Problem(
-            "UnknownAssignor", f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member{who}"
+            "UnknownAssignor",
+            f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member: {who[0]} announces "
+            f"{', '.join(choosy[who[0]])} in its annotation baton.dev/assignors; add one that all support to spec.assignors, or "
+            "let its pods announce one of these",
         )
     return None

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 
-from baton.engine.happenings import Granted, Happening, How, Released, Revoked
+from baton.engine.happenings import Granted, Happening, How, Released, Revoked, Turned
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OnDeadline, OwnerRecord
 from baton.engine.state import (
     GroupState,
@@ -141,6 +141,8 @@ class Draft:
         uid = None if receiver is None else self.observation.members[receiver].uid
         self.note_origin(partition)
         if move is not None and not move.quiet:
+            if receiver != move.receiver:
+                self.happenings.append(Turned(partition, slot.owner, receiver, move.receiver, why))
             move = replace(move, receiver=receiver, uid=uid, epoch=epoch, why=why)
         elif slot.owner is None:
             move = Move(receiver, uid, epoch, why=why)
@@ -148,7 +150,7 @@ class Draft:
             length = self.queue(partition).max_handoff
             deadline = moment(self.now + length)
             move = Move(receiver, uid, epoch, slot.owner, deadline, length, self.now, why)
-            self.happenings.append(Revoked(partition, slot.owner, slot.epoch, deadline, why))
+            self.happenings.append(Revoked(partition, slot.owner, slot.epoch, deadline, why, receiver))
         self.put(partition, move)
         self.waiting.pop(partition, None)
         self.touched.update(m for m in (slot.owner, receiver) if m is not None)

@@ -38,6 +38,20 @@ class Revoked:
     epoch: Epoch
     deadline: float
     why: str = ""
+    receiver: MemberId | None = None
+    """To whom it goes; None: the partition is withdrawn, or waits without an owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """A hand-off under way goes to another than was meant."""
+
+    partition: Partition
+    giver: MemberId | None
+    """Who still has it; None: nobody."""
+    receiver: MemberId | None
+    instead_of: MemberId | None
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +122,6 @@ class ApprovalRefused:
     """The proposal there is."""
 
 
-Happening = StateChanged | Revoked | Released | Granted | StandsBy | Fenced | Proposed | Withdrawn | Approved | ApprovalRefused
+Happening = (
+    StateChanged | Revoked | Turned | Released | Granted | StandsBy | Fenced | Proposed | Withdrawn | Approved | ApprovalRefused
+)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from baton.engine.happenings import State
+from baton.engine.proposal import Outlook, outlook
 from baton.engine.state import GroupState, Problem
 from baton.engine.step import state_of
 from baton.model.ids import Epoch, MemberId, Partition
@@ -48,6 +49,7 @@ class Summary:
     """The size of the fleet as /scale reports it."""
     victims: tuple[MemberId, ...]
     problem: Problem | None
+    proposal: Outlook | None
 
 
 def summary(state: GroupState) -> Summary:
@@ -75,4 +77,5 @@ def summary(state: GroupState) -> Summary:
         replicas=members + len(state.victims),
         victims=tuple(name for name, _ in state.victims),
         problem=None if view is None else view.problem,
+        proposal=outlook(state),
     )

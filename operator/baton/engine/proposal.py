@@ -1,0 +1,90 @@
+"""What a proposal would do, for whoever is to approve it."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from baton.engine.observation import Observation, OnDeadline, Protocol
+from baton.engine.state import GroupState, Proposal
+from baton.model.ids import MemberId, Partition, QueueName
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedMove:
+    """Partitions of one queue that go from one member to another."""
+
+    queue: QueueName
+    numbers: tuple[int, ...]
+    """Ascending."""
+    giver: MemberId
+    receiver: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How many partitions a member has now, and would have then."""
+
+    member: MemberId
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """All of a proposal, moves by queue and partition, members by name."""
+
+    id: str
+    why: str
+    created: float
+    count: int
+    """Partitions that would change hands."""
+    moves: tuple[ProposedMove, ...]
+    changes: tuple[Change, ...]
+    paused: int
+    """Partitions that would be paused: those that move; under Eager all that have an owner."""
+    at_once: int
+    """The most that would be paused at once."""
+    longest: float | None
+    """Seconds that one may be paused at most; None: until its consumer lets go (External queues)."""
+
+
+def outlook(state: GroupState) -> Outlook | None:
+    """Of the proposal there is. Needs a state that a step has made."""
+    proposal = state.proposal
+    if proposal is None or state.view is None:
+        return None
+    observation = state.view.observation
+    moves: defaultdict[tuple[QueueName, MemberId, MemberId], list[int]] = defaultdict(list)
+    gains: Counter[MemberId] = Counter()
+    for partition, receiver in sorted(proposal.receivers.items()):
+        giver = state.slots[partition].owner
+        assert giver is not None  # a proposal moves only what somebody has
+        moves[partition.queue, giver, receiver].append(partition.number)
+        gains[giver] -= 1
+        gains[receiver] += 1
+    loads = Counter(slot.owner for slot in state.slots.values())
+    paused = _paused(state, proposal, observation)
+    bound = observation.spec.max_concurrent_handoffs if observation.spec.protocol is Protocol.COOPERATIVE else 0
+    return Outlook(
+        id=proposal.id,
+        why=proposal.why,
+        created=proposal.created,
+        count=len(proposal.receivers),
+        moves=tuple(ProposedMove(queue, tuple(of), giver, receiver) for (queue, giver, receiver), of in moves.items()),
+        changes=tuple(Change(member, loads[member], loads[member] + gain) for member, gain in sorted(gains.items()) if gain),
+        paused=len(paused),
+        at_once=min(bound, len(paused)) if bound else len(paused),
+        longest=_longest(paused, observation),
+    )
+
+
+def _paused(state: GroupState, proposal: Proposal, observation: Observation) -> set[Partition]:
+    if observation.spec.protocol is Protocol.EAGER:
+        return {partition for partition, slot in state.slots.items() if slot.owner is not None}
+    return set(proposal.receivers)
+
+
+def _longest(paused: set[Partition], observation: Observation) -> float | None:
+    queues = [observation.queues[queue] for queue in sorted({partition.queue for partition in paused})]
+    if any(not queue.fenced and queue.on_deadline is OnDeadline.WAIT for queue in queues):
+        return None
+    return max(queue.max_handoff for queue in queues)
