@@ -14,6 +14,9 @@ FINALIZER = "baton.dev/release"
 REBALANCE_ANNOTATION = "baton.dev/rebalance"
 """On a ConsumerGroup: a new value asks for a rebalance."""
 
+APPROVE_ANNOTATION = "baton.dev/approve"
+"""On a ConsumerGroup with spec.approval Manual: the id of the proposal that is to be carried out."""
+
 GROUP_VERSION = "baton.dev/v1alpha1"
 
 
@@ -32,6 +35,8 @@ class GroupView:
     finalizers: tuple[str, ...] = ()
     request: str | None = None
     """The id of the last manual request to rebalance."""
+    approved: str | None = None
+    """The id of the proposal that was approved last."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
     version: str = field(default="", compare=False)
 
@@ -84,6 +89,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
         deleting="deletionTimestamp" in metadata,
         finalizers=tuple(metadata.get("finalizers") or ()),
         request=(metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION),
+        approved=(metadata.get("annotations") or {}).get(APPROVE_ANNOTATION),
         status=manifest.get("status") or {},
         version=metadata["resourceVersion"],
     )

@@ -1,7 +1,17 @@
 """The custom resources: pydantic models, from which the CRDs in `crds/` are generated."""
 
 from baton.resources.condition import Condition, ConditionStatus
-from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, ConsumerGroupStatus, GroupState, Handoff, engine_spec
+from baton.resources.group import (
+    ConsumerGroup,
+    ConsumerGroupSpec,
+    ConsumerGroupStatus,
+    GroupState,
+    Handoff,
+    Proposal,
+    ProposedChange,
+    ProposedMove,
+    engine_spec,
+)
 from baton.resources.queue import (
     AccessType,
     PartitionedQueue,
@@ -24,6 +34,9 @@ __all__ = [
     "PartitionedQueue",
     "PartitionedQueueSpec",
     "PartitionedQueueStatus",
+    "Proposal",
+    "ProposedChange",
+    "ProposedMove",
     "SourceType",
     "engine_spec",
 ]

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from baton.assignors import BUILT_IN, OWN_NAME
-from baton.engine.observation import GroupSpec, Protocol, ScaleMode
+from baton.engine.observation import Approval, GroupSpec, Protocol, ScaleMode
 from baton.resources.condition import Conditions
 from baton.resources.queue import ObjectName, PartitionedQueueSpec
 from baton.resources.shape import NonNegativeSeconds, Shape, list_map, rule, rules
 
 MOST_HANDOFFS_SHOWN = 50
 """The status lists at most so many moves in flight; the ledger has all of them."""
+
+MOST_PROPOSED_SHOWN = 50
+"""So many moves, and so many members, of a proposal; the ledger has all of them."""
 
 LONGEST_NAME = 63
 """Pods carry the group's name as a label's value."""
@@ -172,6 +175,10 @@ class ConsumerGroupSpec(Shape):
     """Static membership."""
     paused: bool = False
     """Begin no new hand-off; those in flight finish."""
+    approval: Approval = Approval.AUTOMATIC
+    """Automatic carries a plan out when it is due; Manual shows it in status.proposal, and takes nothing from a pod that works
+    on it until somebody approves: with `baton approve`, or with the annotation baton.dev/approve and the proposal's id. What has
+    no owner, or one that is stopping, does not wait."""
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
     """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale."""
     scale: Scale | None = None
@@ -193,8 +200,61 @@ class Handoff(Shape):
     """The epoch at which it will be granted."""
     deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """When the giver is fenced off if it has not let go."""
+    unacknowledged: int | None = None
+    """How many messages the giver still has to acknowledge; none where the queue does not know."""
     reason: Annotated[str, Field(max_length=256)] = ""
     """Why it moves."""
+
+
+class ProposedMove(Shape):
+    """Partitions of one queue that would go from one pod to another."""
+
+    queue: Annotated[str, Field(max_length=253)]
+    """The queue."""
+    partitions: Annotated[str, Field(max_length=4096)]
+    """The partitions, as ranges."""
+    giver: Annotated[str, Field(alias="from", max_length=253)]
+    """The pod that would let them go."""
+    receiver: Annotated[str, Field(alias="to", max_length=253)]
+    """The pod that would get them."""
+
+
+class ProposedChange(Shape):
+    """How many partitions a pod has now, and would have."""
+
+    member: Annotated[str, Field(max_length=253)]
+    """The pod."""
+    before: int
+    """Now."""
+    after: int
+    """When the proposal is carried out."""
+
+
+class Proposal(Shape):
+    """A plan that waits for approval (spec.approval Manual)."""
+
+    id: Annotated[str, Field(max_length=64)]
+    """What to approve. It stands for these moves and no others: approved once, or overtaken, it never comes again."""
+    created_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """Since when it waits."""
+    reason: Annotated[str, Field(max_length=256)] = ""
+    """Why these moves are due."""
+    moves: int
+    """How many partitions would change hands."""
+    paused: int
+    """How many partitions would be paused for it. Under protocol Eager all of them."""
+    paused_at_once: int
+    """How many of them at the same time, at most."""
+    longest_pause_seconds: int | None = None
+    """How long one of them is paused at most. None: until its consumer lets go (External queues)."""
+    members: Annotated[list[ProposedChange], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("member"))] = Field(
+        default_factory=list
+    )
+    """Who would gain or lose, at most 50 of them."""
+    handoffs: Annotated[
+        list[ProposedMove], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
+    ] = Field(default_factory=list)
+    """What would go where, at most 50 lines."""
 
 
 class ConsumerGroupStatus(Shape):
@@ -233,8 +293,10 @@ class ConsumerGroupStatus(Shape):
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)
     """The moves in flight, at most 50 of them."""
+    proposal: Proposal | None = None
+    """What waits for approval."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Balanced, Rebalancing and Fenced."""
+    """Ready, Balanced, Rebalancing and Fenced; with spec.approval Manual also ProposalReady."""
 
 
 class ConsumerGroup(Shape):
@@ -270,6 +332,7 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
         max_concurrent_handoffs=spec.rebalance.max_concurrent_handoffs,
         session_timeout=float(spec.membership.session_timeout_seconds) if spec.membership.identity_label else 0.0,
         paused=spec.paused,
+        approval=spec.approval,
         replicas=spec.replicas,
         scale_mode=spec.scale.mode if spec.scale else None,
     )
