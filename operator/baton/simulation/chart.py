@@ -138,8 +138,8 @@ def _row(sheet: _Sheet, row: Row) -> Text:
         _paint(sheet, cells, stretch, sheet.left + start, sheet.left + end)
     for cut in sheet.axis.cuts:
         column = sheet.left + min(int(cut * sheet.across), sheet.across - 1)
-        if cells.chars[column] != " " or sheet.coloured:
-            cells.write(column, _CUT)
+        if cells.chars[column] == " " if sheet.coloured else cells.chars[column] != " ":
+            cells.write(column, _CUT)  # not into a name
     return cells.text()
 
 

@@ -175,13 +175,13 @@ def _existing(scenario: Scenario) -> dict[Partition, list[tuple[float, float]]]:
     """From when to when each partition exists."""
     world = World(scenario)
     lives: dict[Partition, list[tuple[float, float]]] = {}
-    there: dict[Partition, float] = dict.fromkeys(world.partitions(), 0.0)
+    there: dict[Partition, float] = dict.fromkeys(world.partitions, 0.0)
     for event in in_time(scenario):
         if not (event.scale or event.queues or event.group):
             continue
         at = number(event.at)
         world.happen(event, at)
-        now = world.partitions()
+        now = world.partitions
         for partition in [partition for partition in there if partition not in now]:
             lives.setdefault(partition, []).append((there.pop(partition), at))
         for partition in now:

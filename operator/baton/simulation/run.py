@@ -55,6 +55,8 @@ class _Run:
         self._state: GroupState | None = GroupState.new(GROUP)
         self._wake: float | None = None
         self._lose_next = False
+        self._behind = False
+        """The engine has not been shown the latest facts: only then can a resync find anything."""
         self._now = 0.0
 
     def to_the_end(self) -> Result:
@@ -73,9 +75,10 @@ class _Run:
 
     def _next(self, event: float) -> float:
         """The next instant at which anything can happen."""
-        resync = self._world.spec.resync
-        tick = moment((math.floor(self._now / resync + 1e-9) + 1) * resync)
-        times = [event, tick] if self._state is not None else [event]
+        times = [event]
+        if self._state is not None and self._behind:
+            resync = self._world.spec.resync
+            times.append(moment((math.floor(self._now / resync + 1e-9) + 1) * resync))
         if self._state is not None and self._wake is not None and self._wake > self._now:
             times.append(self._wake)
         times += [at for consumer in self._world.fleet.values() for at in consumer.due.values()]
@@ -87,12 +90,14 @@ class _Run:
             self._lose_next = any(event.lose for event in batch)
         noticed = self._occur(batch) and not lost
         noticed |= self._let_go()
+        self._behind |= lost
         if self._state is None:
             return
         resync = self._world.spec.resync
         noticed |= abs(self._now / resync - round(self._now / resync)) < 1e-9
         noticed |= self._wake is not None and self._now >= self._wake
         if noticed:
+            self._behind = False
             happenings = self._settle()
             lines = self._timeline.add(self._now, happenings)
             self._reasons += _reasons(lines, happenings)

@@ -1,6 +1,7 @@
 """What a scenario cost: moves, pauses, time without an owner; and, from the consumers' side, whether two were ever let in."""
 
 from collections import Counter
+from itertools import chain
 
 from baton.engine.happenings import Granted, Happening, Released, Revoked
 from baton.model.ids import Epoch, Partition
@@ -16,7 +17,7 @@ class Tally:
         self._unowned: set[Partition] = set()
         self._fresh: set[Partition] = set()
         """Of those, the ones that were never granted to anybody."""
-        self._known: set[Partition] = set()
+        self._known: frozenset[Partition] = frozenset()
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}
         self._dual: set[Partition] = set()
@@ -41,7 +42,9 @@ class Tally:
 
     def queues_changed(self) -> None:
         """Partitions came (without an owner yet) or went."""
-        there = self._world.partitions()
+        there = self._world.partitions
+        if there is self._known:
+            return
         self._unowned |= there - self._known
         self._fresh |= there - self._known
         self._unowned &= there
@@ -74,8 +77,12 @@ class Tally:
 
     def try_everybody(self) -> None:
         """Every consumer acts on all it believes to own. Counts each time that a partition comes to let two of them in."""
-        holders = Counter(partition for consumer in self._world.fleet.values() for partition in consumer.holds)
+        held = [consumer.holds for consumer in self._world.fleet.values()]
         dual: set[Partition] = set()
+        if len(set().union(*held)) == sum(map(len, held)):
+            self._dual = dual
+            return
+        holders = Counter(chain.from_iterable(held))
         for partition in [partition for partition, count in holders.items() if count > 1]:
             queue = self._world.queues.get(partition.queue)
             let_in = sum(

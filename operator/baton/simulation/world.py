@@ -26,6 +26,7 @@ class World:
         """Whom the driver is to remove (mode Spark)."""
         self.spec = GroupSpec()
         self.queues: dict[QueueName, ObservedQueue] = {}
+        self.partitions: frozenset[Partition] = frozenset()
         self._members: Mapping[MemberId, ObservedMember] | None = None
         self._read()
 
@@ -44,7 +45,8 @@ class World:
         self._queues = merged(self._queues, event.queues)
         self._group = merged(self._group, event.group)
         self._request = event.request or self._request
-        self._read()
+        if event.scale or event.queues or event.group:
+            self._read()
 
     def remove(self, member: MemberId) -> None:
         self.fleet.pop(member, None)
@@ -69,9 +71,6 @@ class World:
             outcomes=outcomes,
             request=self._request,
         )
-
-    def partitions(self) -> set[Partition]:
-        return {Partition(name, number) for name, queue in self.queues.items() for number in range(queue.partitions)}
 
     def readers(self) -> set[QueueName]:
         """The queues for which there is a member to take a partition."""
@@ -101,6 +100,7 @@ class World:
         self.spec = group.spec()
         named = None if group.queues is None else {queue.name for queue in group.queues}
         parts = {name: QueuePart.model_validate(raw) for name, raw in self._queues.items() if named is None or name in named}
+        sizes = {name: queue.partitions for name, queue in self.queues.items()}
         self.queues = {
             QueueName(name): ObservedQueue(
                 partitions=part.partitions,
@@ -111,3 +111,7 @@ class World:
             )
             for name, part in parts.items()
         }
+        if sizes != {name: queue.partitions for name, queue in self.queues.items()}:
+            self.partitions = frozenset(
+                Partition(name, n) for name, queue in self.queues.items() for n in range(queue.partitions)
+            )
