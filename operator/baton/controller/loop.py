@@ -10,7 +10,14 @@ import structlog
 from baton.controller.faults import boundary
 from baton.controller.keepers import Keepers, Recorded
 from baton.controller.mirror import GroupKey
-from baton.controller.observe import QueueSight, deletion_problem, membership_problems, observation, queue_problems
+from baton.controller.observe import (
+    QueueSight,
+    annotation_problems,
+    deletion_problem,
+    membership_problems,
+    observation,
+    queue_problems,
+)
 from baton.controller.problems import Problem, Reason
 from baton.controller.relist import relist_group
 from baton.controller.report import Reporter
@@ -155,9 +162,10 @@ class GroupLoop:
         outcomes = self._keepers.outcomes
         shown: Observation = observation(group, spec, sights, seen, self._keepers.drained, outcomes)
         now = self._services.clock.now()
-        made: Step = step(self._state, shown, now)
+        # A large group, or an assignor of the user's own, may take seconds: leases, health and other groups go on meanwhile.
+        made, ledger = await asyncio.to_thread(_decide, self._state, shown, now)
         try:
-            if await self._scribe.write(dump(made.state)):
+            if await self._scribe.write(ledger):
                 self._restored()
         except TooLarge as error:
             self._wake_at = None  # the state stays as it was: trying again at once would lead to the same
@@ -205,6 +213,7 @@ class GroupLoop:
         leases = self._services.mirror.leases.bucket(*self.key).values()
         problems = queue_problems(self.key[0], sights)
         problems += membership_problems(self.key[1], self.key[0], seen, {one.name: one.problem for one in leases if one.problem})
+        problems += annotation_problems(self._services.mirror.pods.bucket(*self.key).values())
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
@@ -292,3 +301,9 @@ class GroupLoop:
                 await self._news.wait()
         except TimeoutError:
             pass
+
+
+def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str]]:
+    """Pure: on another thread, nothing of it is shared with anybody."""
+    made = step(state, shown, now)
+    return made, dump(made.state)

@@ -1,5 +1,6 @@
 """From what the operator knows to what the engine is shown. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from baton.controller.problems import Problem, Reason
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, OnDeadline, Outcome
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GroupView, QueueView
+from baton.kube.pods import PodView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.resources import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, engine_spec
 
@@ -144,6 +146,21 @@ def membership_problems(group: str, namespace: str, seen: Membership, sessions: 
             "(Spark executors) their driver has not registered them"
         )
     return [*problems, Problem(Reason.NO_MEMBERS, why)]
+
+
+def annotation_problems(pods: Iterable[PodView]) -> list[Problem]:
+    """What pods say of themselves that cannot be meant so; of each thing the first few by name."""
+    by_text: dict[str, list[str]] = defaultdict(list)
+    for pod in sorted(pods, key=lambda pod: pod.name):
+        for text in pod.problems:
+            by_text[text].append(pod.name)
+    return [
+        Problem(
+            Reason.BAD_ANNOTATION,
+            f"{', '.join(names[:3])}{f' and {len(names) - 3} more pods' if len(names) > 3 else ''}: {text}",
+        )
+        for text, names in by_text.items()
+    ]
 
 
 def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     PARTITION_COUNT_REFUSED = "PartitionCountRefused"
     SIZE_LIMIT = "SizeLimit"
+    BAD_ANNOTATION = "BadAnnotation"
     NO_MEMBERS = "NoMembers"
     SCALE_FAILED = "ScaleFailed"
     LEDGER_REBUILT = "LedgerRebuilt"
@@ -61,6 +62,7 @@ _RANK = (
     Reason.SCALE_FAILED,
     Reason.PARTITION_COUNT_REFUSED,
     Reason.NO_MEMBERS,
+    Reason.BAD_ANNOTATION,
 )
 
 

@@ -1,4 +1,4 @@
-"""Pods whose label names no ConsumerGroup: a typing mistake that would otherwise only show as work that nobody does."""
+"""Pods whose labels or annotations cannot be meant so: a slip that would otherwise only show as work that nobody does."""
 
 from collections.abc import Mapping
 
@@ -47,3 +47,6 @@ def report_strays(services: Services) -> None:
                 about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
                 note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
                 services.events.post(about, Kind.WARNING, "NameTaken", note, action="Join", once=True)
+            for problem in pod.problems:
+                about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+                services.events.post(about, Kind.WARNING, "BadAnnotation", problem, action="Join", once=True)

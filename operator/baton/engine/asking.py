@@ -1,10 +1,14 @@
 """Asking an assignor: from what the engine knows to a request, and back."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
 
 from baton.assignors import Answer, Member, Request
 from baton.engine.draft import Draft
+from baton.engine.tuning import spread
 from baton.model.ids import MemberId, Partition, QueueName
+
+ONE = Fraction(1)
 
 Claims = Mapping[MemberId, Collection[Partition]]
 
@@ -28,11 +32,20 @@ def ask(
             owned=tuple(sorted(numbers[p] for p in claims.get(member, ()) if p in numbers)),
             instance=draft.eligible[member].instance,
             zone=draft.eligible[member].zone,
+            capacity=draft.eligible[member].capacity,
             seat=rank,
         )
         for rank, member in enumerate(ranked)
     }
-    answer = assignor(Request({queue: len(mine) for queue, mine in order.items()}, members))
+    seen = draft.observation.queues
+    request = Request(
+        queues={queue: len(mine) for queue, mine in order.items()},
+        members=members,
+        zones={queue: spread(seen[queue].zones, mine, frozenset()) for queue, mine in order.items() if seen[queue].zones},
+        options=draft.spec.options,
+        weights={queue: spread(seen[queue].weights, mine, ONE) for queue, mine in order.items() if seen[queue].weights},
+    )
+    answer = assignor(request)
     return {order[p.queue][p.number]: member for p, member in answer.owners().items()}
 
 

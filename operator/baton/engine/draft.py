@@ -282,7 +282,7 @@ class Draft:
         seen = self.observation.members[member]
         old = self.known.get(member)
         if old is None or old.uid != seen.uid:
-            self.known[member] = Known(seen.uid, instance=seen.instance, subscribed=seen.subscribed)
+            self.known[member] = Known(seen.uid, instance=seen.instance, subscribed=seen.subscribed, capacity=seen.capacity)
             self.touched.add(member)
 
     def sit(self, member: MemberId) -> Seat:

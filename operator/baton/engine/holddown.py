@@ -6,6 +6,7 @@ from baton.engine.draft import Draft
 from baton.engine.evenness import within_one
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
+from baton.engine.tuning import outside_the_rooms
 from baton.model.ids import Partition
 
 
@@ -17,7 +18,7 @@ def watch(draft: Draft) -> None:
     seated = taken(draft)
     reads = {queue for member in seated for queue in draft.subscribed(member)}
     resting = {partition for seat in draft.seats if seat.left for partition in seat.left}
-    if any(partition.queue in reads and partition not in resting for partition in draft.orphans()):
+    if any(partition.queue in reads and partition not in resting for partition in unserved(draft)):
         draft.trigger("partitions have no owner")
     if any(_stranded(draft, partition) and partition not in resting for partition in draft.slots):
         draft.trigger("partitions are left with who is stopping")
@@ -38,6 +39,12 @@ def due(draft: Draft) -> bool:
     if draft.holddown is None or draft.problem is not None:
         return False
     return draft.at_once is not None or draft.now >= draft.holddown.until
+
+
+def unserved(draft: Draft) -> set[Partition]:
+    """Partitions that nobody has or will have, and somebody should."""
+    orphans = draft.orphans()
+    return set(orphans) - outside_the_rooms(draft, orphans) if orphans else set()
 
 
 def _stranded(draft: Draft, partition: Partition) -> bool:

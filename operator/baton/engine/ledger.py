@@ -8,6 +8,7 @@ one entry, so that 1,000 members with 10,000 partitions fit.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from baton.engine.observation import Protocol
@@ -90,6 +91,7 @@ def _group(state: GroupState) -> dict[str, Any]:
         "standbys": state.standbys,
         "instances": {m: known.instance for m, known in sorted(state.known.items()) if known.instance is not None},
         "subscribed": _subscriptions(state),
+        "capacities": {m: str(known.capacity) for m, known in sorted(state.known.items()) if known.capacity != 1},
         "free": [{"last": last, "of": _grants(part)} for last, part in _free(state)],
         "moves": _moves(state),
         "waiting": {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in state.waiting.items())},
@@ -137,8 +139,16 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
                     revoking.add(partition)
     subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
     instances = raw.get("instances", {})
+    capacities = {MemberId(m): Fraction(text) for m, text in raw.get("capacities", {}).items()}
     known = {
-        member: Known(entry.uid, entry.active, entry.generation, instances.get(member), subscribed.get(member))
+        member: Known(
+            entry.uid,
+            entry.active,
+            entry.generation,
+            instances.get(member),
+            subscribed.get(member),
+            capacities.get(member, Fraction(1)),
+        )
         for member, entry in entries.items()
     }
     moves = _read_moves(raw.get("moves", ()), slots, known)

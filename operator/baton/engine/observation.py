@@ -7,10 +7,16 @@ parts were learnt does not matter. Times are seconds on the clock of `now`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from fractions import Fraction
+from typing import NamedTuple, TypeVar
 
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
+
+T = TypeVar("T")
+
+Spans = tuple[tuple[int, int, T], ...]
+"""What holds for runs of partitions: first, last, and the value. Sorted; a partition is in one of them at most."""
 
 
 class Protocol(StrEnum):
@@ -54,6 +60,8 @@ class GroupSpec:
     replicas: int | None = None
     """The desired size of the fleet; None where Baton does not scale it."""
     scale_mode: ScaleMode | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    """Of the assignors, by the names that `baton plan` has for them and with the types of `baton.assignors.options`."""
 
 
 class OwnerRecord(NamedTuple):
@@ -76,6 +84,10 @@ class ObservedQueue:
     incarnation: str | None = None
     """Identifies the server's run; when it changes, owners are asserted again at new epochs, for a restart may have
     rolled them back. None: unknown or does not apply, which is no change."""
+    zones: Spans[frozenset[str]] = ()
+    """Where partitions have replicas, as far as anybody says."""
+    weights: Spans[Fraction] = ()
+    """Shares of the load; 1 where nobody says."""
     owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
     """The queue's own records. They are shown when the ledger was lost or the incarnation changed; otherwise empty."""
 
@@ -94,6 +106,8 @@ class ObservedMember:
     instance: str | None = None
     """The identity of a static member."""
     zone: str | None = None
+    capacity: Fraction = Fraction(1)
+    """How much it can carry compared with the others, above 0."""
     terminating: bool = False
     """Asked to stop, and still able to release what it is told to."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 from baton.engine.effects import Effect
@@ -79,6 +80,7 @@ class Known:
     """Of the last change to its key."""
     instance: str | None = None
     subscribed: frozenset[QueueName] | None = None
+    capacity: Fraction = Fraction(1)
 
 
 class QueueFacts(NamedTuple):
@@ -99,6 +101,8 @@ class Facts:
     request: str | None = None
     answered: str | None = None
     """The last approval that was carried out or refused."""
+    tuning: str = ""
+    """See `baton.engine.tuning`."""
 
 
 @dataclass(frozen=True, slots=True)

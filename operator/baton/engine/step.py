@@ -12,14 +12,14 @@ from baton.engine.effects import Effect
 from baton.engine.evenness import within_one
 from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.happenings import Happening, StandsBy, State, StateChanged
-from baton.engine.holddown import due, watch
+from baton.engine.holddown import due, unserved, watch
 from baton.engine.observation import Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
 from baton.engine.seats import fill_seats, taken
 from baton.engine.state import GroupState, View
-from baton.engine.triggers import follow_facts, follow_subscriptions
+from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ def _decide(draft: Draft) -> None:
     follow_queues(draft)
     handoff.rest_released(draft)  # of a queue that grew again
     follow_subscriptions(draft)
+    follow_capacities(draft)
     fill_seats(draft)
     rest_static(draft)
     watch(draft)
@@ -143,7 +144,7 @@ def _close(draft: Draft) -> Step:
         members=len(draft.eligible),
         standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
         problem=draft.problem,
-        balanced=within_one(draft, taken(draft)) and not draft.orphans(),
+        balanced=within_one(draft, taken(draft)) and not unserved(draft),
     )
     if (state_of(state), _until(state)) != (state_of(before), _until(before)):
         draft.happenings.append(StateChanged(state_of(state), _until(state), _why(state)))

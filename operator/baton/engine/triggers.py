@@ -5,6 +5,7 @@ from dataclasses import replace
 from baton.engine.assignor import assignor_in_use
 from baton.engine.draft import Draft
 from baton.engine.state import Facts
+from baton.engine.tuning import fingerprint
 
 
 def follow_facts(draft: Draft) -> None:
@@ -13,19 +14,22 @@ def follow_facts(draft: Draft) -> None:
     assignor = assignor_in_use(draft)
     if before is not None and (assignor is None or not draft.eligible):
         assignor = before.assignor or assignor
+    tuning = fingerprint(draft.observation)
     if before is None:
-        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved)
+        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved, tuning)
         return
     if spec.paused:
         draft.facts = replace(before, paused=True)
         return
-    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered)
+    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, tuning)
     if before.paused:
         draft.at_once = "the group goes on after a pause"
     if not any(seat.left is None for seat in draft.seats):
         return  # Nobody has anything yet: who joins starts the first holddown.
     if before.assignor is not None and assignor != before.assignor:
         draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
+    if tuning != before.tuning:
+        draft.trigger("the assignor's options, or zones or weights of partitions, changed")
     if spec.protocol != before.protocol:
         draft.trigger(f"the protocol is {spec.protocol} instead of {before.protocol}")
     if draft.observation.request not in (None, before.request):
@@ -44,3 +48,12 @@ def follow_subscriptions(draft: Draft) -> None:
         draft.known[member] = replace(known, subscribed=seen.subscribed)
         if more - left:
             draft.trigger(f"{member} reads {', '.join(sorted(more))} too")
+
+
+def follow_capacities(draft: Draft) -> None:
+    """A member that can carry more or less than before is a trigger."""
+    for member, known in sorted(draft.known.items()):
+        seen = draft.eligible.get(member)
+        if seen is not None and seen.capacity != known.capacity:
+            draft.known[member] = replace(known, capacity=seen.capacity)
+            draft.trigger(f"{member} can carry {seen.capacity} instead of {known.capacity}")

@@ -84,5 +84,6 @@ def _member(pod: PodView, identity_label: str | None) -> ObservedMember:
         assignors=pod.assignors,
         instance=pod.label(identity_label) if identity_label else None,
         zone=pod.label(ZONE_LABEL),
+        capacity=pod.capacity,
         terminating=pod.terminating,
     )

@@ -3,14 +3,18 @@
 Two views of a pod that are equal make no difference to any group, so a kubelet's heartbeat wakes nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from re import ASCII, fullmatch
 from typing import Any
 
+from baton.assignors import BUILT_IN, OWN_NAME
 from baton.kube.times import to_seconds
 from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.names import (
     ASSIGNORS_ANNOTATION,
+    CAPACITY_ANNOTATION,
     GROUP_LABEL,
     LEDGER_GROUP_KEY,
     LEDGER_KEY_ANNOTATION,
@@ -44,6 +48,9 @@ class PodView:
     labels: tuple[tuple[str, str], ...] = ()
     subscribed: frozenset[QueueName] | None = None
     assignors: tuple[str, ...] | None = None
+    capacity: Fraction = Fraction(1)
+    problems: tuple[str, ...] = ()
+    """What of its annotations cannot be meant so, each with the cure."""
     owners: frozenset[Uid] = frozenset()
     """UIDs of its ownerReferences."""
     spark_role: str | None = None
@@ -77,6 +84,8 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
     if not group:
         return None
     status = pod.get("status") or {}
+    assignors = _words(annotations.get(ASSIGNORS_ANNOTATION))
+    capacity = annotations.get(CAPACITY_ANNOTATION)
     return PodView(
         namespace=metadata["namespace"],
         name=MemberId(metadata["name"]),
@@ -87,7 +96,9 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         running=status.get("phase") == "Running",
         labels=tuple(sorted(labels.items())),
         subscribed=_subscribed(annotations.get(SUBSCRIBED_ANNOTATION)),
-        assignors=_words(annotations.get(ASSIGNORS_ANNOTATION)),
+        assignors=assignors,
+        capacity=_amount(capacity) or Fraction(1),
+        problems=(*_unknown_assignors(assignors or ()), *_no_capacity(capacity)),
         owners=frozenset(Uid(owner["uid"]) for owner in metadata.get("ownerReferences") or ()),
         spark_role=labels.get(SPARK_ROLE_LABEL),
         spark_app=labels.get(SPARK_APP_LABEL),
@@ -115,3 +126,29 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 def _subscribed(text: str | None) -> frozenset[QueueName] | None:
     words = _words(text)
     return None if words is None else frozenset(map(QueueName, words))
+
+
+def _unknown_assignors(names: Iterable[str]) -> Iterator[str]:
+    """Slips. Of what has a domain nobody knows whether it is one."""
+    for name in names:
+        if name not in BUILT_IN and fullmatch(OWN_NAME, name) is None:
+            yield (
+                f"annotation {ASSIGNORS_ANNOTATION} names {name!r}, and there is no such assignor: choose of "
+                f"{', '.join(BUILT_IN)}, or <domain>/<name> for one of your own"
+            )
+
+
+def _no_capacity(text: str | None) -> Iterator[str]:
+    if text is not None and _amount(text) is None:
+        yield (
+            f"annotation {CAPACITY_ANNOTATION} is {text!r}, and counts as 1: give a number above 0, such as 2 or 0.5, up to "
+            "1000000"
+        )
+
+
+def _amount(text: str | None) -> Fraction | None:
+    """A decimal number above 0."""
+    if text is None or fullmatch(r"\d{1,7}(\.\d{1,6})?", text.strip(), ASCII) is None:
+        return None
+    amount = Fraction(text.strip())
+    return amount if 0 < amount <= 1_000_000 else None

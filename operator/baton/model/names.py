@@ -14,6 +14,9 @@ SUBSCRIBED_ANNOTATION = "baton.dev/subscribed"
 ASSIGNORS_ANNOTATION = "baton.dev/assignors"
 """On a pod: the assignors it supports, separated by commas. Without it: all."""
 
+CAPACITY_ANNOTATION = "baton.dev/capacity"
+"""On a pod: how much it can carry compared with the others, such as 2 or 0.5. Without it: 1."""
+
 LEDGER_KEY_ANNOTATION = "baton.dev/ledger"
 """On a pod, written by the operator: changes when the pod's key in the ledger did, which makes the kubelet refresh the mount."""
 

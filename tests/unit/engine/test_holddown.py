@@ -120,5 +120,5 @@ def test_an_assignor_that_a_member_does_not_support_is_not_used() -> None:
     group.spec = GroupSpec(assignors=("range",))
     group.step(10)
     problem = summary(group.state).problem
-    assert problem is not None and "b supports none of them" in problem.sentence
+    assert problem is not None and "b announces solace in its annotation baton.dev/assignors" in problem.sentence
     assert group.owners() == "abab", "what stands stays"

@@ -1,0 +1,58 @@
+"""What an assignor is told besides queues and members: its options, and the zones and weights of partitions."""
+
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from typing import TypeVar
+
+from baton.engine.draft import Draft
+from baton.engine.observation import Observation, Spans
+from baton.model.ids import Partition
+
+T = TypeVar("T")
+
+
+def fingerprint(observation: Observation) -> str:
+    """Another one is a trigger. Empty where nothing is said; 12 hexadecimal digits otherwise, so that the ledger stays small."""
+    options = [
+        (name, sorted(value) if isinstance(value, frozenset) else value)
+        for name, value in sorted(observation.spec.options.items())
+    ]
+    queues = [
+        (
+            name,
+            [(first, last, sorted(zones)) for first, last, zones in queue.zones],
+            [(*span[:2], str(span[2])) for span in queue.weights],
+        )
+        for name, queue in sorted(observation.queues.items())
+        if queue.zones or queue.weights
+    ]
+    return sha256(repr((options, queues)).encode()).hexdigest()[:12] if options or queues else ""
+
+
+def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tuple[T, ...]:
+    """The value of each of these partitions of one queue, which are in any order."""
+    by_number = {partition.number: place for place, partition in enumerate(partitions)}
+    values = [otherwise] * len(partitions)
+    top = max(by_number, default=-1)
+    for first, last, value in spans:
+        for number in range(first, min(last, top) + 1):
+            if number in by_number:
+                values[by_number[number]] = value
+    return tuple(values)
+
+
+def outside_the_rooms(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
+    """Of these, those that machine-room gives to nobody, as no room that it serves has them: so nothing waits for their owner."""
+    options = draft.spec.options
+    rooms = options.get("rooms")
+    assignor = draft.facts.assignor if draft.facts is not None else None
+    if assignor == "machine-room-nearby":
+        assignor = str(options.get("within"))
+    if assignor != "machine-room" or not isinstance(rooms, frozenset):
+        return set()
+    outside: set[Partition] = set()
+    for queue in {partition.queue for partition in partitions}:
+        mine = [partition for partition in partitions if partition.queue == queue]
+        zones = spread(draft.observation.queues[queue].zones, mine, frozenset())
+        outside.update(partition for partition, near in zip(mine, zones, strict=True) if rooms.isdisjoint(near))
+    return outside
