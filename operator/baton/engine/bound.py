@@ -1,5 +1,7 @@
 """The lower bound of a rebalance, counted when it ends (section 4): the least moves from who owned what at its start."""
 
+from collections.abc import Mapping
+
 from baton.assignors import lower_bound
 from baton.engine.draft import Draft
 from baton.model.ids import MemberId, Partition, QueueName
@@ -17,10 +19,17 @@ def least_moves(draft: Draft) -> int:
         rest = (p for p in origins if p not in fixed and p in draft.slots and draft.slots[p].owner is not None)
         return moved + sum(origins[p] is not None and not _could_stay(draft, p, origins[p], members) for p in rest)
     start = {p: origins.get(p, slot.last) for p, slot in draft.slots.items() if p not in fixed}
-    return moved + _shared(draft, start, members) + _exclusive(draft, start, members)
+    least = moved + _shared(draft, start, members) + _exclusive(draft, start, members)
+    return min(least, _changed(draft, origins)) if draft.spec.paused or draft.holddown is not None else least
 
 
-def _elsewhere(origin: MemberId | None, holder: MemberId) -> bool:
+def _changed(draft: Draft, origins: Mapping[Partition, MemberId | None]) -> int:
+    """What did change hands. A rebalance that was overtaken (its group was paused, its queue shrank) ends out of balance and may
+    not move more: the rest counts for the next one."""
+    return sum(_elsewhere(origin, draft.slots[p].last) for p, origin in origins.items() if p in draft.slots)
+
+
+def _elsewhere(origin: MemberId | None, holder: MemberId | None) -> bool:
     return origin is not None and origin != holder
 
 

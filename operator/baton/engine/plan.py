@@ -51,10 +51,10 @@ def carry_out_approved(draft: Draft) -> None:
 
 
 def begin_waiting(draft: Draft) -> None:
-    """Begin planned hand-offs, as many at once as maxConcurrentHandoffs allows (rule 9)."""
+    """Begin planned hand-offs, as many at once as maxConcurrentHandoffs allows (rule 9); Eager pauses everything anyway."""
     if not draft.waiting:
         return
-    bound = draft.spec.max_concurrent_handoffs
+    bound = draft.spec.max_concurrent_handoffs if draft.spec.protocol is Protocol.COOPERATIVE else 0
     paused = sum(move.giver in draft.eligible and move.receiver is not None and not move.quiet for move in draft.moves.values())
     for partition, receiver in sorted(draft.waiting.items()):
         if not _bounded(draft, partition):

@@ -204,3 +204,8 @@ def test_a_step_at_rest_gives_back_the_very_state() -> None:
     group = Group().start("a", "b")
     state = group.step(60).state
     assert step(state, group.observe(), 61).state is state
+
+
+def test_eager_has_no_bound_on_what_is_paused() -> None:
+    group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER, max_concurrent_handoffs=1)).start("a")
+    assert pauses(group.join("b").step(10)) == [0, 1, 2, 3]

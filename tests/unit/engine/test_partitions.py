@@ -138,3 +138,16 @@ def test_a_queue_that_becomes_non_exclusive_is_shared_after_a_holddown() -> None
     group.settle(78)
     assert len(set(group.owners())) == 1
     assert group.state.totals.moves == group.state.totals.lower_bound == 4
+
+
+def test_a_rebalance_that_a_shrinking_queue_overtakes_has_no_bound_above_what_it_moved() -> None:
+    group = Group(4).start("a", "b")
+    group.join("c").settle(60)
+    group.settle(65)
+    group.resize(3).settle(66)  # what was on its way to c does not exist any more
+    group.release("b", 3).settle(66.5)
+    assert (group.state.totals.moves, group.state.totals.lower_bound) == (0, 0)
+    group.settle(71)
+    group.release("a", 2).settle(71.5)
+    assert group.owners() == "abc"
+    assert group.state.totals.moves == group.state.totals.lower_bound == 1
