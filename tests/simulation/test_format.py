@@ -124,7 +124,7 @@ def test_a_check_that_fails_says_which_expectation(tmp_path: Path, expect: str, 
         ("- a\n", "a scenario is a mapping with queues, group, consumers, events and until"),
         ("queues: {orders: 2\n", "line 2: not YAML"),
         ("queues: {orders: -1}\nuntil: 5\n", "queues.orders.partitions: "),
-        ("queues: {orders: 2}\nuntil: 5\nevent: []\n", "event: there is no such field; take it out or correct its name"),
+        ("queues: {orders: 2}\nuntil: 5\nevent: []\n", "event: there is no such field; did you mean events?"),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, jion: [a]}]\n", "events.0.jion: there is no such field"),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1}]\n", "events.0: says nothing; add one of join, leave"),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, scale: {order: 3}}]\n", "events.0.scale.order: there is no such queue"),
@@ -152,3 +152,81 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     result = CliRunner().invoke(simulate, [str(tmp_path / "none.yaml"), "--json"])
     assert result.exit_code == 2
     assert "No such file" in result.output
+
+
+def test_a_setting_with_several_values_prints_what_each_costs(tmp_path: Path) -> None:
+    result = run(tmp_path, SMALL, "--set", "group.rebalance.delaySeconds=0,4", "--set", "queues.orders=2,4")
+    assert result.output.splitlines() == [
+        "| delaySeconds | orders | moves | at least | paused s | paused at once | unowned s | missed |",
+        "|-------------:|-------:|------:|---------:|---------:|---------------:|----------:|-------:|",
+        "|            0 |      2 |     1 |        1 |     0.25 |              1 |         0 |      0 |",
+        "|            0 |      4 |     2 |        2 |      0.5 |              2 |         0 |      0 |",
+        "|            4 |      2 |     1 |        1 |     0.25 |              1 |         0 |      0 |",
+        "|            4 |      4 |     2 |        2 |      0.5 |              2 |         0 |      0 |",
+    ]
+
+
+def test_a_setting_with_one_value_is_a_changed_file(tmp_path: Path) -> None:
+    changed = run(tmp_path, SMALL, "--json", "--set", "group.rebalance.delaySeconds=3", "--set", "queues.orders.partitions=3")
+    assert '{"t":0,"event":"state","state":"Holddown","until":3}' in changed.output
+    assert '"partition":2' in changed.output
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("group", "write PATH=VALUE or PATH=VALUE,VALUE"),
+        ("group..delay=3", "write PATH=VALUE"),
+        ("group.rebalance.delaySecond=3", "group.rebalance.delaySecond: there is no such field; did you mean delaySeconds?"),
+        ("events.7.at=3", "--set events.7.at: 7 is no place in a list of 2"),
+        ("until.a=3", "--set until.a: until is 20, in which nothing can be set"),
+        ("group.assignors=[", "--set group.assignors=[: line 1: not YAML"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_gets_one_line(tmp_path: Path, setting: str, message: str) -> None:
+    result = run(tmp_path, SMALL, "--set", setting)
+    assert result.exit_code == 2
+    assert message in result.output and len(result.output.splitlines()) == 1
+
+
+def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
+    assert run(tmp_path, SMALL, "--json", "--set", "until=5,10").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' stands here a second time"),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: give a number, found True"),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: .nan, join: [b]}]\n", "events.0.at: "),
+        ("queues: {a: 1}\nuntil: .inf\n", "until: "),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [no]}]\n", "events.0.join.0.id: write the name in quotes"),
+        (
+            'queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: ["a\\e[2J"]}]\n',
+            "events.0.join.0.id: take out what cannot be printed",
+        ),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}]\n", "events.0.leave.0: 'b' has not joined by 1"),
+        (
+            "queues: {a: 1}\nuntil: 5\nevents: [{at: 2, terminate: [pod-1]}, {at: 1, join: [pod-2]}]\n",
+            "events.0.terminate.0: 'pod-1' has not joined by 2; did you mean pod-2?",
+        ),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, leave: [b]}, {at: 3, join: [b]}]\n", "it first joins at 3"),
+        ("queues: {a: 1}\nuntil: 5\ngroup: {rebalance: {resyncSeconds: 1.0e-9}}\n", "group.rebalance.resyncSeconds: "),
+        ("queues: {a: 1}\nuntil: " + "9" * 5000, "a value cannot be read"),
+        ("queues: {a: 1}\nuntil: 5\nexpect: " + "[" * 3000, "it is nested too deeply"),
+        (
+            "a: &a [1,1,1,1,1,1,1,1]\n" + "".join(f"k{n}: &{chr(98 + n)} [{f'*{chr(97 + n)},' * 8}]\n" for n in range(8)),
+            "aliases",
+        ),
+        ("a: &a [*a]\n", "aliases"),
+    ],
+)
+def test_a_nasty_file_gets_one_line_too(tmp_path: Path, text: str, message: str) -> None:
+    result = run(tmp_path, text, "--json")
+    assert result.exit_code == 2
+    assert message in result.output and len(result.output.splitlines()) == 1
+
+
+def test_a_long_life_at_rest_takes_no_time(tmp_path: Path) -> None:
+    text = SMALL.replace("until: 20", "until: 1000000000").replace("delaySeconds: 2", "delaySeconds: 2, resyncSeconds: 0.001")
+    assert '"moves":1' in run(tmp_path, text, "--json").output

@@ -2,11 +2,29 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from baton.simulation import Result, Scenario, ScenarioError, chart, failures, history, read_scenario, story, svg, verdict
+from baton.simulation import (
+    Result,
+    Scenario,
+    ScenarioError,
+    Setting,
+    chart,
+    failures,
+    history,
+    parse_scenario,
+    read_raw,
+    read_scenario,
+    read_setting,
+    story,
+    svg,
+    table,
+    variants,
+    verdict,
+)
 from baton.simulation import simulate as run
 
 
@@ -16,25 +34,60 @@ from baton.simulation import simulate as run
 @click.option("--check", is_flag=True, help="Compare with what the files expect; exit 1 and say what failed.")
 @click.option("--svg", "drawing", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the timeline into this file.")
 @click.option("--story", "in_words", is_flag=True, help="Also tell everything that happens, with its reason.")
-def simulate(scenarios: tuple[Path, ...], as_json: bool, check: bool, drawing: Path | None, in_words: bool) -> None:
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE[,VALUE...]",
+    help="Change a value of the file, such as group.rebalance.delaySeconds=5. With several values: a table of what each costs.",
+)
+def simulate(
+    scenarios: tuple[Path, ...], as_json: bool, check: bool, drawing: Path | None, in_words: bool, changes: tuple[str, ...]
+) -> None:
     """Live through a scenario in virtual time: who joins and leaves when, and what Baton does about it.
 
     The same engine as the operator's runs against simulated consumers and queues; no cluster is needed.
     """
+    if check and (as_json or drawing or in_words or changes):
+        raise click.UsageError("--check compares files as they are; leave the other options away")
+    if drawing is not None and len(scenarios) > 1:
+        raise click.UsageError("--svg draws one scenario; give one")
     if check:
         _check(scenarios)
         return
-    if drawing is not None and len(scenarios) > 1:
-        raise click.UsageError("--svg draws one scenario; give one")
-    for path in scenarios:
-        scenario, result = _run(path)
-        if drawing is not None:
-            _draw(drawing, path.stem, scenario, result)
-        if as_json:
-            for line in result.lines:
-                click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
-        else:
-            _show(scenario, result, in_words)
+    try:
+        settings = [read_setting(change) for change in changes]
+        several = any(len(setting.values) > 1 for setting in settings)
+        if several and (as_json or drawing or in_words):
+            raise click.UsageError("--set with several values prints a table; leave --json, --svg and --story away")
+        for path in scenarios:
+            if several:
+                _compare(path, settings, named=len(scenarios) > 1)
+            else:
+                [(_, raw)] = variants(read_raw(path), settings)
+                _live(path, parse_scenario(raw, str(path)), as_json, drawing, in_words)
+    except ScenarioError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+
+
+def _live(path: Path, scenario: Scenario, as_json: bool, drawing: Path | None, in_words: bool) -> None:
+    result = run(scenario)
+    if drawing is not None:
+        _draw(drawing, path.stem, scenario, result)
+    if as_json:
+        for line in result.lines:
+            click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
+    else:
+        _show(scenario, result, in_words)
+
+
+def _compare(path: Path, settings: Sequence[Setting], *, named: bool) -> None:
+    rows = [(words, run(parse_scenario(raw, str(path)))) for words, raw in variants(read_raw(path), settings)]
+    if named:
+        click.echo(f"{path}:")
+    for line in table(settings, rows):
+        click.echo(line)
 
 
 def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
@@ -81,12 +134,3 @@ def _check(paths: tuple[Path, ...]) -> None:
             click.echo(f"{path}: {sentence}", err=True)
     if failed:
         sys.exit(1)
-
-
-def _run(path: Path) -> tuple[Scenario, Result]:
-    try:
-        scenario = read_scenario(path)
-        return scenario, run(scenario)
-    except ScenarioError as error:
-        click.echo(str(error), err=True)
-        sys.exit(2)

@@ -7,10 +7,12 @@ from baton.simulation import palette
 from baton.simulation.chart import Ink, Text, chart
 from baton.simulation.expectations import failures
 from baton.simulation.history import History, history
+from baton.simulation.reading import ScenarioError, parse_scenario, read_raw, read_scenario
 from baton.simulation.run import Result, simulate
-from baton.simulation.scenario import Scenario, ScenarioError, read_scenario
+from baton.simulation.scenario import Scenario
 from baton.simulation.story import story
 from baton.simulation.svg import svg
+from baton.simulation.variants import Setting, read_setting, table, variants
 from baton.simulation.verdict import verdict
 
 __all__ = [
@@ -19,14 +21,20 @@ __all__ = [
     "Result",
     "Scenario",
     "ScenarioError",
+    "Setting",
     "Text",
     "chart",
     "failures",
     "history",
     "palette",
+    "parse_scenario",
+    "read_raw",
     "read_scenario",
+    "read_setting",
     "simulate",
     "story",
     "svg",
+    "table",
+    "variants",
     "verdict",
 ]

@@ -29,9 +29,10 @@ class Axis:
 def axis(history: History) -> Axis:
     """Between two instants at which anything changes the scale is even."""
     busy = _busy(history)
-    changes = {0.0, history.until, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)}
+    last = history.until or 1.0
+    changes = {0.0, last, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)}
     changes |= {at for start, end in busy for at in (start, end)}
-    times = sorted(changes) if history.until > 0 else [0.0, 1.0]
+    times = sorted(changes)
     spans = list(pairwise(times))
     starts = [start for start, _ in busy]
 
@@ -40,7 +41,7 @@ def axis(history: History) -> Axis:
         return n < 0 or busy[n][1] <= start
 
     active = sum(end - start for start, end in spans if not rests(start))
-    longest = _REST * active if active else history.until
+    longest = _REST * active if active else last
     lengths = [min(end - start, longest) if rests(start) else end - start for start, end in spans]
     total = sum(lengths)
     places = [0.0]

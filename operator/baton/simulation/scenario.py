@@ -1,30 +1,65 @@
-"""The scenario file: queues, a group, its consumers, and what happens when."""
+"""What a scenario says: queues, a group, its consumers, and what happens when."""
 
-import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from baton.assignors import names
 from baton.engine.observation import GroupSpec, OnDeadline, Protocol, ScaleMode
 
-Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1)]
+
+def _a_number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("give a number")
+    return value
 
 
-class ScenarioError(ValueError):
-    """A scenario that cannot be run. The message is one line: the file, the field and the cure."""
+def _a_name(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("write the name in quotes, for YAML takes yes, no, on and off for true or false")
+    if not isinstance(value, str | int | float):
+        raise ValueError("give a name, in quotes if need be")
+    return value
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("take out what cannot be printed")
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_a_number), Field(ge=0, le=1e9, allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(_a_number), Field(ge=0, le=1_000_000)]
+Name = Annotated[str, BeforeValidator(_a_name), AfterValidator(_printable), Field(min_length=1, max_length=253)]
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, value: Any) -> Any:
+        """Says which fields there are, which `extra` alone does not."""
+        if isinstance(value, Mapping):
+            for key in value:
+                if key not in cls.model_fields:
+                    raise PydanticCustomError("unknown_field", "", {"field": str(key), "known": tuple(cls.model_fields)})
+        return value
+
 
 class QueuePart(_Part):
-    partitions: int = Field(ge=0, le=1_000_000)
+    partitions: Count
     accessType: Literal["NonExclusive", "Exclusive"] = "NonExclusive"  # noqa: N815 - the file's words
     type: Literal["Redis", "Kafka", "External"] = "Redis"
     onDeadline: OnDeadline = OnDeadline.WAIT  # noqa: N815
@@ -35,15 +70,15 @@ class QueuePart(_Part):
         return {"partitions": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class _Queues(RootModel[dict[Name, QueuePart]]):
+class Queues(RootModel[dict[Name, QueuePart]]):
     """The queues after some events."""
 
 
 class RebalancePart(_Part):
     delaySeconds: Seconds = 5  # noqa: N815
     maxHandoffSeconds: Seconds = 3  # noqa: N815
-    resyncSeconds: Annotated[float, Field(gt=0, le=1e9)] = 20  # noqa: N815
-    maxConcurrentHandoffs: int = Field(default=0, ge=0)  # noqa: N815
+    resyncSeconds: Annotated[Seconds, Field(ge=0.001)] = 20  # noqa: N815
+    maxConcurrentHandoffs: Count = 0  # noqa: N815
 
 
 class MembershipPart(_Part):
@@ -74,7 +109,7 @@ class GroupPart(_Part):
     rebalance: RebalancePart = RebalancePart()
     membership: MembershipPart = MembershipPart()
     paused: bool = False
-    replicas: int | None = Field(default=None, ge=0)
+    replicas: Count | None = None
     scale: ScalePart | None = None
 
     @field_validator("assignors")
@@ -144,7 +179,7 @@ class EventPart(_Part):
     join: tuple[JoinPart, ...] = ()
     leave: tuple[Name, ...] = ()
     terminate: tuple[Name, ...] = ()
-    scale: Mapping[Name, Annotated[int, Field(ge=0, le=1_000_000)]] = {}
+    scale: Mapping[Name, Count] = {}
     queues: Mapping[Name, Any] = {}
     """Merged into the queues; null removes one."""
     group: Mapping[str, Any] = {}
@@ -192,65 +227,3 @@ def merged(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]
         else:
             out[key] = value
     return out
-
-
-def read_scenario(path: Path) -> Scenario:
-    """Raises ScenarioError for a file that is not there, is not YAML, or does not say what a scenario needs."""
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ScenarioError(f"{path}: not a text in UTF-8") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise ScenarioError(f"{path}: {where}not YAML: {getattr(error, 'problem', None) or 'unreadable'}") from None
-    if not isinstance(raw, dict):
-        raise ScenarioError(f"{path}: a scenario is a mapping with queues, group, consumers, events and until")
-    return parse_scenario(raw, str(path))
-
-
-def parse_scenario(raw: Mapping[str, Any], source: str = "scenario") -> Scenario:
-    """Raises ScenarioError; also walks through the events, so that a change in mid-life that makes no sense is found at once."""
-    try:
-        scenario = Scenario.model_validate(raw)
-    except ValidationError as error:
-        raise ScenarioError(f"{source}: {_sentence(error)}") from None
-    group, queues = dict(scenario.group), {name: q.model_dump() for name, q in scenario.queues.items()}
-    for number, event in enumerate(scenario.events):
-        try:
-            group = merged(group, event.group)
-            GroupPart.model_validate(group)
-        except ValidationError as error:
-            raise ScenarioError(f"{source}: events.{number}.group.{_sentence(error)}") from None
-        try:
-            queues = merged(queues, event.queues)
-            _Queues.model_validate(queues)
-        except ValidationError as error:
-            raise ScenarioError(f"{source}: events.{number}.queues.{_sentence(error)}") from None
-        for name in event.scale:
-            if name not in queues:
-                raise ScenarioError(
-                    f"{source}: events.{number}.scale.{name}: there is no such queue; choose one of {', '.join(sorted(queues))}"
-                )
-    if not math.isfinite(scenario.until):
-        raise ScenarioError(f"{source}: until: give the time at which the scenario ends")
-    return scenario
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first fault: the field, and what it should be."""
-    fault = error.errors(include_url=False)[0]
-    at = fault["loc"]
-    if at[:2] == ("consumers", "own"):
-        at = at[:1] + at[2:]  # in the file a member's name stands directly under consumers
-    field = ".".join(str(part) for part in at) or "scenario"
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
-        message = "there is no such field; take it out or correct its name"
-    elif fault["type"] == "missing":
-        message = "is missing; add it"
-    else:
-        message = f"{message[:1].lower()}{message[1:]}, found {str(fault['input'])[:60]!r}"
-    return f"{field}: {message}"

@@ -1,0 +1,135 @@
+"""Reading a scenario file. What makes no sense gets one line: the file, the field and the cure."""
+
+from collections.abc import Collection, Mapping
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from baton.simulation.document import DocumentError, read_document
+from baton.simulation.scenario import EventPart, GroupPart, Queues, Scenario, merged
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be run. The message is one line: the file, the field and the cure."""
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Raises ScenarioError for a file that is not there, is not YAML, or does not say what a scenario needs."""
+    return parse_scenario(read_raw(path), str(path))
+
+
+def read_raw(path: Path) -> dict[str, Any]:
+    """The file's mapping, as it stands there. Raises ScenarioError."""
+    try:
+        raw = read_document(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{path}: not a text in UTF-8") from None
+    except DocumentError as error:
+        raise ScenarioError(f"{path}: {error}") from None
+    if not isinstance(raw, dict):
+        raise ScenarioError(f"{path}: a scenario is a mapping with queues, group, consumers, events and until")
+    return raw
+
+
+def parse_scenario(raw: Mapping[str, Any], source: str = "scenario") -> Scenario:
+    """Raises ScenarioError; also walks through the events, so that a change in mid-life that makes no sense is found at once."""
+    try:
+        scenario = Scenario.model_validate(raw)
+        _walk(scenario)
+    except ValidationError as error:
+        raise ScenarioError(f"{source}: {_sentence(error)}") from None
+    except _FaultError as error:
+        raise ScenarioError(f"{source}: {error}") from None
+    return scenario
+
+
+class _FaultError(Exception):
+    """The field and the cure."""
+
+
+def _walk(scenario: Scenario) -> None:
+    """Through the events in the order of time; those of one time in the order of the file."""
+    group: dict[str, Any] = dict(scenario.group)
+    queues: dict[str, Any] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
+    joined: set[str] = set()
+    events = sorted(enumerate(scenario.events), key=lambda numbered: numbered[1].at)
+    first = {member.id: n for n, event in reversed(events) for member in event.join}
+    for number, event in events:
+        group = merged(group, event.group)
+        queues = merged(queues, event.queues)
+        try:
+            GroupPart.model_validate(group)
+        except ValidationError as error:
+            raise _FaultError(f"events.{number}.group.{_sentence(error)}") from None
+        try:
+            Queues.model_validate(queues)
+        except ValidationError as error:
+            raise _FaultError(f"events.{number}.queues.{_sentence(error)}") from None
+        for name in event.scale:
+            if name not in queues:
+                raise _FaultError(f"events.{number}.scale.{name}: there is no such queue; {_choose(name, queues)}")
+        joined |= {member.id for n, other in events if other.at == event.at for member in other.join}
+        _known(event, number, joined, {name: scenario.events[n].at for name, n in first.items()})
+
+
+def _known(event: EventPart, number: int, joined: Collection[str], first: Mapping[str, float]) -> None:
+    """Only who has joined can go."""
+    for field in ("leave", "terminate"):
+        for place, name in enumerate(getattr(event, field)):
+            if name in joined:
+                continue
+            cure = f"it first joins at {first[name]:g}" if name in first else _choose(name, joined)
+            raise _FaultError(f"events.{number}.{field}.{place}: {name!r} has not joined by {event.at:g}; {cure}")
+
+
+def _choose(name: str, among: Collection[str]) -> str:
+    near = get_close_matches(name, sorted(among), n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    some = sorted(among)[:8]
+    return f"choose one of {', '.join(some)}{', …' if len(among) > len(some) else ''}" if some else "there is none yet"
+
+
+_CURES = {
+    "missing": "is missing; add it",
+    "model_type": "give a mapping",
+    "model_attributes_type": "give a mapping",
+    "dict_type": "give a mapping",
+    "mapping_type": "give a mapping",
+    "tuple_type": "give a list",
+    "too_short": "give at least one",
+    "bool_parsing": "give true or false",
+    "bool_type": "give true or false",
+    "float_parsing": "give a number",
+    "float_type": "give a number",
+    "int_parsing": "give a whole number",
+    "int_type": "give a whole number",
+    "int_from_float": "give a whole number",
+}
+"""For faults whose own words are a programmer's."""
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first fault: the field, and what it should be."""
+    fault = error.errors(include_url=False)[0]
+    at: tuple[object, ...] = fault["loc"]
+    if at[:2] == ("consumers", "own"):
+        at = (at[0], *at[2:])  # in the file a member's name stands directly under consumers
+    found = repr(fault["input"]) if not isinstance(fault["input"], date) else str(fault["input"])
+    found = found if len(found) <= 60 else f"{found[:59]}…"
+    cure = _CURES.get(fault["type"])
+    if fault["type"] == "unknown_field":
+        unknown, known = fault["ctx"]["field"], fault["ctx"]["known"]
+        at, cure = (*at, unknown), f"there is no such field; {_choose(unknown, known)}"
+    elif cure is None:
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        cure = f"{message[:1].lower()}{message[1:]}, found {found}"
+    elif fault["type"] != "missing":
+        cure = f"{cure}, found {found}"
+    field = ".".join(str(part) for part in at if part != "[key]") or "scenario"
+    return f"{field}: {cure}".replace("\n", " ")

@@ -1,0 +1,133 @@
+"""The pictures of a run: what a person sees in a terminal, and in a drawing."""
+
+from itertools import groupby
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from baton.cli.simulate import simulate
+from baton.simulation import chart, history, parse_scenario, svg, verdict
+from baton.simulation import simulate as run
+
+BASE = {
+    "queues": {"orders": 4},
+    "group": {"rebalance": {"delaySeconds": 2, "maxHandoffSeconds": 3}},
+    "consumers": {"release": 1},
+    "events": [{"at": 0, "join": ["a", "b"]}, {"at": 10, "join": ["c"]}, {"at": 20, "leave": ["b"]}],
+    "until": 30,
+}
+
+
+def text(width: int = 120, **changes: object) -> list[str]:
+    scenario = parse_scenario(BASE | changes)
+    lines = chart(history(scenario, run(scenario)), width, coloured=False)
+    return ["".join(ran.text for ran in line) for line in lines]
+
+
+def row(lines: list[str], label: str) -> str:
+    return next(line.split(label, 1)[1].strip() for line in lines if line.strip().startswith(label))
+
+
+def squeezed(cells: str) -> str:
+    """Each run of equal characters once."""
+    return "".join(char for char, _ in groupby(cells.replace("⋮", "")))
+
+
+def test_partitions_that_fared_alike_share_a_row_and_pauses_and_lonely_times_are_seen() -> None:
+    lines = text()
+    assert squeezed(row(lines, "orders 0,2")) == "·A"
+    assert squeezed(row(lines, "orders 3")) == "·B░C"
+    assert squeezed(row(lines, "orders 1")) == "·B·C"
+
+
+def test_above_the_rows_stand_the_events_and_the_state() -> None:
+    lines = text()
+    assert "╭ a, b join" in lines[0] and any("╭ b leaves" in line for line in lines)
+    assert row(lines, "state").startswith("─ Holddown ─")
+    assert row(lines, "seconds").split()[:3] == ["0", "2", "10"]
+
+
+def test_no_line_is_wider_than_asked_for() -> None:
+    for width in (60, 80, 133):
+        assert max(map(len, text(width))) <= width
+
+
+def test_time_at_rest_is_shortened_so_that_a_short_hand_off_is_seen_in_a_long_life() -> None:
+    lines = text(until=100_000)
+    assert any("░" in line for line in lines)
+    assert any("⋮" in line for line in lines)
+
+
+def test_a_partition_that_does_not_exist_has_no_owner_and_no_lack_of_one() -> None:
+    lines = text(events=[{"at": 0, "join": ["a"]}, {"at": 10, "scale": {"orders": 5}}, {"at": 20, "scale": {"orders": 4}}])
+    cells = next(line for line in lines if line.strip().startswith("orders 4")).split("orders 4", 1)[1]
+    assert squeezed(cells) == " A░"
+
+
+def test_many_rows_are_folded_by_what_happened_and_not_by_whom_it_happened_to() -> None:
+    members = [f"m-{n}" for n in range(60)]
+    lines = text(queues={"orders": 120}, events=[{"at": 0, "join": members}, {"at": 10, "leave": ["m-7"]}])
+    assert len([line for line in lines if line.strip().startswith("orders")]) < 10
+    assert any("(118)" in line and "***" in line for line in lines)
+    assert any("* several members" in line for line in lines)
+
+
+def test_hundreds_of_events_share_a_few_flags() -> None:
+    events = [{"at": n, "join": [f"m-{n}"]} for n in range(300)]
+    lines = text(events=events, until=400)
+    assert len([line for line in lines if "╭" in line]) <= 6
+    assert any("and" in line and "more" in line for line in lines)
+
+
+def test_in_a_file_there_are_no_colours(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("queues: {orders: 2}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n")
+    output = CliRunner().invoke(simulate, [str(path)]).output
+    assert "\x1b" not in output and "AAA" in output
+
+
+def drawing(**changes: object) -> str:
+    scenario = parse_scenario(BASE | changes)
+    result = run(scenario)
+    return svg(history(scenario, result), "a <title> & more", list(verdict(result)))
+
+
+def test_the_drawing_is_the_same_every_time_and_needs_nothing_from_elsewhere() -> None:
+    once = drawing()
+    assert once == drawing()
+    assert once.count("http") == once.count('xmlns="http://www.w3.org/2000/svg"') == 1
+    assert "<script" not in once and "@import" not in once
+
+
+def test_the_drawing_tells_in_words_what_it_shows() -> None:
+    root = ElementTree.fromstring(drawing())
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.get("role") == "img"
+    title, described = root.find(f"{space}title"), root.find(f"{space}desc")
+    assert title is not None and title.text == "a <title> & more"
+    assert described is not None and described.text is not None
+    assert "at 20 s b leaves" in described.text and "moves" in described.text
+    tips = [element.text for element in root.iter(f"{space}title")]
+    assert "paused, a is to let go, 12 to 13 s" in tips or "paused, b is to let go, 12 to 13 s" in tips
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", 'a"b', "a&b", "ä€😀"])
+def test_names_are_only_ever_words_in_the_drawing(name: str) -> None:
+    root = ElementTree.fromstring(drawing(events=[{"at": 0, "join": [name]}]))
+    assert any(element.text == name for element in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
+
+
+def test_nothing_happens_and_that_can_be_drawn_too() -> None:
+    for changes in ({"until": 0}, {"events": []}, {"queues": {}}, {"queues": {"orders": 0}}):
+        ElementTree.fromstring(drawing(**changes))
+        assert text(**changes)
+
+
+def test_a_drawing_that_cannot_be_written_gets_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("queues: {orders: 2}\nuntil: 9\n")
+    result = CliRunner().invoke(simulate, [str(path), "--svg", str(tmp_path / "none" / "x.svg")])
+    assert result.exit_code == 2 and "No such file" in result.output
