@@ -14,6 +14,6 @@ def circle(request: Request) -> Answer:
 
 def in_turn(_: Request) -> Deal:
     def deal(_: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
-        return (numbers[place :: len(readers)] for place in range(len(readers)))
+        return (numbers[place :: len(readers)] for place in range(min(len(numbers), len(readers))))
 
     return deal

@@ -40,7 +40,7 @@ def checked(name: str, assignor: Assignor) -> Assignor:
         if not isinstance(answer, Answer):
             raise AssignorError(name, f"answered with {type(answer).__name__} instead of baton.assignors.Answer")
         made = Answer(
-            dict.fromkeys(request.members, ()) | _hands(name, request, answer.assignment, "assignment"),
+            {**dict.fromkeys(request.members, ()), **_hands(name, request, answer.assignment, "assignment")},
             {member: hand for member, hand in _hands(name, request, answer.withheld, "withheld").items() if hand},
         )
         _check_complete(name, request, made)

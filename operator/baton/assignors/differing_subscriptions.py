@@ -4,15 +4,16 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from baton.assignors.claims import exists
+from baton.assignors.claims import Holdings, exists
+from baton.assignors.hand import Hand
 from baton.assignors.request import Request
 from baton.assignors.zones import Nearness
 from baton.model.ids import MemberId, Partition, QueueName
 
 
 def share_among_readers(
-    request: Request, queues: Sequence[QueueName], held: Mapping[Partition, MemberId], nearness: Nearness
-) -> dict[MemberId, list[Partition]]:
+    request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness
+) -> dict[MemberId, Hand]:
     """Keeps what is held by a reader (and near to it, where zones matter), gives the rest to the emptiest readers, then moves
     single partitions as long as one move makes two members more even.
 
@@ -20,13 +21,11 @@ def share_among_readers(
     instead of a partition another of the same queue is sent back only if it comes from the same member; and what Kafka leaves
     to the order of a HashMap goes by name and number. Every step makes two members more even, so it ends.
     """
-    return _Table(request, queues, held, nearness).run()
+    return _Table(request, queues, before, nearness).run()
 
 
 class _Table:
-    def __init__(
-        self, request: Request, queues: Sequence[QueueName], held: Mapping[Partition, MemberId], nearness: Nearness
-    ) -> None:
+    def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
         self._request = request
         self._nearness = nearness
         self._subscribed = {name: member.subscribed.intersection(queues) for name, member in request.members.items()}
@@ -34,8 +33,7 @@ class _Table:
         self._owner: dict[Partition, MemberId] = {}
         self._readers = {queue: [name for name in self._hands if queue in self._subscribed[name]] for queue in queues}
         self._must_revoke = False
-        for partition in sorted(held):
-            name = held[partition]
+        for partition, name in before.held_alone(queues):
             if partition.queue not in self._subscribed[name] or nearness.far(name, partition):
                 self._must_revoke = True
             else:
@@ -46,7 +44,7 @@ class _Table:
         self._moved: dict[tuple[QueueName, MemberId, MemberId], set[Partition]] = defaultdict(set)
         self._origin: dict[Partition, MemberId] = {}
 
-    def run(self) -> dict[MemberId, list[Partition]]:
+    def run(self) -> dict[MemberId, Hand]:
         fewest_readers_first = sorted(self._readers, key=lambda queue: (len(self._readers[queue]), queue))
         partitions = [Partition(queue, n) for queue in fewest_readers_first for n in range(self._request.queues[queue])]
         free = [partition for partition in partitions if partition not in self._owner]
@@ -60,7 +58,7 @@ class _Table:
         if not self._must_revoke:
             self._even_out(free, earlier)
         self._even_out(partitions, earlier)
-        return {name: list(hand) for name, hand in self._hands.items()}
+        return {name: Hand.of(hand) for name, hand in self._hands.items()}
 
     def _take(self, name: MemberId, partition: Partition) -> None:
         self._hands[name][partition] = None

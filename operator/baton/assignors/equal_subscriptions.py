@@ -1,69 +1,112 @@
 """The sticky assignor where all members read the same queues (Kafka's constrained assignment)."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from heapq import nlargest
 
+from baton.assignors.claims import Holdings
+from baton.assignors.dealing import in_rounds
+from baton.assignors.hand import Hand, all_of
 from baton.assignors.request import Request
 from baton.assignors.zones import Nearness
-from baton.model.ids import MemberId, Partition
+from baton.model.ids import MemberId, Partition, QueueName
 
 
-def share_equally(
-    request: Request, partitions: Sequence[Partition], held: Mapping[Partition, MemberId], nearness: Nearness
-) -> dict[MemberId, list[Partition]]:
+def share_equally(request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> dict[MemberId, Hand]:
     """Totals within one; what each member holds stays up to its share; the rest is dealt out by name.
 
     Where zones matter, a member keeps only what is near to it, and partitions go to near members first. Kafka leaves the order of
     members that keep the greater share to a HashMap; here it is by name.
     """
-    return _Deal(request, partitions, held, nearness).run()
+    return _Deal(request, queues, before, nearness).run()
 
 
 class _Deal:
-    def __init__(
-        self, request: Request, partitions: Sequence[Partition], held: Mapping[Partition, MemberId], nearness: Nearness
-    ) -> None:
-        self._partitions = partitions
+    def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
+        self._sizes = {queue: request.queues[queue] for queue in queues}
+        self._before = before
         self._nearness = nearness
-        self._floor, self._greater = divmod(len(partitions), len(request.members))
+        self._floor, self._greater = divmod(sum(self._sizes.values()), len(request.members))
         """What everybody has at least, and how many members may still have one more."""
         self._ceiling = self._floor + (self._greater > 0)
-        self._hands: dict[MemberId, list[Partition]] = {name: [] for name in sorted(request.members)}
+        self._kept: dict[MemberId, Hand] = {}
+        self._dealt: dict[MemberId, list[Hand]] = {name: [] for name in sorted(request.members)}
+        self._count: dict[MemberId, int] = {}
         self._wanting: list[MemberId] = []
         """Below the floor."""
         self._eager: deque[MemberId] = deque()
         """At the floor, and may have one more."""
-        self._held: dict[MemberId, list[Partition]] = {name: [] for name in self._hands}
-        for partition, name in held.items():
-            self._held[name].append(partition)
+        self._owner = {queue: list(before.alone[queue]) for queue in queues if queue in before.alone}
+        """By number, of those that keep something; None: free."""
 
-    def run(self) -> dict[MemberId, list[Partition]]:
-        for name, partitions in self._held.items():
-            self._keep(name, sorted(partitions, key=lambda partition: (partition.number, partition.queue)))
-        kept = {partition for hand in self._hands.values() for partition in hand}
-        free = self._nearness.rarest_first(partition for partition in self._partitions if partition not in kept)
+    def run(self) -> dict[MemberId, Hand]:
+        for name in self._dealt:
+            self._keep(name)
+        free: Sequence[Partition] = self._free()
         if self._nearness.matters:
-            free = self._deal_near(free)
+            free = self._deal_near(self._nearness.rarest_first(free))
         self._deal(free)
-        return self._hands
+        return {name: Hand.joined([kept, *self._dealt[name]]) for name, kept in self._kept.items()}
 
-    def _keep(self, name: MemberId, partitions: list[Partition]) -> None:
-        mine = [partition for partition in partitions if not self._nearness.far(name, partition)]
+    def _free(self) -> Hand:
+        parts: list[Hand] = []
+        for queue, size in self._sizes.items():
+            owners = self._owner.get(queue)
+            if owners is None:
+                parts.append(all_of(queue, size))
+            elif None in owners:
+                numbers = tuple(number for number, owner in enumerate(owners) if owner is None)
+                parts.append(Hand((queue,) * len(numbers), numbers))
+        return Hand.in_a_row(parts)
+
+    def _keep(self, name: MemberId) -> None:
+        """Lowest numbers first, whatever the queue."""
+        mine = self._mine(name)
         if len(mine) < self._floor:
             self._wanting.append(name)
         elif len(mine) >= self._ceiling and self._greater:
             self._one_more_is_great()
-            del mine[self._ceiling :]
+            mine = self._lowest(mine, self._ceiling)
         else:
-            del mine[self._floor :]
+            mine = self._lowest(mine, self._floor)
             if self._greater:
                 self._eager.append(name)
-        self._hands[name] = mine
+        self._kept[name] = mine
+        self._count[name] = len(mine)
+
+    def _mine(self, name: MemberId) -> Hand:
+        """What it holds alone, and near to it."""
+        hand = self._before.hands[name]
+        if not self._nearness.matters and name not in self._before.doubtful and self._owner.keys() >= set(hand.queues):
+            return hand
+        mine: list[tuple[QueueName, int]] = []
+        for queue, number in hand.pairs():
+            owners = self._owner.get(queue, ())
+            if not 0 <= number < len(owners) or owners[number] != name:
+                continue
+            if self._nearness.matters and self._nearness.far(name, Partition(queue, number)):
+                self._owner[queue][number] = None
+            else:
+                mine.append((queue, number))
+        return Hand.of_sorted(mine)
+
+    def _lowest(self, mine: Hand, count: int) -> Hand:
+        if len(mine) == count:
+            return mine
+        gone = nlargest(len(mine) - count, zip(mine.numbers, mine.queues, strict=True))
+        for number, queue in gone:
+            self._owner[queue][number] = None
+        left_out = {(queue, number) for number, queue in gone}
+        return Hand.of_sorted([pair for pair in mine.pairs() if pair not in left_out])
 
     def _one_more_is_great(self) -> None:
         self._greater -= 1
         if not self._greater:
             self._eager.clear()
+
+    def _give(self, name: MemberId, hand: Hand) -> None:
+        self._dealt[name].append(hand)
+        self._count[name] += len(hand)
 
     def _deal_near(self, free: Sequence[Partition]) -> list[Partition]:
         """In turn to those below the floor, else to those at it, near members only; returns what could not be dealt so."""
@@ -73,10 +116,10 @@ class _Deal:
             place = self._next_near(partition, self._wanting, turn)
             if place is not None:
                 name = self._wanting[place]
-                self._hands[name].append(partition)
-                if len(self._hands[name]) >= self._floor:
+                self._give(name, Hand.of([partition]))
+                if self._count[name] >= self._floor:
                     del self._wanting[place]
-                    if len(self._hands[name]) < self._ceiling and self._greater:
+                    if self._count[name] < self._ceiling and self._greater:
                         self._eager.append(name)
                 else:
                     place += 1
@@ -87,7 +130,7 @@ class _Deal:
                 rest.append(partition)
                 continue
             name = self._eager[place]
-            self._hands[name].append(partition)
+            self._give(name, Hand.of([partition]))
             del self._eager[place]
             self._one_more_is_great()
         return rest
@@ -98,16 +141,11 @@ class _Deal:
 
     def _deal(self, free: Sequence[Partition]) -> None:
         """In rounds to those below the floor, then one each to those at it."""
-        turn = 0
-        for partition in free:
-            if self._wanting:
-                turn %= len(self._wanting)
-                name = self._wanting[turn]
-                self._hands[name].append(partition)
-                if len(self._hands[name]) == self._floor:
-                    del self._wanting[turn]
-                    self._eager.append(name)
-                else:
-                    turn += 1
-            else:
-                self._hands[self._eager.popleft()].append(partition)
+        wants = {name: self._floor - self._count[name] for name in self._wanting}
+        for name, share in in_rounds(wants):
+            self._give(name, Hand.of(free[share]))
+            if self._count[name] == self._floor:
+                self._eager.append(name)
+        dealt = sum(wants.values())
+        for place, name in zip(range(dealt, len(free)), self._eager, strict=False):
+            self._give(name, Hand.of(free[place : place + 1]))

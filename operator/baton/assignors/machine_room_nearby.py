@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from baton.assignors.claims import readable
+from baton.assignors.hand import Hand
 from baton.assignors.queue_by_queue import Deal, Strategy, queue_by_queue
 from baton.assignors.request import Answer, Assignor, Request
 from baton.assignors.zones import zones_of
@@ -72,9 +73,9 @@ def _room_by_room(rooms: _Rooms, within: Deal) -> Deal:
         hands: dict[MemberId, list[int]] = {name: [] for name in readers}
         for share, of_share in rooms.shares(queue, numbers).items():
             mine = [name for name in readers if rooms.mine(name, *share)]
-            for name, dealt in zip(mine, within(queue, of_share, mine), strict=True):
+            for name, dealt in zip(mine, within(queue, of_share, mine), strict=False):
                 hands[name] += dealt
-        return hands.values()
+        return map(sorted, hands.values())
 
     return deal
 
@@ -117,6 +118,6 @@ def _merged(request: Request, answers: Iterable[Answer]) -> Answer:
             for name, partitions in side.items():
                 hands[name] += partitions
     return Answer(
-        {name: tuple(sorted(hand)) for name, hand in assignment.items()},
-        {name: tuple(sorted(hand)) for name, hand in withheld.items() if hand},
+        {name: Hand.of(hand) for name, hand in assignment.items()},
+        {name: Hand.of(hand) for name, hand in withheld.items() if hand},
     )

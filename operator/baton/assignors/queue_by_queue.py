@@ -5,12 +5,14 @@ With several queues the members that come first have the rests of all of them: t
 
 from collections.abc import Callable, Iterable, Sequence
 
-from baton.assignors.claims import readable
+from baton.assignors.claims import readable, readers
+from baton.assignors.hand import Hand
 from baton.assignors.request import Answer, Request
-from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.ids import MemberId, QueueName
 
 Deal = Callable[[QueueName, Sequence[int], Sequence[MemberId]], Iterable[Sequence[int]]]
-"""Which of these numbers of a queue (ascending) each of these readers gets, in the order of the readers (at least one)."""
+"""Which of these numbers of a queue (ascending) each of these readers gets (ascending), in the order of the readers (at least
+one). Readers that come after the last one with something may be left out."""
 
 Strategy = Callable[[Request], Deal]
 """The deal that a request's options and zones ask for."""
@@ -19,19 +21,23 @@ Strategy = Callable[[Request], Deal]
 def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> Answer:
     """Deals every queue out among its readers, which are asked in `order`."""
     subscribed = readable(request)
-    hands: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
-    for queue in sorted(request.queues):
-        readers = [name for name in order if queue in subscribed[name]]
-        numbers = range(request.queues[queue])
-        if readers and numbers:
-            for name, dealt in zip(readers, deal(queue, numbers, readers), strict=True):
-                hands[name] += (Partition(queue, number) for number in dealt)
-    return Answer({name: tuple(sorted(hand)) for name, hand in hands.items()})
+    queues: dict[MemberId, list[QueueName]] = {name: [] for name in request.members}
+    numbers: dict[MemberId, list[int]] = {name: [] for name in request.members}
+    names: dict[tuple[int, ...], Sequence[MemberId]] = {}
+    for queue, places in readers([subscribed[name] for name in order]).items():
+        if not request.queues[queue]:
+            continue
+        if places not in names:
+            names[places] = [order[place] for place in places]
+        for name, dealt in zip(names[places], deal(queue, range(request.queues[queue]), names[places]), strict=False):
+            queues[name] += [queue] * len(dealt)
+            numbers[name] += dealt
+    return Answer({name: Hand(tuple(queues[name]), tuple(numbers[name])) for name in request.members})
 
 
 def chunks(numbers: Sequence[int], count: int) -> Iterable[Sequence[int]]:
-    """`count` runs of numbers; the first ones are longer by one where they cannot all be equal."""
+    """`count` runs of numbers; the first ones are longer by one where they cannot all be equal. Empty ones are left out."""
     floor, longer = divmod(len(numbers), count)
-    for place in range(count):
+    for place in range(count if floor else longer):
         first = floor * place + min(place, longer)
         yield numbers[first : first + floor + (place < longer)]

@@ -9,7 +9,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 
+from baton.assignors.average import averagely
 from baton.assignors.claims import by_instance, readable
+from baton.assignors.hand import Hand
+from baton.assignors.queue_by_queue import queue_by_queue
 from baton.assignors.request import Answer, Request
 from baton.assignors.zones import zones_matter, zones_of
 from baton.model.ids import MemberId, Partition, QueueName
@@ -18,6 +21,8 @@ from baton.model.ids import MemberId, Partition, QueueName
 def range_(request: Request) -> Answer:
     """Kafka's answer, exactly. Static members come first, by instance; then dynamic ones by name."""
     order = by_instance(request.members)
+    if not request.zones:
+        return queue_by_queue(request, order, averagely(request))
     subscribed = readable(request)
     assignment: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
     queues = [
@@ -29,7 +34,7 @@ def range_(request: Request) -> Answer:
         _match_zones(queues)
     for queue in queues:
         queue.fill(near_only=False)
-    return Answer({name: tuple(sorted(partitions)) for name, partitions in assignment.items()})
+    return Answer({name: Hand.of(partitions) for name, partitions in assignment.items()})
 
 
 def _match_zones(queues: Sequence["_Queue"]) -> None:

@@ -1,6 +1,6 @@
 """What an assignor is asked, and what it answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -16,8 +16,8 @@ class Member:
 
     subscribed: frozenset[QueueName]
     """The queues it reads. Those that do not exist are ignored."""
-    owned: tuple[Partition, ...] = ()
-    """What it claims to own, in any order. Claims on what does not exist are ignored."""
+    owned: Sequence[Partition] = ()
+    """What it claims to own, in any order; a `Hand` is taken as it is. Claims on what does not exist are ignored."""
     generation: int = NO_GENERATION
     """The assignment that its claims come from: where several claim a partition, the newest generation wins."""
     instance: str | None = None
@@ -48,11 +48,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who should own what. Every member of the request has a key in `assignment`; partitions are sorted."""
+    """Who should own what. Every member of the request has a key in `assignment`; partitions are sorted (our own assignors answer
+    with a `Hand` each)."""
 
-    assignment: Mapping[MemberId, tuple[Partition, ...]]
+    assignment: Mapping[MemberId, Sequence[Partition]]
     """What each member may have at once."""
-    withheld: Mapping[MemberId, tuple[Partition, ...]] = field(default_factory=dict)
+    withheld: Mapping[MemberId, Sequence[Partition]] = field(default_factory=dict)
     """What a cooperative assignor will give to a member once the present holder has let go."""
 
     def owners(self) -> dict[Partition, MemberId]:

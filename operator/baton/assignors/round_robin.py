@@ -1,20 +1,25 @@
 """Kafka's RoundRobinAssignor: all partitions of all queues are dealt out in turn."""
 
-from itertools import cycle
+from bisect import bisect_left
+from itertools import groupby
 
-from baton.assignors.claims import by_instance, readable
+from baton.assignors.claims import by_instance, readable, readers
+from baton.assignors.hand import Hand, all_of
 from baton.assignors.request import Answer, Request
-from baton.model.ids import MemberId, Partition
 
 
 def round_robin(request: Request) -> Answer:
     """Kafka's answer, exactly: queues by name, members by instance and then by name; who does not read a queue is passed over."""
     subscribed = readable(request)
-    assignment: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
-    read = frozenset().union(*subscribed.values())
-    turn = cycle(by_instance(request.members))
-    for queue in sorted(read):
-        for number in range(request.queues[queue]):
-            taker = next(name for name in turn if queue in subscribed[name])
-            assignment[taker].append(Partition(queue, number))
-    return Answer({name: tuple(partitions) for name, partitions in assignment.items()})
+    order = by_instance(request.members)
+    dealt: list[list[Hand]] = [[] for _ in order]
+    turn = 0
+    places = readers([subscribed[name] for name in order])
+    for takers, queues in groupby(places, places.__getitem__):
+        free = Hand.in_a_row(all_of(queue, request.queues[queue]) for queue in queues)
+        first = bisect_left(takers, turn)
+        for number, taker in enumerate((takers[first:] + takers[:first])[: len(free)]):
+            dealt[taker].append(Hand.of(free[number :: len(takers)]))
+        if free:
+            turn = takers[(first + len(free) - 1) % len(takers)] + 1
+    return Answer({name: Hand.in_a_row(parts) for name, parts in zip(order, dealt, strict=True)})

@@ -4,29 +4,18 @@ A claim of a newer generation wins; claims of the same generation on one partiti
 KAFKA-12984).
 """
 
-from collections.abc import Iterable
-
-from baton.assignors.claims import holders
+from baton.assignors.claims import Holdings, holdings
 from baton.assignors.differing_subscriptions import share_among_readers
 from baton.assignors.equal_subscriptions import share_equally
+from baton.assignors.hand import Hand
 from baton.assignors.request import Answer, Request
 from baton.assignors.zones import Nearness
-from baton.model.ids import MemberId, Partition
+from baton.model.ids import MemberId, Partition, QueueName
 
 
 def sticky(request: Request) -> Answer:
     """The target at once, for an eager protocol: everybody lets go of everything first."""
-    assignment: dict[MemberId, Iterable[Partition]] = dict.fromkeys(request.members, ())
-    read = frozenset().union(*(member.subscribed for member in request.members.values()))
-    queues = [queue for queue in sorted(request.queues) if queue in read and request.queues[queue]]
-    partitions = [Partition(queue, number) for queue in queues for number in range(request.queues[queue])]
-    held = {partition: names[0] for partition, names in holders(request).items() if len(names) == 1 and partition.queue in read}
-    nearness = Nearness(request, partitions)
-    if len({member.subscribed for member in request.members.values()}) == 1:
-        assignment |= share_equally(request, partitions, held, nearness)
-    elif request.members:
-        assignment |= share_among_readers(request, queues, held, nearness)
-    return Answer({name: tuple(sorted(hand)) for name, hand in assignment.items()})
+    return Answer(_target(request, holdings(request)))
 
 
 def cooperative_sticky(request: Request) -> Answer:
@@ -34,14 +23,41 @@ def cooperative_sticky(request: Request) -> Answer:
 
     Where several members hold a partition with equal claims, all but its receiver must let go first.
     """
-    held = holders(request)
-    assignment: dict[MemberId, tuple[Partition, ...]] = {}
-    withheld: dict[MemberId, tuple[Partition, ...]] = {}
-    for name, partitions in sticky(request).assignment.items():
-        alone = (name,)
-        waits = tuple(partition for partition in partitions if held.get(partition, alone) != alone) if held else ()
+    before = holdings(request)
+    assignment = _target(request, before)
+    withheld: dict[MemberId, Hand] = {}
+    for name, hand in assignment.items():
+        if hand is before.hands[name]:
+            continue
+        waits = _held_by_others(name, hand, before)
         if waits:
-            withheld[name] = waits
-            partitions = tuple(partition for partition in partitions if held.get(partition, alone) == alone)
-        assignment[name] = partitions
+            withheld[name] = Hand.of_sorted(waits)
+            gone = set(waits)
+            assignment[name] = Hand.of_sorted([pair for pair in hand.pairs() if pair not in gone])
     return Answer(assignment, withheld)
+
+
+def _target(request: Request, before: Holdings) -> dict[MemberId, Hand]:
+    read = frozenset().union(*(member.subscribed for member in request.members.values()))
+    queues = [queue for queue in sorted(request.queues) if queue in read and request.queues[queue]]
+    nearness = Nearness(request, queues)
+    if not request.members:
+        return {}
+    if len({member.subscribed for member in request.members.values()}) == 1:
+        return share_equally(request, queues, before, nearness)
+    return share_among_readers(request, queues, before, nearness)
+
+
+def _held_by_others(name: MemberId, hand: Hand, before: Holdings) -> list[tuple[QueueName, int]]:
+    """What is not free, and not this member's alone."""
+    waits: list[tuple[QueueName, int]] = []
+    if not before.alone:
+        return waits
+    for queue, number in hand.pairs():
+        column = before.alone.get(queue)
+        if column is None:
+            continue
+        holder = column[number]
+        if holder != name and (holder is not None or Partition(queue, number) in before.several):
+            waits.append((queue, number))
+    return waits

@@ -1,6 +1,6 @@
 """A request and its answer as JSON, as `baton plan` takes and gives them. What is wrong is refused with the field's path."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from baton.assignors.bound import least_moves
@@ -134,7 +134,7 @@ def _check_instances(members: Mapping[MemberId, Member]) -> None:
             )
 
 
-def _to_queues(assignment: Mapping[MemberId, tuple[Partition, ...]]) -> dict[str, dict[str, list[int]]]:
+def _to_queues(assignment: Mapping[MemberId, Sequence[Partition]]) -> dict[str, dict[str, list[int]]]:
     shown: dict[str, dict[str, list[int]]] = {}
     for member in sorted(assignment):
         queues = shown[member] = {}

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from baton.assignors.hand import all_of
 from baton.assignors.request import Request
-from baton.model.ids import MemberId, Partition
+from baton.model.ids import MemberId, Partition, QueueName
 
 NOWHERE: frozenset[str] = frozenset()
 
@@ -21,10 +22,14 @@ def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozense
 
 
 class Nearness:
-    """Members and partitions of a request; where zones do not matter, everybody is near everything."""
+    """Members of a request and partitions of some of its queues; where zones do not matter, everybody is near everything."""
 
-    def __init__(self, request: Request, partitions: Iterable[Partition]) -> None:
-        self._zones = {partition: zones_of(request, partition) for partition in partitions} if request.zones else {}
+    def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
+        self._zones = {
+            partition: zones_of(request, partition)
+            for queue in (queues if request.zones else ())
+            for partition in all_of(queue, request.queues[queue])
+        }
         homes = {name: member.zone for name, member in request.members.items() if member.zone}
         self.matters = zones_matter(homes.values(), self._zones)
         self._homes: Mapping[MemberId, str] = homes if self.matters else {}

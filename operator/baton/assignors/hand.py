@@ -1,0 +1,98 @@
+"""What a member has, in two columns: a million partitions are two million references, and not a million objects."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import overload
+
+from baton.model.ids import Partition, QueueName
+
+_PARTITION = partial(tuple.__new__, Partition)
+"""Made from a pair, without a call into Python."""
+
+
+class Hand(Sequence[Partition]):
+    """Partitions, sorted and each once. Reads like a tuple of them; who has many to go through takes the columns."""
+
+    __slots__ = ("numbers", "queues")
+
+    def __init__(self, queues: tuple[QueueName, ...] = (), numbers: tuple[int, ...] = ()) -> None:
+        """Per partition its queue and its number; by queue, then number."""
+        self.queues = queues
+        self.numbers = numbers
+
+    @classmethod
+    def of(cls, partitions: Iterable[tuple[QueueName, int]]) -> "Hand":
+        """From partitions in any order."""
+        if isinstance(partitions, Hand):
+            return partitions
+        return cls.of_sorted(sorted(set(partitions)))
+
+    @classmethod
+    def of_sorted(cls, partitions: Sequence[tuple[QueueName, int]]) -> "Hand":
+        """From partitions in order, each once."""
+        return cls(*zip(*partitions, strict=True)) if partitions else NOTHING
+
+    @classmethod
+    def joined(cls, parts: Iterable["Hand"]) -> "Hand":
+        """From hands that have nothing in common."""
+        parts = [part for part in parts if part.numbers]
+        if len(parts) < 2:
+            return parts[0] if parts else NOTHING
+        return cls.of_sorted(sorted(chain.from_iterable(part.pairs() for part in parts)))
+
+    @classmethod
+    def in_a_row(cls, parts: Iterable["Hand"]) -> "Hand":
+        """From hands each of which comes after the one before it."""
+        parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            tuple(chain.from_iterable(part.queues for part in parts)),
+            tuple(chain.from_iterable(part.numbers for part in parts)),
+        )
+
+    def pairs(self) -> Iterable[tuple[QueueName, int]]:
+        """Partitions as plain pairs, which are made much faster."""
+        return zip(self.queues, self.numbers, strict=True)
+
+    def by_queue(self) -> Iterator[tuple[QueueName, list[int]]]:
+        """Each queue that it has something of, with the numbers."""
+        for queue, pairs in groupby(self.pairs(), itemgetter(0)):
+            yield queue, [number for _, number in pairs]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return map(_PARTITION, self.pairs())
+
+    @overload
+    def __getitem__(self, place: int) -> Partition: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Partition]: ...
+    def __getitem__(self, place: int | slice) -> Partition | Sequence[Partition]:
+        if isinstance(place, slice):
+            forwards = place.step is None or place.step > 0
+            return Hand(self.queues[place], self.numbers[place]) if forwards else tuple(self)[place]
+        return Partition(self.queues[place], self.numbers[place])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Hand):
+            return self.numbers == other.numbers and self.queues == other.queues
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Hand.of({list(self)!r})"
+
+
+NOTHING = Hand()
+
+
+def all_of(queue: QueueName, size: int) -> Hand:
+    """A whole queue."""
+    return Hand((queue,) * size, tuple(range(size)))
