@@ -11,7 +11,15 @@ from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.resources import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, engine_spec
+from baton.resources import (
+    AccessType,
+    Attributes,
+    ConsumerGroupSpec,
+    PartitionedQueueSpec,
+    SourceType,
+    attributes,
+    engine_spec,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,10 @@ class QueueSight:
     def spec(self) -> PartitionedQueueSpec | None:
         """None where it does not exist or does not read as a queue."""
         return None if self.view is None else self.view.spec
+
+    @property
+    def attributes(self) -> Attributes:
+        return attributes(self.spec.partition_attributes) if self.spec is not None else Attributes()
 
     @property
     def wanted(self) -> bool:
@@ -93,6 +105,8 @@ def _queue(sight: QueueSight, group: ConsumerGroupSpec) -> ObservedQueue | None:
         fenced=sight.enforced,
         max_handoff=float(handoff),
         on_deadline=_on_deadline(sight),
+        zones=sight.attributes.zones,
+        weights=sight.attributes.weights,
         incarnation=sight.facts.incarnation,
         owners=sight.facts.owners if sight.owners_wanted else {},
     )
@@ -129,6 +143,11 @@ def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem
             problems.append(sight.facts.problem)
         elif sight.facts.refused is not None:
             problems.append(Problem(Reason.PARTITION_COUNT_REFUSED, sight.facts.refused))
+        elif sight.partitions is not None:
+            problems += (
+                Problem(Reason.INVALID_ATTRIBUTES, f"PartitionedQueue {view.full_name}: {sentence}")
+                for sentence in sight.attributes.beyond(sight.partitions)
+            )
     return problems
 
 

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     INVALID_ASSIGNMENT = "InvalidAssignment"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     PARTITION_COUNT_REFUSED = "PartitionCountRefused"
+    INVALID_ATTRIBUTES = "InvalidAttributes"
     SIZE_LIMIT = "SizeLimit"
     BAD_ANNOTATION = "BadAnnotation"
     NO_MEMBERS = "NoMembers"
@@ -61,6 +62,7 @@ _RANK = (
     Reason.SIZE_LIMIT,
     Reason.SCALE_FAILED,
     Reason.PARTITION_COUNT_REFUSED,
+    Reason.INVALID_ATTRIBUTES,
     Reason.NO_MEMBERS,
     Reason.BAD_ANNOTATION,
 )

@@ -12,7 +12,7 @@ from baton.controller.problems import Reason
 from baton.controller.status_writer import StatusWriter
 from baton.kube.api import Api, group_path
 from baton.kube.objects import GROUP_VERSION, QueueView
-from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus
+from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 
 QueueKey = tuple[str, str]
 """namespace and name of a PartitionedQueue"""
@@ -111,6 +111,9 @@ def _ready(view: QueueView, facts: QueueFacts | None) -> Told:
         return ("Ready", ConditionStatus.FALSE, Reason.PARTITION_COUNT_REFUSED, facts.refused)
     if facts.partitions is None:
         return ("Ready", ConditionStatus.UNKNOWN, Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
+    slips = attributes(view.spec.partition_attributes).beyond(facts.partitions)
+    if slips:
+        return ("Ready", ConditionStatus.FALSE, Reason.INVALID_ATTRIBUTES, "; ".join(slips))
     return ("Ready", ConditionStatus.TRUE, Reason.REACHABLE, "the queue answers and is as the spec says")
 
 

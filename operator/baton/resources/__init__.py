@@ -1,5 +1,6 @@
 """The custom resources: pydantic models, from which the CRDs in `crds/` are generated."""
 
+from baton.resources.attributes import Attributes, attributes
 from baton.resources.condition import Condition, ConditionStatus
 from baton.resources.group import (
     ConsumerGroup,
@@ -23,6 +24,7 @@ from baton.resources.queue import (
 
 __all__ = [
     "AccessType",
+    "Attributes",
     "Condition",
     "ConditionStatus",
     "ConsumerGroup",
@@ -38,5 +40,6 @@ __all__ = [
     "ProposedChange",
     "ProposedMove",
     "SourceType",
+    "attributes",
     "engine_spec",
 ]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from baton.assignors import BUILT_IN, OWN_NAME
 from baton.engine.observation import Approval, GroupSpec, Protocol, ScaleMode
+from baton.resources.assignor import ROOMS_NEEDED, AssignorName, AssignorOptions
 from baton.resources.condition import Conditions
 from baton.resources.queue import ObjectName, PartitionedQueueSpec
 from baton.resources.shape import NonNegativeSeconds, Shape, list_map, rule, rules
@@ -18,25 +18,11 @@ MOST_HANDOFFS_SHOWN = 50
 MOST_PROPOSED_SHOWN = 50
 """So many moves, and so many members, of a proposal; the ledger has all of them."""
 
+LONGEST_RANGES = 256
+"""Characters of a list of partitions in the status."""
+
 LONGEST_NAME = 63
 """Pods carry the group's name as a label's value."""
-
-
-AssignorName = Annotated[
-    str,
-    Field(
-        max_length=128,
-        json_schema_extra=rules(
-            rule(
-                f"self in {list(BUILT_IN)} || self.matches('^{OWN_NAME}$')".replace("\\", "\\\\"),
-                f"there is no such assignor: choose one of {', '.join(BUILT_IN)}, or name one of your own as <domain>/<name>, "
-                "for example example.com/by-load",
-                reason="FieldValueInvalid",
-            ),
-        ),
-    ),
-]
-"""Built in, or the user's own."""
 
 
 class GroupState(StrEnum):
@@ -141,6 +127,7 @@ class ConsumerGroupSpec(Shape):
                 field=".replicas",
                 reason="FieldValueInvalid",
             ),
+            ROOMS_NEEDED,
         )
     )
 
@@ -166,6 +153,8 @@ class ConsumerGroupSpec(Shape):
     ] = Field(default_factory=lambda: ["solace"])
     """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes
     over by two rolling restarts. Built-in names, or <domain>/<name> of assignors that are installed beside the operator."""
+    assignor_options: AssignorOptions | None = None
+    """Settings of the assignors. A change rebalances."""
     protocol: Protocol = Protocol.COOPERATIVE
     """Cooperative moves only the partitions that must move; Eager takes all of them from everybody first, for consumers that know
     nothing else."""
@@ -211,8 +200,8 @@ class ProposedMove(Shape):
 
     queue: Annotated[str, Field(max_length=253)]
     """The queue."""
-    partitions: Annotated[str, Field(max_length=4096)]
-    """The partitions, as ranges."""
+    partitions: Annotated[str, Field(max_length=LONGEST_RANGES + 2)]
+    """The partitions, as ranges; the first of them where there are many."""
     giver: Annotated[str, Field(alias="from", max_length=253)]
     """The pod that would let them go."""
     receiver: Annotated[str, Field(alias="to", max_length=253)]
@@ -335,4 +324,5 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
         approval=spec.approval,
         replicas=spec.replicas,
         scale_mode=spec.scale.mode if spec.scale else None,
+        options=spec.assignor_options.told() if spec.assignor_options else {},
     )

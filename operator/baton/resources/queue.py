@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from baton.engine.observation import OnDeadline
+from baton.resources.attributes import PartitionAttributes
 from baton.resources.condition import Conditions
 from baton.resources.shape import NonNegativeSeconds, Shape, rule, rules
 
@@ -203,6 +204,10 @@ class PartitionedQueueSpec(Shape):
     """Where the queue is."""
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Into how many partitions the queue is divided. Discovered for Kafka."""
+    partition_attributes: Annotated[
+        tuple[PartitionAttributes, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
+    ] = Field(default_factory=tuple)
+    """Where partitions have replicas and what they weigh, by ranges, for assignors that look at it. A change rebalances."""
     access_type: AccessType = AccessType.NON_EXCLUSIVE
     """NonExclusive spreads the partitions over the members of the group; Exclusive gives all of them to one member, and the
     others stand by."""

@@ -1,6 +1,7 @@
 """Who takes part."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -129,3 +130,30 @@ def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None
     ended["status"]["phase"] = "Failed"
     seen = view(ended)
     assert seen is not None and not seen.ready and not seen.running
+
+
+@pytest.mark.parametrize(
+    ("annotations", "capacity", "assignors", "said"),
+    [
+        ({"baton.dev/capacity": " 2.5 "}, Fraction(5, 2), None, []),
+        ({"baton.dev/capacity": "0"}, Fraction(1), None, ["baton.dev/capacity is '0', and counts as 1: give a number above 0"]),
+        ({"baton.dev/capacity": "NaN"}, Fraction(1), None, ["baton.dev/capacity is 'NaN'"]),
+        ({"baton.dev/capacity": "-1"}, Fraction(1), None, ["baton.dev/capacity"]),
+        ({"baton.dev/capacity": "1e400"}, Fraction(1), None, ["baton.dev/capacity"]),
+        ({"baton.dev/capacity": "٣"}, Fraction(1), None, ["baton.dev/capacity"]),
+        ({"baton.dev/assignors": "range,example.com/mine"}, Fraction(1), ("range", "example.com/mine"), []),
+        (
+            {"baton.dev/assignors": "range,stiky"},
+            Fraction(1),
+            ("range", "stiky"),
+            ["baton.dev/assignors names 'stiky', and there is no such assignor: choose of average, "],
+        ),
+    ],
+)
+def test_an_annotation_that_cannot_be_meant_so_is_told_with_the_cure(
+    annotations: dict[str, str], capacity: Fraction, assignors: tuple[str, ...] | None, said: list[str]
+) -> None:
+    seen = view(manifest(annotations=annotations))
+    assert seen is not None and (seen.capacity, seen.assignors) == (capacity, assignors)
+    assert len(seen.problems) == len(said)
+    assert all(part in problem for part, problem in zip(said, seen.problems, strict=True))

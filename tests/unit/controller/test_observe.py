@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from baton.controller.keeper import QueueFacts
-from baton.controller.observe import QueueSight, membership_problems, observation, queue_problems
+from baton.controller.observe import QueueSight, annotation_problems, membership_problems, observation, queue_problems
 from baton.controller.problems import Problem, Reason, worst
 from baton.engine.observation import OwnerRecord
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
-from baton.model.ids import Epoch, QueueName, Uid
+from baton.kube.pods import PodView
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
 
 ORDERS = QueueName("orders")
@@ -129,3 +130,29 @@ def test_the_most_telling_problem_comes_first_with_all_of_its_kind() -> None:
     ]
     assert worst(problems) == Problem(Reason.QUEUE_UNREACHABLE, "a is down; b is down")
     assert worst([]) is None
+
+
+def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
+    entries = [{"partitions": "0-1", "zones": ["east"], "weight": 2}]
+    spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "assignorOptions": {"rooms": ["east"]}})
+    seen = observation(GROUP, spec, [sight(view=queue(partitionAttributes=entries))], Membership())
+    made = seen.queues[ORDERS]
+    assert (made.zones, made.weights) == (((0, 1, frozenset({"east"})),), ((0, 1, 2),))
+    assert seen.spec.options == {"rooms": frozenset({"east"})}
+
+
+def test_attributes_beyond_the_queue_are_told() -> None:
+    seen = sight(view=queue(partitionAttributes=[{"partitions": "2-9", "weight": 2}]))
+    (problem,) = queue_problems("shop", [seen])
+    assert (problem.reason, "names partition 9, and the queue has 4 (0 to 3)" in problem.message) == (
+        Reason.INVALID_ATTRIBUTES,
+        True,
+    )
+
+
+def test_the_same_slip_of_many_pods_is_told_once() -> None:
+    def pod(name: str) -> PodView:
+        return PodView("shop", MemberId(name), Uid(name), "orders", problems=("annotation x: no",))
+
+    (problem,) = annotation_problems([pod(name) for name in "edcba"])
+    assert problem == Problem(Reason.BAD_ANNOTATION, "a, b, c and 2 more pods: annotation x: no")
