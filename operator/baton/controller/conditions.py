@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from baton.controller.problems import Problem, Reason
+from baton.engine.proposal import Outlook
 from baton.kube.times import to_text
 from baton.resources import Condition, ConditionStatus
 
@@ -53,6 +54,20 @@ def rebalancing(moving: int, hold_until: str | None, overdue: Iterable[str] = ()
             f"a change of the fleet is held down until {hold_until}, in case it is undone",
         )
     return ("Rebalancing", ConditionStatus.FALSE, Reason.STABLE, "nothing moves")
+
+
+def proposal_ready(proposal: Outlook | None) -> Told:
+    """Of a group with spec.approval Manual."""
+    if proposal is None:
+        return ("ProposalReady", ConditionStatus.FALSE, Reason.NOTHING_PROPOSED, "nothing waits for approval")
+    what = "partition" if proposal.count == 1 else "partitions"
+    return (
+        "ProposalReady",
+        ConditionStatus.TRUE,
+        Reason.WAITING_FOR_APPROVAL,
+        f"proposal {proposal.id} would move {proposal.count:,} {what}: {proposal.why}; look at status.proposal, and approve "
+        f"it with `baton approve`, or with the annotation baton.dev/approve: {proposal.id}",
+    )
 
 
 def fenced(unfenced: Iterable[str]) -> Told:

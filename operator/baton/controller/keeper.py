@@ -59,6 +59,8 @@ class Keeper:
         self.facts = QueueFacts()
         self.drained: frozenset[tuple[Partition, Epoch]] = frozenset()
         self.outcomes: frozenset[Outcome] = frozenset()
+        self.unacknowledged: dict[Partition, int | None] = {}
+        """What is still to be waited for of the partitions that are paused; None: the queue cannot say."""
         self._connect = connect
         self._changed = changed
         self._adapter: QueueAdapter | None = None
@@ -90,6 +92,8 @@ class Keeper:
             self._news.set()
         self._pauses, self._grants = pauses, grants
         self._paused &= pauses
+        wanted = {pause.partition for pause in pauses}
+        self.unacknowledged = {partition: left for partition, left in self.unacknowledged.items() if partition in wanted}
 
     def reconnect(self, connect: Callable[[], Awaitable[QueueAdapter]]) -> None:
         """The queue is somewhere else now."""
@@ -199,8 +203,13 @@ class Keeper:
             with boundary("pause"):
                 left = await self._ask(lambda one: one.pause(pause.partition.number, pause.epoch))
             self._paused.add(pause)
-        if left == 0 and pause in self._pauses:
+        if pause not in self._pauses:
+            return
+        first = pause.partition not in self.unacknowledged
+        self.unacknowledged[pause.partition] = left
+        if left == 0:
             self.drained |= {(pause.partition, pause.epoch)}
+        if first or left == 0:
             self._changed()
 
     def _next(self) -> float:

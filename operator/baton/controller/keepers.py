@@ -123,6 +123,11 @@ class Keepers:
         return of_gone.union(*(keeper.outcomes for keeper in self._keepers.values()))
 
     @property
+    def unacknowledged(self) -> dict[Partition, int | None]:
+        """What is still to be waited for of the partitions that are paused; None: their queue cannot say."""
+        return {partition: left for keeper in self._keepers.values() for partition, left in keeper.unacknowledged.items()}
+
+    @property
     def facts(self) -> dict[QueueName, QueueFacts]:
         return {name: keeper.facts for name, keeper in self._keepers.items()}
 

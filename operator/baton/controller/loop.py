@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import structlog
 
+from baton.controller.event_reasons import EventReason
 from baton.controller.faults import boundary
 from baton.controller.keepers import Keepers, Recorded
 from baton.controller.mirror import GroupKey
@@ -90,6 +91,7 @@ class GroupLoop:
             self._log.info("another leader has taken over")
         finally:
             writing.cancel()
+            self._teller.flush()
             for task in self._background:
                 task.cancel()
             await self._keepers.close()
@@ -121,7 +123,7 @@ class GroupLoop:
                 self._state = load(data)
             except LedgerError as error:
                 self._teller.warn(
-                    "LedgerRebuilt",
+                    EventReason.LEDGER_REBUILT,
                     f"the ledger does not read as one ({error}); it is made anew from what the queues have recorded",
                 )
         self._resync_at = self._services.clock.ticks()
@@ -131,6 +133,7 @@ class GroupLoop:
         """Once around; False when the group is gone and nothing is left to do."""
         await self._scribe.gather()
         self._news.clear()
+        self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
         if await self._scribe.check():
             self._restored()
         await self._resync()
@@ -150,9 +153,9 @@ class GroupLoop:
         self._bump()
         await self._apply_scale(spec, seen, deleting=group.deleting)
         done = await self._let_go(group)
-        self._reporter.report(
-            group, self._state, sights, seen, [*problems, *self._problems(group, spec, sights, seen)], self._scribe
-        )
+        problems += self._problems(group, spec, sights, seen)
+        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
+        self._teller.trouble(trouble)
         return not done
 
     async def _advance(
@@ -244,7 +247,7 @@ class GroupLoop:
                 owned[slot.owner] = owned.get(slot.owner, 0) + 1
         scaled = await self._scaling.apply(spec, seen, self._services.mirror.pods.bucket(*self.key).values(), owned)
         if scaled is not None:
-            self._teller.say("Scaled", scaled)
+            self._teller.say(EventReason.SCALED, scaled)
 
     def _bump(self) -> None:
         """Not waited for: the effects need not wait until kubelets have been told."""
@@ -269,7 +272,7 @@ class GroupLoop:
 
     def _restored(self) -> None:
         self._teller.warn(
-            "LedgerRestored",
+            EventReason.LEDGER_RESTORED,
             "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
             "ConsumerGroup instead",
         )
@@ -292,8 +295,7 @@ class GroupLoop:
         clock, mirror = self._services.clock, self._services.mirror
         ticks = clock.ticks()
         until = [self._resync_at, ticks + LONGEST_SLEEP]
-        if self._wake_at is not None:
-            until.append(ticks + self._wake_at - clock.now())
+        until += [ticks + at - clock.now() for at in (self._wake_at, self._teller.due_at) if at is not None]
         lapses = [mirror.sessions.lapses_at(lease) for lease in mirror.leases.bucket(*self.key).values() if lease.holder]
         until += [at for at in lapses if at > ticks]
         try:

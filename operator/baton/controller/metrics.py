@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.controller.clock import Clock
-from baton.resources import GroupState
+from baton.resources import GroupState, PartitionScaleStatus
 
 Key = tuple[str, str]
 
@@ -28,6 +28,8 @@ class QueueSnapshot:
     lag: Mapping[int, int] = field(default_factory=dict)
     stale_refused: int = 0
     dead_letters: int = 0
+    scale: str | None = None
+    """Its partition scale status; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,9 @@ class Snapshot:
     state: str
     members: int
     standbys: int
-    partitions: int
+    partitions: Mapping[tuple[str, str], int]
+    """By queue and state (`baton.engine.partition_state`)."""
+    proposed: int
     moving: int
     moves: int
     lower_bound: int
@@ -130,8 +134,14 @@ class Metrics(Collector):
                 for role, count in (("active", one.members - one.standbys), ("standby", one.standbys))
             ],
         )
+        yield _gauge(
+            "baton_partitions",
+            "Partitions by queue and by what they are doing",
+            (*labels, "queue", "state"),
+            [((*key, *of), float(count)) for key, one in groups.items() for of, count in one.partitions.items()],
+        )
         gauges: list[tuple[str, str, Callable[[Snapshot], float]]] = [
-            ("baton_partitions", "Partitions of the group's queues", lambda one: one.partitions),
+            ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.proposed),
             ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.moving),
             ("baton_reconcile_age_seconds", "Since the last reconcile", lambda one: now - one.reconciled_at),
             ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
@@ -161,6 +171,17 @@ class Metrics(Collector):
         queues = [((*key, name), queue) for key, one in groups.items() for name, queue in one.queues.items()]
         yield _gauge(
             "baton_queue_reachable", "1 where the queue answers", labels, [(key, float(one.reachable)) for key, one in queues]
+        )
+        yield _gauge(
+            "baton_queue_scale_status",
+            "1 for the partition scale status that the queue has",
+            (*labels, "status"),
+            [
+                ((*key, status.value), float(queue.scale == status))
+                for key, queue in queues
+                if queue.scale is not None
+                for status in PartitionScaleStatus
+            ],
         )
         yield _gauge(
             "baton_queue_lag",

@@ -88,6 +88,7 @@ def observation(
         drained=drained,
         outcomes=outcomes,
         request=group.request,
+        approved=group.approved,
     )
 
 

@@ -90,7 +90,7 @@ def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> Part
     return PartitionedQueueStatus(
         observed_generation=view.generation,
         partitions=operating if operating is not None else view.status.get("partitions"),
-        partition_scale_status=_scaling(view, operating),
+        partition_scale_status=scale_status(view, operating),
         conditions=conditions([_ready(view, facts), *_durable(facts)], before, view.generation, now),
     )
 
@@ -132,7 +132,8 @@ def _durable(facts: QueueFacts | None) -> list[Told]:
     ]
 
 
-def _scaling(view: QueueView, operating: int | None) -> PartitionScaleStatus | None:
+def scale_status(view: QueueView, operating: int | None) -> PartitionScaleStatus | None:
+    """Whether the number of partitions in operation is the one asked for; None: not known."""
     if view.spec is None or operating is None:
         return None
     if view.spec.access_type is AccessType.EXCLUSIVE and operating > 1:

@@ -1,27 +1,38 @@
 """What users and Prometheus see of a group, after every cycle of its loop."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from baton.controller.clock import Clock
-from baton.controller.conditions import Told, balanced, conditions, fenced, ready, rebalancing
+from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing
 from baton.controller.keeper import QueueFacts
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
+from baton.controller.queue_board import scale_status
 from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
+from baton.engine.observation import Approval
+from baton.engine.partition_state import PartitionState, partition_states
+from baton.engine.proposal import Outlook
 from baton.engine.summary import InFlight
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView
 from baton.kube.times import to_text
+from baton.model.ids import Partition, QueueName
 from baton.model.names import GROUP_LABEL
-from baton.resources import ConsumerGroupStatus, Handoff
+from baton.model.ranges import format_numbers
+from baton.resources import ConsumerGroupStatus, Handoff, PartitionScaleStatus, Proposal, ProposedChange, ProposedMove
 from baton.resources import GroupState as State
-from baton.resources.group import MOST_HANDOFFS_SHOWN
+from baton.resources.group import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
+
+PartitionCounts = Mapping[tuple[str, str], int]
+"""By queue and state."""
 
 
 class Reporter:
@@ -32,6 +43,7 @@ class Reporter:
         self._services = services
         self._writer = StatusWriter(services.api, path, uid)
         self._last: Snapshot | None = None
+        self._counted: tuple[GroupState, PartitionCounts] | None = None
 
     async def run(self) -> None:
         """Write the status whenever it changed."""
@@ -45,21 +57,33 @@ class Reporter:
         seen: Membership,
         problems: list[Problem],
         scribe: Scribe,
-    ) -> None:
-        """After a cycle."""
+        unacknowledged: Mapping[Partition, int | None],
+    ) -> Problem | None:
+        """After a cycle. Returns the worst of the problems."""
         now = self._services.clock.now()
         whole = summary(state)
         if whole.problem is not None:
             problems = [*problems, _of_engine(whole)]
         told = _conditions(whole, sights, problems, now)
-        status = group_status(group, whole, seen, told, now)
+        if group.spec is not None and group.spec.approval is Approval.MANUAL:
+            told.append(proposal_ready(whole.proposal))
+        status = group_status(group, whole, seen, told, now, unacknowledged)
         self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(group.status))
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
         self._services.board.report(self._key, facts)
-        self._last = _snapshot(whole, facts, scribe)
+        scales = {one.name: scale_status(one.view, one.facts.partitions) for one in sights if one.view is not None}
+        self._last = _snapshot(whole, self._counts(state), facts, scales, scribe)
         self._services.metrics.group(self._key, self._last)
+        return worst(problems)
+
+    def _counts(self, state: GroupState) -> PartitionCounts:
+        """Counted once for each state: a step at rest gives the same one again."""
+        if self._counted is None or self._counted[0] is not state:
+            counts = Counter((partition.queue, one) for partition, one in partition_states(state).items())
+            self._counted = state, {(queue, one.value): counts[queue, one] for queue in state.queues for one in PartitionState}
+        return self._counted[1]
 
     def invalid(self, group: GroupView) -> None:
         """The spec does not read as one; the group stays as it is."""
@@ -86,7 +110,14 @@ class Reporter:
         await asyncio.shield(self._writer.flush())
 
 
-def group_status(group: GroupView, whole: Summary, seen: Membership, told: list[Told], now: float) -> ConsumerGroupStatus:
+def group_status(
+    group: GroupView,
+    whole: Summary,
+    seen: Membership,
+    told: list[Told],
+    now: float,
+    unacknowledged: Mapping[Partition, int | None],
+) -> ConsumerGroupStatus:
     """The status of a ConsumerGroup. Pure."""
     return ConsumerGroupStatus(
         observed_generation=group.generation,
@@ -103,12 +134,38 @@ def group_status(group: GroupView, whole: Summary, seen: Membership, told: list[
         assignor=whole.assignor,
         selector=f"{GROUP_LABEL}={group.name}",
         replicas=seen.pods,
-        handoffs=[_handoff(one) for one in whole.in_flight[:MOST_HANDOFFS_SHOWN]],
+        handoffs=[_handoff(one, unacknowledged.get(one.partition)) for one in whole.in_flight[:MOST_HANDOFFS_SHOWN]],
+        proposal=None if whole.proposal is None else _proposal(whole.proposal),
         conditions=conditions(told, group.status.get("conditions") or (), group.generation, now),
     )
 
 
-def _handoff(one: InFlight) -> Handoff:
+def _proposal(one: Outlook) -> Proposal:
+    return Proposal(
+        id=one.id,
+        created_at=to_text(one.created),
+        reason=one.why[:256],
+        moves=one.count,
+        paused=one.paused,
+        paused_at_once=one.at_once,
+        longest_pause_seconds=None if one.longest is None else round(one.longest),
+        members=[
+            ProposedChange(member=change.member, before=change.before, after=change.after)
+            for change in one.changes[:MOST_PROPOSED_SHOWN]
+        ],
+        handoffs=[
+            ProposedMove(queue=move.queue, partitions=_ranges(move.numbers), giver=move.giver, receiver=move.receiver)
+            for move in one.moves[:MOST_PROPOSED_SHOWN]
+        ],
+    )
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    text = format_numbers(numbers)
+    return text if len(text) <= LONGEST_RANGES else text[: text.rindex(",", 0, LONGEST_RANGES)] + ",…"
+
+
+def _handoff(one: InFlight, unacknowledged: int | None) -> Handoff:
     return Handoff(
         queue=one.partition.queue,
         partition=one.partition.number,
@@ -116,6 +173,7 @@ def _handoff(one: InFlight) -> Handoff:
         receiver=one.receiver,
         epoch=one.epoch,
         deadline=None if one.deadline is None else to_text(one.deadline),
+        unacknowledged=unacknowledged,
         reason=one.why[:256],
     )
 
@@ -148,12 +206,19 @@ def _of_engine(whole: Summary) -> Problem:
     return Problem(reason, whole.problem.sentence)
 
 
-def _snapshot(whole: Summary, facts: dict[str, QueueFacts], scribe: Scribe) -> Snapshot:
+def _snapshot(
+    whole: Summary,
+    partitions: PartitionCounts,
+    facts: Mapping[str, QueueFacts],
+    scales: Mapping[QueueName, PartitionScaleStatus | None],
+    scribe: Scribe,
+) -> Snapshot:
     return Snapshot(
         state=whole.state.value,
         members=whole.members,
         standbys=whole.standbys,
-        partitions=whole.partitions,
+        partitions=partitions,
+        proposed=0 if whole.proposal is None else whole.proposal.count,
         moving=whole.moving,
         moves=whole.moves,
         lower_bound=whole.lower_bound,
@@ -168,6 +233,7 @@ def _snapshot(whole: Summary, facts: dict[str, QueueFacts], scribe: Scribe) -> S
                 lag=known.lag,
                 stale_refused=sum(known.stale_refused.values()),
                 dead_letters=sum(known.dead_letters.values()),
+                scale=scales.get(QueueName(name)),
             )
             for name, known in facts.items()
         },

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from baton.controller.event_reasons import EventReason
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.services import Services
 from baton.kube.events import Kind, Regarding
@@ -40,13 +41,13 @@ def report_strays(services: Services) -> None:
         )
         for pod in pods:
             about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-            services.events.post(about, Kind.WARNING, "NoSuchGroup", note, action="Join", once=True)
+            services.events.post(about, Kind.WARNING, EventReason.NO_SUCH_GROUP, note, action="Join", once=True)
     for held in services.mirror.pods.buckets().values():
         for pod in held.values():
             if not pod.nameable:
                 about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
                 note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
-                services.events.post(about, Kind.WARNING, "NameTaken", note, action="Join", once=True)
+                services.events.post(about, Kind.WARNING, EventReason.NAME_TAKEN, note, action="Join", once=True)
             for problem in pod.problems:
                 about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-                services.events.post(about, Kind.WARNING, "BadAnnotation", problem, action="Join", once=True)
+                services.events.post(about, Kind.WARNING, EventReason.BAD_ANNOTATION, problem, action="Join", once=True)

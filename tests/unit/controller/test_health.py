@@ -45,7 +45,8 @@ def test_health_says_what_is_wrong(served: Served) -> None:
 
 def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
     key = ("shop", "orders")
-    snapshot = Snapshot("Holddown", 3, 1, 12, 2, 7, 6, 1, 900, 4, 0, 0.0, {"orders": QueueSnapshot(True, {3: 5}, 2)})
+    queues = {"orders": QueueSnapshot(True, {3: 5}, 2, scale="ScalingUp")}
+    snapshot = Snapshot("Holddown", 3, 1, {("orders", "Ready"): 12}, 0, 2, 7, 6, 1, 900, 4, 0, 0.0, queues)
     served.metrics.group(key, snapshot)
     served.metrics.pause.labels(*key).observe(0.2)
     _, page = served.get("/metrics")
@@ -53,6 +54,9 @@ def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
         'baton_group_state{group="orders",namespace="shop",state="Holddown"} 1.0',
         'baton_group_state{group="orders",namespace="shop",state="Ready"} 0.0',
         'baton_members{group="orders",namespace="shop",role="active"} 2.0',
+        'baton_partitions{group="orders",namespace="shop",queue="orders",state="Ready"} 12.0',
+        'baton_queue_scale_status{group="orders",namespace="shop",queue="orders",status="ScalingUp"} 1.0',
+        'baton_queue_scale_status{group="orders",namespace="shop",queue="orders",status="Ready"} 0.0',
         'baton_moves_total{group="orders",namespace="shop"} 7.0',
         'baton_queue_lag{group="orders",namespace="shop",partition="3",queue="orders"} 5.0',
         'baton_stale_refused_total{group="orders",namespace="shop",queue="orders"} 2.0',

@@ -1,7 +1,9 @@
 """The reference pages name all that there is."""
 
+import re
 from pathlib import Path
 
+from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.problems import Reason
 
@@ -13,12 +15,18 @@ def test_every_reason_is_explained() -> None:
     assert [reason for reason in Reason if f"`{reason}`" not in page] == []
 
 
+def test_every_event_is_explained_and_no_other() -> None:
+    page = (REFERENCE / "events.md").read_text().partition("## What a partition")[0]
+    explained = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert explained == {reason.value for reason in EventReason}
+
+
 def test_every_metric_is_explained() -> None:
     page = (REFERENCE / "metrics.md").read_text()
     metrics = Metrics()
     metrics.group(
         ("shop", "orders"),
-        Snapshot("Ready", 2, 1, 6, 0, 3, 3, 0, 900, 1, 0, 0.0, {"orders": QueueSnapshot(True, {0: 1}, 2)}),
+        Snapshot("Ready", 2, 1, {}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}),
     )
     names = {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
     assert len(names) > 15

@@ -1,10 +1,30 @@
 """What happened in a step, as people read it."""
 
+import re
+from typing import Any
+
+import pytest
 from tests.unit.controller.memory_api import MemoryApi
 
 from baton.controller.metrics import Metrics
-from baton.controller.tell import MOST_SENTENCES, Teller
-from baton.engine.happenings import Fenced, Granted, Happening, How, Released, Revoked, StandsBy, State, StateChanged
+from baton.controller.problems import Problem, Reason
+from baton.controller.tell import Teller
+from baton.engine.happenings import (
+    ApprovalRefused,
+    Approved,
+    Fenced,
+    Granted,
+    Happening,
+    How,
+    Proposed,
+    Released,
+    Revoked,
+    StandsBy,
+    State,
+    StateChanged,
+    Turned,
+    Withdrawn,
+)
 from baton.kube.events import Events, Kind, Regarding
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
@@ -26,49 +46,179 @@ class Said(Events):
         self.said.append((reason, note, kind))
 
 
-def told(*happenings: Happening, now: float = 0.0) -> list[tuple[str, str, Kind]]:
+def teller(events: Events) -> Teller:
+    return Teller(KEY, ABOUT, events, Metrics())
+
+
+def told(*happenings: Happening, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
+    """What is said of one step when the queues have answered."""
     events = Said()
-    Teller(KEY, ABOUT, events, Metrics()).tell(happenings, now)
+    one = teller(events)
+    one.tell(happenings, 0.0)
+    one.hear(unacknowledged or {}, 0.5)
+    one.hear({}, 1.0)
     return events.said
+
+
+def notes(*happenings: Happening, **more: Any) -> list[str]:
+    return [note for _, note, _ in told(*happenings, **more)]
 
 
 def partition(number: int, queue: str = "orders") -> Partition:
     return Partition(QueueName(queue), number)
 
 
+def revoked(number: int, member: str = "exec-3", receiver: str | None = "exec-7", why: str = "exec-7 joined") -> Revoked:
+    return Revoked(partition(number), MemberId(member), Epoch(1), 3.0, why, None if receiver is None else MemberId(receiver))
+
+
+def test_a_hand_off_is_told_with_who_why_what_it_waits_for_and_until_when() -> None:
+    assert notes(revoked(5), unacknowledged={partition(5): 2}) == [
+        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, until "
+        "1970-01-01T00:00:03Z at most"
+    ]
+    assert notes(revoked(5), revoked(6), unacknowledged={partition(5): 0, partition(6): 1}) == [
+        "partitions 5-6 of orders go from exec-3 to exec-7: exec-7 joined; they wait for 1 unacknowledged message, until "
+        "1970-01-01T00:00:03Z at most"
+    ]
+
+
+@pytest.mark.parametrize("answers", [{partition(5): None}, {}])
+def test_where_the_queue_cannot_say_or_does_not_answer_the_deadline_is_told(answers: dict[Partition, int | None]) -> None:
+    (note,) = notes(revoked(5), unacknowledged=answers)
+    assert note == (
+        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; the giver has until 1970-01-01T00:00:03Z at most"
+    )
+
+
+def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
+    events = Said()
+    one = teller(events)
+    one.tell([revoked(5)], 10.0)
+    assert events.said == []
+    assert one.due_at == 11.0
+    one.hear({partition(5): 0}, 10.02)
+    assert [note for _, note, _ in events.said] == [
+        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; nothing is unacknowledged"
+    ]
+    assert one.due_at is None
+
+
+def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
+    taken, stays = revoked(9, receiver=None, why="orders has 9 partitions instead of 10"), revoked(1, receiver="exec-3")
+    (one, other) = notes(taken, stays, unacknowledged={partition(9): 0, partition(1): 0})
+    assert one.startswith("partition 9 of orders is taken back from exec-3: orders has 9 partitions instead of 10")
+    assert other.startswith("partition 1 of orders pauses, and stays with exec-3")
+
+
+def test_a_hand_off_that_turns_is_told() -> None:
+    turn = Turned(partition(5), A, B, MemberId("c"), "c is gone")
+    assert notes(turn) == ["partition 5 of orders goes to b instead of c: c is gone"]
+
+
 def test_partitions_of_one_member_share_a_sentence() -> None:
-    grants = [Granted(partition(number), A, Epoch(1)) for number in (3, 1, 2)]
-    other = Granted(partition(7, "returns"), A, Epoch(1))
-    assert told(*grants, other) == [("Granted", "a owns orders 1-3 and returns 7", Kind.NORMAL)]
+    grants = [Granted(partition(number), A, Epoch(1), why="a joined") for number in (3, 1, 2)]
+    other = Granted(partition(7, "returns"), A, Epoch(1), why="a joined")
+    assert told(*grants, other) == [("Granted", "a owns partitions 1-3 of orders and 7 of returns: a joined", Kind.NORMAL)]
 
 
-def test_a_missed_deadline_is_a_warning_with_a_cure() -> None:
-    ((reason, note, kind),) = told(
+def test_a_grant_after_a_pause_says_how_long_it_was() -> None:
+    assert notes(Granted(partition(1), A, Epoch(2), B, paused_for=0.42)) == ["a owns partition 1 of orders, paused for 0.4 s"]
+
+
+def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> None:
+    consumer, gone, (reason, note, kind) = told(
         Released(partition(1), A, How.DEADLINE), Released(partition(2), A, How.CONSUMER), Released(partition(3), B, How.GONE)
     )
+    assert consumer == ("Released", "a has let go of partition 2 of orders", Kind.NORMAL)
+    assert gone == ("Gone", "b is gone, and leaves partition 3 of orders", Kind.NORMAL)
     assert (reason, kind) == ("DeadlineMissed", Kind.WARNING)
-    assert "a did not let go of orders 1 in time" in note and "raise maxHandoffSeconds" in note
+    assert "a did not let go of partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
 
 
 def test_states_are_told_with_their_cause() -> None:
     said = told(
         StateChanged(State.HOLDDOWN, until=5.0, why="b left"),
         StateChanged(State.REBALANCING, why="b left"),
-        StandsBy(B),
         Fenced(A, "a newer pod has its identity"),
+        StandsBy(B),
     )
     assert [(reason, kind) for reason, _, kind in said] == [
         ("Holddown", Kind.NORMAL),
         ("Rebalancing", Kind.NORMAL),
-        ("StandsBy", Kind.NORMAL),
         ("Fenced", Kind.WARNING),
+        ("StandsBy", Kind.NORMAL),
     ]
     assert "1970-01-01T00:00:05Z" in said[0][1] and "b left" in said[0][1]
 
 
-def test_many_members_share_one_sentence() -> None:
-    many = [Revoked(partition(number), MemberId(f"m{number}"), Epoch(1), 3.0) for number in range(MOST_SENTENCES + 1)]
-    assert told(*many) == [("Revoking", "11 members are to let go of 11 partitions", Kind.NORMAL)]
+def test_a_proposal_is_told_with_what_to_do() -> None:
+    proposed, approved, withdrawn, refused = told(
+        Proposed("17ab", 2, "d joined", instead_of="99ff"),
+        Approved("17ab", 2),
+        Withdrawn("17ab", "it does not fit any more"),
+        ApprovalRefused("99ff", "17ab"),
+    )
+    assert "proposal 17ab (instead of 99ff) would move 2 partitions: d joined" in proposed[1]
+    assert "baton approve orders -n shop" in proposed[1]
+    assert approved[1] == "proposal 17ab was approved: 2 partitions change hands"
+    assert withdrawn[0] == "Withdrawn"
+    assert refused[0] == "ApprovalRefused" and refused[2] is Kind.WARNING and "the proposal is 17ab now" in refused[1]
+
+
+def test_many_givers_of_one_receiver_share_one_sentence() -> None:
+    many = [revoked(number, f"m{number % 100}") for number in range(412)]
+    (note,) = notes(*many, unacknowledged=dict.fromkeys((one.partition for one in many), 0))
+    assert note == (
+        "412 partitions of orders go to exec-7 from 100 members (partitions 0-411 of orders): exec-7 joined; "
+        "nothing is unacknowledged"
+    )
+
+
+def test_a_step_of_ten_thousand_moves_is_a_few_sentences() -> None:
+    many = [revoked(number, f"m{number % 700}", f"n{number % 300}", "300 pods joined") for number in range(10_000)]
+    grants = [Granted(one.partition, one.receiver or A, Epoch(2), one.member, 0.5) for one in many]
+    releases = [Released(one.partition, one.member, How.CONSUMER) for one in many]
+    assert notes(*many, *releases, *grants) == [
+        "10,000 partitions of orders go from 700 members to 300: 300 pods joined; the givers have until "
+        "1970-01-01T00:00:03Z at most",
+        "700 members have let go of 10,000 partitions of orders",
+        "300 members own 10,000 partitions of orders more, paused for 0.5 s at most",
+    ]
+
+
+def test_scattered_partitions_are_not_all_listed() -> None:
+    (note,) = notes(*(Granted(partition(number), A, Epoch(1)) for number in range(0, 5000, 2)))
+    assert "…" in note and len(note) < 300
+
+
+def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> None:
+    events = Said()
+    one = teller(events)
+    for tick in range(6000):  # ten a second, one partition at a time
+        one.tell([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
+    assert 40 < len(events.said) < 250
+    sums = [int(found[1]) for _, note, _ in events.said if (found := re.search(r"members own (\d+) ", note))]
+    assert sum(sums) > 5000, "what was not told by itself was told in sum"
+
+
+def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
+    events = Said()
+    one = teller(events)
+    for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label them"), None, None):
+        one.trouble(problem)
+    assert events.said == [
+        ("NoMembers", "label the pods", Kind.WARNING),
+        ("Recovered", "NoMembers is over", Kind.NORMAL),
+    ]
+
+
+def test_what_is_left_is_told_at_the_end() -> None:
+    events = Said()
+    one = teller(events)
+    one.tell([revoked(5)], 10.0)
+    one.flush()
+    assert len(events.said) == 1
 
 
 def test_pauses_and_holddowns_are_measured() -> None:

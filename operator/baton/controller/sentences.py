@@ -1,0 +1,180 @@
+"""What happens to partitions, in sentences: who, what, why, and until when. Pure.
+
+What is alike shares a sentence, and where there would be more sentences than anybody reads, one sums them up: a rebalance of ten
+thousand partitions is not ten thousand events.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from baton.controller.event_reasons import EventReason
+from baton.engine.happenings import Granted, How, Released, Revoked, Turned
+from baton.kube.events import Kind
+from baton.kube.times import to_text
+from baton.model.ids import Partition
+from baton.model.ranges import format_numbers
+
+H = TypeVar("H", Revoked, Turned, Released, Granted)
+
+LONGEST_LIST = 240
+"""Characters of a list of partitions; the ledger has all of them."""
+
+
+class Sentence(NamedTuple):
+    reason: EventReason
+    note: str
+    kind: Kind = Kind.NORMAL
+
+
+def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None], most: int) -> list[Sentence]:
+    """Hand-offs that have begun. `unacknowledged`: what their queues said is still to be waited for."""
+
+    def sentence(some: list[Revoked]) -> str:
+        return f"{_goes(some)}{_because(some)}; {_waits(some, unacknowledged)}"
+
+    pairs = _alike(those, lambda one: (one.member, one.receiver, one.why, one.deadline))
+    if len(pairs) > most:
+        pairs = _alike(those, lambda one: one.receiver)
+    if len(pairs) > most:
+        pairs = [list(those)]
+    return [Sentence(EventReason.REVOKING, sentence(some)) for some in pairs]
+
+
+def turned(those: Sequence[Turned], most: int) -> list[Sentence]:
+    """Hand-offs under way that go elsewhere."""
+    alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
+    if len(alike) > most:
+        note = f"{_counted(those)} go to others than was meant{_because(those)}"
+        return [Sentence(EventReason.TURNED, note)]
+    return [
+        Sentence(
+            EventReason.TURNED,
+            f"{named(some)} {_verb(some, 'goes', 'go')} to {some[0].receiver or 'nobody for now'} instead of "
+            f"{some[0].instead_of or 'nobody'}{_because(some)}",
+        )
+        for some in alike
+    ]
+
+
+def released(those: Sequence[Released], most: int) -> list[Sentence]:
+    """Who let go, who had to, and who is gone."""
+    told: list[Sentence] = []
+    for how, reason, kind, one_did, many_did in _RELEASES:
+        of = [one for one in those if one.how is how]
+        members = _alike(of, lambda one: one.member)
+        if len(members) > most:
+            told.append(Sentence(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
+        else:
+            told += [Sentence(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
+    return told
+
+
+def granted(those: Sequence[Granted], most: int) -> list[Sentence]:
+    """Who owns more now."""
+    members = _alike(those, lambda one: one.member)
+    if len(members) > most:
+        return [Sentence(EventReason.GRANTED, f"{len(members):,} members own {_counted(those)} more{_paused(those)}")]
+    alike = _alike(those, lambda one: (one.member, one.paused_for is None, "" if one.paused_for is not None else one.why))
+    if len(alike) > most:
+        alike = members
+    return [
+        Sentence(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_paused(some) or _because(some)}") for some in alike
+    ]
+
+
+def named(those: Iterable[Revoked | Turned | Released | Granted]) -> str:
+    """`partition 5 of orders`, `partitions 0-3,7 of orders and 2 of returns`"""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted({Partition(*one.partition) for one in those}):
+        numbers[partition.queue].append(partition.number)
+    words = " and ".join(f"{_short(format_numbers(of))} of {queue}" for queue, of in numbers.items())
+    return f"{'partition' if sum(map(len, numbers.values())) == 1 else 'partitions'} {words}"
+
+
+_RELEASES = (
+    (
+        How.CONSUMER,
+        EventReason.RELEASED,
+        Kind.NORMAL,
+        "{member} has let go of {what}",
+        "{members} have let go of {what}",
+    ),
+    (
+        How.GONE,
+        EventReason.GONE,
+        Kind.NORMAL,
+        "{member} is gone, and leaves {what}",
+        "{members} are gone, and leave {what}",
+    ),
+    (
+        How.DEADLINE,
+        EventReason.DEADLINE_MISSED,
+        Kind.WARNING,
+        "{member} did not let go of {what} in time: it is fenced off, and what it left unfinished is delivered again to the next "
+        "owner; if this happens often, raise maxHandoffSeconds or make the consumer's batches smaller",
+        "{members} did not let go of {what} in time: they are fenced off, and what they left unfinished is delivered again; if "
+        "this happens often, raise maxHandoffSeconds or make the consumers' batches smaller",
+    ),
+)
+
+
+def _goes(those: Sequence[Revoked]) -> str:
+    givers, receivers = {one.member for one in those}, {one.receiver for one in those}
+    if len(receivers) > 1:
+        return f"{_counted(those)} go from {len(givers):,} members to {len(receivers):,}"
+    receiver = those[0].receiver
+    if len(givers) > 1:
+        where = "are taken back" if receiver is None else f"go to {receiver}"
+        return f"{_counted(those)} {where} from {len(givers):,} members ({named(those)})"
+    giver = those[0].member
+    if receiver is None:
+        return f"{named(those)} {_verb(those, 'is', 'are')} taken back from {giver}"
+    if receiver == giver:
+        return f"{named(those)} {_verb(those, 'pauses, and stays', 'pause, and stay')} with {giver}"
+    return f"{named(those)} {_verb(those, 'goes', 'go')} from {giver} to {receiver}"
+
+
+def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None]) -> str:
+    until = f"until {to_text(max(one.deadline for one in those))} at most"
+    known = [count for one in those if (count := unacknowledged.get(one.partition)) is not None]
+    if len(known) < len(those):
+        return f"{'the giver has' if len({one.member for one in those}) == 1 else 'the givers have'} {until}"
+    messages = sum(known)
+    if not messages:
+        return "nothing is unacknowledged"
+    waits = _verb(those, "waits", "they wait")
+    return f"{waits} for {messages:,} unacknowledged {'message' if messages == 1 else 'messages'}, {until}"
+
+
+def _paused(those: Sequence[Granted]) -> str:
+    pauses = [one.paused_for for one in those if one.paused_for is not None]
+    if not pauses:
+        return ""
+    return f", paused for {max(pauses):.1f} s" + (" at most" if len(pauses) > 1 else "")
+
+
+def _because(those: Sequence[Revoked | Turned | Granted]) -> str:
+    why = sorted({one.why for one in those if one.why})
+    return f": {why[0]}{f' and {len(why) - 1} more causes' if len(why) > 1 else ''}" if why else ""
+
+
+def _counted(those: Sequence[Revoked | Turned | Released | Granted]) -> str:
+    queues = sorted({one.partition.queue for one in those})
+    of = f" of {queues[0]}" if len(queues) == 1 else f" of {len(queues)} queues"
+    return f"{len(those):,} {_verb(those, 'partition', 'partitions')}{of}"
+
+
+def _verb(those: Sequence[object], one: str, many: str) -> str:
+    return one if len(those) == 1 else many
+
+
+def _short(numbers: str) -> str:
+    return numbers if len(numbers) <= LONGEST_LIST else numbers[: numbers.rindex(",", 0, LONGEST_LIST) + 1] + "…"
+
+
+def _alike(those: Iterable[H], key: Callable[[H], Hashable]) -> list[list[H]]:
+    by: dict[Hashable, list[H]] = defaultdict(list)
+    for one in those:
+        by[key(one)].append(one)
+    return list(by.values())
