@@ -250,6 +250,8 @@ class Draft:
         if highest:
             self.tombs[partition] = Epoch(highest)
         self.waiting.pop(partition, None)
+        if self.origins is not None:
+            self.origins.pop(partition, None)  # when it comes back it is new, and its first grant is no move
 
     def miss(self, partition: Partition, move: Move) -> Move:
         """A deadline passed. Counted once per hand-off, in the same write that records it."""

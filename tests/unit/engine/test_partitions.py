@@ -151,3 +151,13 @@ def test_a_rebalance_that_a_shrinking_queue_overtakes_has_no_bound_above_what_it
     group.release("a", 2).settle(71.5)
     assert group.owners() == "abc"
     assert group.state.totals.moves == group.state.totals.lower_bound == 1
+
+
+def test_a_partition_that_comes_back_while_others_are_let_go_has_no_origin() -> None:
+    group = Group(4, GroupSpec(session_timeout=4)).start("a", "b")
+    group.leave("b").settle(60)
+    group.resize(1).settle(61)
+    group.resize(4).settle(62)  # 1 and 3 had nobody and are new; a has not let go of 2 yet
+    group.release("a", 2).settle(63)
+    assert group.owners() == "aaaa"
+    assert group.state.totals.moves == group.state.totals.lower_bound == 0
