@@ -137,6 +137,7 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("queues.orders", None), "queues.orders: expected a whole number from 0, found null", id="null"),
         pytest.param(with_("queues.orders", 10**9), "queues.orders: 1000000000 is too many; there can be 1000000", id="too many"),
         pytest.param(with_("queues", {"": 1}), "queues: a name is empty", id="a queue without a name"),
+        pytest.param(with_("members.\ud800", {}), "members: '\\ud800' has half of a surrogate pair", id="half a character"),
         pytest.param(with_("members.a", []), "members.a: expected an object such as ", id="a member that is a list"),
         pytest.param(with_("members.a", {}), "members.a.subscribed: is missing", id="no subscription"),
         pytest.param(with_("members.a.weight", NAN), "members.a.weight: there is no such field", id="weight"),

@@ -29,6 +29,7 @@ class Object(dict[str, object]):
         for key in self if known is None else ():
             if not key:
                 raise RequestError(path, "a name is empty")
+            _refuse_half_characters(key, path)
         for key in self if known is not None else ():
             if key not in (known or ()):
                 raise RequestError(prefix + key, f"there is no such field; there are {', '.join(known or ())}")
@@ -68,7 +69,14 @@ def items(value: object, path: str, of: str) -> list[object]:
 def text(value: object, path: str) -> str:
     if not isinstance(value, str) or not value:
         raise RequestError(path, f"expected a text that is not empty, found {shown(value)}")
+    _refuse_half_characters(value, path)
     return value
+
+
+def _refuse_half_characters(value: str, path: str) -> None:
+    """JSON can escape one half of a surrogate pair, which is no character: it cannot be hashed or written."""
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise RequestError(path, f"{value!a} has half of a surrogate pair; write whole characters")
 
 
 def whole(value: object, path: str, most: int | None = None) -> int:
