@@ -6,7 +6,7 @@ from heapq import nlargest
 
 from baton.assignors.claims import Holdings
 from baton.assignors.dealing import in_rounds
-from baton.assignors.hand import Hand, all_of
+from baton.assignors.hand import Hand, whole
 from baton.assignors.request import Request
 from baton.assignors.zones import Nearness
 from baton.model.ids import MemberId, Partition, QueueName
@@ -50,10 +50,10 @@ class _Deal:
 
     def _free(self) -> Hand:
         parts: list[Hand] = []
-        for queue, size in self._sizes.items():
+        for queue, everything in zip(self._sizes, whole(self._sizes, self._sizes), strict=True):
             owners = self._owner.get(queue)
             if owners is None:
-                parts.append(all_of(queue, size))
+                parts.append(everything)
             elif None in owners:
                 numbers = tuple(number for number, owner in enumerate(owners) if owner is None)
                 parts.append(Hand((queue,) * len(numbers), numbers))

@@ -1,6 +1,6 @@
 """What a member has, in two columns: a million partitions are two million references, and not a million objects."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -93,6 +93,11 @@ class Hand(Sequence[Partition]):
 NOTHING = Hand()
 
 
-def all_of(queue: QueueName, size: int) -> Hand:
-    """A whole queue."""
-    return Hand((queue,) * size, tuple(range(size)))
+def whole(queues: Iterable[QueueName], sizes: Mapping[QueueName, int]) -> Iterator[Hand]:
+    """All partitions of each of these queues."""
+    counted: tuple[int, ...] = ()
+    for queue in queues:
+        size = sizes[queue]
+        if size > len(counted):
+            counted = tuple(range(size))
+        yield Hand((queue,) * size, counted[:size])

@@ -6,10 +6,11 @@ million partitions of a few kinds is a small problem.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
-from baton.assignors.claims import by_seat, holders, readable
+from baton.assignors.claims import by_seat, holdings, readable, readers
+from baton.assignors.hand import Hand, whole
 from baton.assignors.request import Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -17,9 +18,11 @@ Place = int
 """A member, as its place in the order of joining, then by name."""
 Zones = frozenset[str] | None
 """Of the members' zones, those with a replica. None: near everybody, or nobody says."""
+_Likeness = tuple[Zones, Fraction, tuple[Place, ...]]
+_ONE = Fraction(1)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
     """Partitions that are alike."""
 
@@ -28,8 +31,7 @@ class Kind:
     weight: Fraction
     homes: tuple[Place, ...]
     """The readers that claim each of them equally, where several do; with any of these they are at home."""
-    partitions: list[Partition] = field(default_factory=list)
-    """By queue, then number."""
+    partitions: Hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Group:
     members: Sequence[MemberId]
     """By place."""
     kinds: Sequence[Kind]
-    held: Mapping[Partition, Place]
-    """The partitions with one home: a reader whose claim is the newest, alone."""
+    home: Mapping[QueueName, Sequence[Place | None]]
+    """By queue and number: the one reader whose claim is the newest, alone. Queues that nobody claims anything of are missing."""
     zone: Sequence[str | None]
     capacity: Sequence[Fraction]
 
@@ -48,24 +50,37 @@ class Group:
         """A member with a zone, and a partition with replicas, but none there."""
         return kind.near is not None and self.zone[place] is not None and self.zone[place] not in kind.near
 
+    def held(self) -> dict[Partition, Place]:
+        """The partitions with one home."""
+        return {
+            Partition(queue, number): place
+            for queue, places in self.home.items()
+            for number, place in enumerate(places)
+            if place is not None
+        }
+
 
 def grouped(request: Request) -> Group:
     """The request by kinds; kinds in the order of their first partition."""
     members = by_seat(request.members)
     place = {name: number for number, name in enumerate(members)}
     subscribed = readable(request)
-    held: dict[Partition, Place] = {}
+    before = holdings(request)
+    home: dict[QueueName, list[Place | None]] = {}
+    for queue, names in before.alone.items():
+        reading = {name: place[name] for name in set(names) if name is not None and queue in subscribed[name]}
+        home[queue] = [None if name is None else reading.get(name) for name in names]
     contested: dict[QueueName, dict[int, tuple[Place, ...]]] = defaultdict(dict)
-    for partition, names in holders(request).items():
-        homes = sorted(place[name] for name in names if partition.queue in subscribed[name])
+    for (queue, number), names in before.several.items():
+        homes = sorted(place[name] for name in names if queue in subscribed[name])
         if len(homes) == 1:
-            held[partition] = homes[0]
+            home[queue][number] = homes[0]
         elif homes:
-            contested[partition.queue][partition.number] = tuple(homes)
+            contested[queue][number] = tuple(homes)
     zones = [request.members[name].zone or None for name in members]
     capacity = [request.members[name].capacity for name in members]
     kinds = _kinds(request, [subscribed[name] for name in members], contested, frozenset(zone for zone in zones if zone))
-    return Group(members, kinds, held, zones, capacity)
+    return Group(members, kinds, home, zones, capacity)
 
 
 def _kinds(
@@ -74,25 +89,26 @@ def _kinds(
     contested: Mapping[QueueName, Mapping[int, tuple[Place, ...]]],
     homes: frozenset[str],
 ) -> list[Kind]:
-    kinds: dict[tuple[tuple[Place, ...], Zones, Fraction, tuple[Place, ...]], Kind] = {}
-    for queue in sorted(request.queues):
-        readers = tuple(place for place, queues in enumerate(subscribed) if queue in queues)
-        if not readers:
+    read_by = readers(subscribed)
+    parts: dict[tuple[int, _Likeness], list[Hand]] = defaultdict(list)
+    same: dict[int, tuple[Place, ...]] = {id(places): places for places in read_by.values()}  # equal ones are one object
+    for queue, everything in zip(read_by, whole(read_by, request.queues), strict=True):
+        if queue not in request.zones and queue not in request.weights and queue not in contested:
+            if everything:
+                parts[id(read_by[queue]), (None, _ONE, ())].append(everything)
             continue
-        own: dict[tuple[Zones, Fraction, tuple[Place, ...]], Kind] = {}
+        own: dict[_Likeness, list[int]] = defaultdict(list)
         for number, like in enumerate(_likenesses(request, queue, contested.get(queue, {}), homes)):
-            kind = own.get(like)
-            if kind is None:
-                kind = own[like] = kinds.setdefault((readers, *like), Kind(readers, *like))
-            kind.partitions.append(Partition(queue, number))
-    return list(kinds.values())
+            own[like].append(number)
+        for like, numbers in own.items():
+            parts[id(read_by[queue]), like].append(Hand((queue,) * len(numbers), tuple(numbers)))
+    return [Kind(same[places], *like, Hand.in_a_row(hands)) for (places, like), hands in parts.items()]
 
 
 def _likenesses(
     request: Request, queue: QueueName, contested: Mapping[int, tuple[Place, ...]], homes: frozenset[str]
-) -> Iterable[tuple[Zones, Fraction, tuple[Place, ...]]]:
+) -> Iterable[_Likeness]:
     size, zones, weights = request.queues[queue], request.zones.get(queue), request.weights.get(queue)
-    one = Fraction(1)
     for number in range(size):
         near = zones[number] & homes if zones is not None and zones[number] and not homes <= zones[number] else None
-        yield near, one if weights is None else weights[number], contested.get(number, ())
+        yield near, _ONE if weights is None else weights[number], contested.get(number, ())

@@ -16,6 +16,7 @@ class Loads:
 
     def __init__(self, group: Group) -> None:
         self.group = group
+        self.held = group.held()
         self.kind: dict[Partition, Kind] = {partition: kind for kind in group.kinds for partition in kind.partitions}
         scale = lcm(*(kind.weight.denominator for kind in group.kinds))
         self.weight = {partition: int(kind.weight * scale) for partition, kind in self.kind.items()}
@@ -29,7 +30,7 @@ class Loads:
     def misplaced(self, partition: Partition, place: Place) -> tuple[int, int]:
         """Moves and zone mismatches of this partition there: 1 or 0 each."""
         kind = self.kind[partition]
-        homes = kind.homes or ((self.group.held[partition],) if partition in self.group.held else ())
+        homes = kind.homes or ((self.held[partition],) if partition in self.held else ())
         return int(bool(homes) and place not in homes), int(self.group.far(kind, place))
 
     def totals(self, owners: Mapping[Partition, Place]) -> list[int]:

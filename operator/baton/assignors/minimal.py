@@ -4,13 +4,16 @@ Even means: the sum of load² / capacity is least, where a load is the weight of
 the number). `docs/concepts/minimal.md` has the proof.
 """
 
+from collections.abc import Sequence
+
 from baton.assignors.fewest_moves import settle
-from baton.assignors.kinds import Group, Place, grouped
+from baton.assignors.hand import Hand
+from baton.assignors.kinds import Group, grouped
 from baton.assignors.levelling import level
 from baton.assignors.request import Answer, Request
 from baton.assignors.table import Table
 from baton.assignors.weighted import weigh
-from baton.model.ids import MemberId, Partition
+from baton.model.ids import Partition
 
 
 def minimal(request: Request) -> Answer:
@@ -20,15 +23,19 @@ def minimal(request: Request) -> Answer:
     """
     group = grouped(request)
     alike = len({kind.weight for kind in group.kinds}) <= 1
-    hands: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
-    for partition, place in (_count(group) if alike else weigh(group)).items():
-        hands[group.members[place]].append(partition)
-    return Answer({name: tuple(sorted(hand)) for name, hand in hands.items()})
+    return Answer(dict(zip(group.members, _count(group) if alike else _weigh(group), strict=True)))
 
 
-def _count(group: Group) -> dict[Partition, Place]:
+def _count(group: Group) -> Sequence[Hand]:
     """All partitions weigh the same."""
     table = Table(group)
     level(table)
     settle(table)
-    return table.owners()
+    return table.hands()
+
+
+def _weigh(group: Group) -> Sequence[Hand]:
+    hands: list[list[Partition]] = [[] for _ in group.members]
+    for partition, place in weigh(group).items():
+        hands[place].append(partition)
+    return [Hand.of(hand) for hand in hands]

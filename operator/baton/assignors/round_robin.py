@@ -4,7 +4,7 @@ from bisect import bisect_left
 from itertools import groupby
 
 from baton.assignors.claims import by_instance, readable, readers
-from baton.assignors.hand import Hand, all_of
+from baton.assignors.hand import Hand, whole
 from baton.assignors.request import Answer, Request
 
 
@@ -16,7 +16,7 @@ def round_robin(request: Request) -> Answer:
     turn = 0
     places = readers([subscribed[name] for name in order])
     for takers, queues in groupby(places, places.__getitem__):
-        free = Hand.in_a_row(all_of(queue, request.queues[queue]) for queue in queues)
+        free = Hand.in_a_row(whole(queues, request.queues))
         first = bisect_left(takers, turn)
         for number, taker in enumerate((takers[first:] + takers[:first])[: len(free)]):
             dealt[taker].append(Hand.of(free[number :: len(takers)]))

@@ -4,11 +4,14 @@ An arc is a kind and one of its readers. Numbers only, and lists instead of obje
 thousands of members many times.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import lcm
 
-from baton.assignors.kinds import Group, Place
-from baton.model.ids import Partition
+from baton.assignors.dealing import in_rounds
+from baton.assignors.hand import Hand
+from baton.assignors.kinds import Group, Kind, Place
+from baton.model.ids import QueueName
 
 Arc = int
 
@@ -23,33 +26,43 @@ class Table:
         self.held: list[int] = []
         """How many of the kind are at home with the member."""
         self.far: list[int] = []
-        self.of_kind: list[list[Arc]] = []
+        self.of_kind: list[range] = []
         self.of_member: list[list[Arc]] = [[] for _ in group.members]
-        counts = _held_by_kind(group)
-        for number, kind in enumerate(group.kinds):
-            self.of_kind.append(arcs := [])
-            for reader in kind.readers:
-                arc = len(self.kind)
-                arcs.append(arc)
-                self.of_member[reader].append(arc)
-                self.kind.append(number)
-                self.member.append(reader)
-                self.held.append(len(kind.partitions) if reader in kind.homes else counts.get((number, reader), 0))
-                self.far.append(group.far(kind, reader))
-        self.count = [0 if group.kinds[self.kind[arc]].homes else held for arc, held in enumerate(self.held)]
-        self.load = [sum(self.count[arc] for arc in arcs) for arcs in self.of_member]
+        self.count: list[int] = []
+        self.load = [0] * len(group.members)
+        for kind in group.kinds:
+            self._add(kind)
+        for arc, member in enumerate(self.member):
+            self.of_member[member].append(arc)
         self.worth = 1 + sum(len(kind.partitions) for kind in group.kinds)
         """A kept partition outweighs all zone mismatches together."""
         scale = lcm(*(capacity.numerator for capacity in group.capacity))
-        self._step = [int(scale / capacity) for capacity in group.capacity]
+        self.step = [scale * capacity.denominator // capacity.numerator for capacity in group.capacity]
+        """By member: what a load of 1 adds to the unevenness, load² / capacity."""
+
+    def _add(self, kind: Kind) -> None:
+        self.of_kind.append(range(len(self.kind), len(self.kind) + len(kind.readers)))
+        self.kind += [len(self.of_kind) - 1] * len(kind.readers)
+        self.member += kind.readers
+        self.far += [self.group.far(kind, reader) for reader in kind.readers] if kind.near is not None else [0] * len(kind.readers)
+        if kind.homes:
+            self.held += [len(kind.partitions) if reader in kind.homes else 0 for reader in kind.readers]
+            self.count += [0] * len(kind.readers)
+            return
+        held = _held(kind, self.group.home)
+        counts = [held[reader] for reader in kind.readers] if held else [0] * len(kind.readers)
+        self.held += counts
+        self.count += counts
+        for member, count in held.items():
+            self.load[member] += count
 
     def up(self, member: Place) -> int:
         """What one partition more adds to the unevenness: the sum of load² / capacity."""
-        return (2 * self.load[member] + 1) * self._step[member]
+        return (2 * self.load[member] + 1) * self.step[member]
 
     def down(self, member: Place) -> int:
         """What one partition less takes away from it."""
-        return (2 * self.load[member] - 1) * self._step[member]
+        return (2 * self.load[member] - 1) * self.step[member]
 
     def gain(self, arc: Arc) -> int:
         """What one more of the kind costs in moves and zone mismatches (negative: a partition that is at home)."""
@@ -63,43 +76,45 @@ class Table:
         self.count[arc] += units
         self.load[self.member[arc]] += units
 
-    def owners(self) -> dict[Partition, Place]:
-        """The partitions themselves. Everybody keeps what it holds, lowest numbers first; the rest is dealt out in turn."""
-        owners: dict[Partition, Place] = {}
-        for number, kind in enumerate(self.group.kinds):
-            room = {self.member[arc]: self.count[arc] for arc in self.of_kind[number] if self.count[arc]}
-            rest: list[Partition] = []
-            for partition in kind.partitions:
-                home = next((place for place in kind.homes if place in room), self.group.held.get(partition))
-                if home is not None and home in room:
-                    owners[partition] = home
-                    _use(room, home)
-                else:
-                    rest.append(partition)
-            turn: Iterator[Place] = iter(())
-            for partition in rest:
-                place = next(turn, None)
-                if place is None:
-                    turn = iter(list(room))
-                    place = next(turn)
-                owners[partition] = place
-                _use(room, place)
-        return owners
+    def hands(self) -> list[Hand]:
+        """The partitions themselves, by place. Everybody keeps what it holds, lowest numbers first; the rest is dealt out in turn."""
+        hands: list[list[Hand]] = [[] for _ in self.load]
+        for kind, arcs in zip(self.group.kinds, self.of_kind, strict=True):
+            room = {self.member[arc]: self.count[arc] for arc in arcs if self.count[arc]}
+            rest = kind.partitions
+            if kind.homes or any(queue in self.group.home for queue in set(rest.queues)):
+                rest = self._keep(kind, room, hands)
+            for place, share in in_rounds(room):
+                hands[place].append(Hand.of(rest[share]))
+        return [Hand.joined(parts) for parts in hands]
+
+    def _keep(self, kind: Kind, room: dict[Place, int], hands: list[list[Hand]]) -> Hand:
+        """Lets everybody keep what it holds, as far as there is room for it; returns the rest."""
+        kept: dict[Place, list[tuple[QueueName, int]]] = {}
+        rest: list[tuple[QueueName, int]] = []
+        for queue, number in kind.partitions.pairs():
+            if kind.homes:
+                home = next((place for place in kind.homes if place in room), None)
+            else:
+                homes = self.group.home.get(queue)
+                home = None if homes is None else homes[number]
+            if home is None or home not in room:
+                rest.append((queue, number))
+                continue
+            kept.setdefault(home, []).append((queue, number))
+            room[home] -= 1
+            if not room[home]:
+                del room[home]
+        for place, pairs in kept.items():
+            hands[place].append(Hand.of_sorted(pairs))
+        return Hand.of_sorted(rest)
 
 
-def _use(room: dict[Place, int], place: Place) -> None:
-    if room[place] == 1:
-        del room[place]
-    else:
-        room[place] -= 1
-
-
-def _held_by_kind(group: Group) -> dict[tuple[int, Place], int]:
-    counts: dict[tuple[int, Place], int] = {}
-    for number, kind in enumerate(group.kinds):
-        if not kind.homes:
-            for partition in kind.partitions:
-                home = group.held.get(partition)
-                if home is not None:
-                    counts[number, home] = counts.get((number, home), 0) + 1
-    return counts
+def _held(kind: Kind, home: Mapping[QueueName, Sequence[Place | None]]) -> Counter[Place]:
+    """By member, how many of the kind are at home there."""
+    held = Counter[Place]()
+    for queue, numbers in kind.partitions.by_queue() if home else ():
+        if queue in home:
+            homes = home[queue]
+            held.update(place for number in numbers if (place := homes[number]) is not None)
+    return held

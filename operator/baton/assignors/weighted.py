@@ -36,7 +36,7 @@ def weigh(group: Group) -> Owners:
 
 def _kept(loads: Loads) -> Owners:
     """What everybody holds already (of several homes the first), heaviest first, up to an even share of everything."""
-    held = dict(loads.group.held) | {partition: kind.homes[0] for partition, kind in loads.kind.items() if kind.homes}
+    held = loads.held | {partition: kind.homes[0] for partition, kind in loads.kind.items() if kind.homes}
     share, shares = sum(loads.weight.values()), sum(loads.capacity)
     totals = [0] * len(loads.capacity)
     owners: Owners = {}
@@ -181,7 +181,7 @@ def _at_home(loads: Loads, owners: Owners) -> Owners:
             for partition in kind.partitions:
                 table.put(arcs[number, owners[partition]], 1)
         settle(table, swap_loads=False)
-        settled |= table.owners()
+        settled |= {partition: place for place, hand in enumerate(table.hands()) for partition in hand}
     return settled
 
 

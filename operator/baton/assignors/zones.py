@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from baton.assignors.hand import all_of
+from baton.assignors.hand import whole
 from baton.assignors.request import Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -27,8 +27,8 @@ class Nearness:
     def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
         self._zones = {
             partition: zones_of(request, partition)
-            for queue in (queues if request.zones else ())
-            for partition in all_of(queue, request.queues[queue])
+            for hand in whole(queues if request.zones else (), request.queues)
+            for partition in hand
         }
         homes = {name: member.zone for name, member in request.members.items() if member.zone}
         self.matters = zones_matter(homes.values(), self._zones)
