@@ -43,6 +43,14 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
         ({**QUEUE, "accessType": "Sometimes"}, ["spec.accessType", "Exclusive", "NonExclusive"]),
         ({**QUEUE, "maxDeliveredUnacked": 0}, ["spec.maxDeliveredUnacked", "greater than or equal to 1"]),
         ({**QUEUE, "partitons": 4}, ["unknown field", "spec.partitons"]),
+        (
+            {**QUEUE, "partitionAttributes": [{"partitions": "0-2,", "weight": 2}]},
+            ["spec.partitionAttributes[0].partitions", "numbers and ranges, such as 0-49,60"],
+        ),
+        ({**QUEUE, "partitionAttributes": [{"partitions": "0-2"}]}, ["partitionAttributes[0]", "give zones, or weight, or both"]),
+        ({**QUEUE, "partitionAttributes": [{"partitions": "0", "weight": -1}]}, ["partitionAttributes[0].weight"]),
+        ({**QUEUE, "partitionAttributes": [{"partitions": "0", "weight": 0.5}]}, ["partitionAttributes[0].weight", "integer"]),
+        ({**QUEUE, "partitionAttributes": [{"partitions": "0", "zones": ["a", "a"]}]}, ["zones[1]", "Duplicate value"]),
     ],
 )
 async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
@@ -62,6 +70,21 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
         ({**GROUP, "assignors": ["Example.com/by-load"]}, ["spec.assignors[0]", "<domain>/<name>"]),
         ({**GROUP, "assignors": ["example.com/"]}, ["spec.assignors[0]", "<domain>/<name>"]),
         ({**GROUP, "assignors": ["solace", "solace"]}, ["spec.assignors", "names an assignor twice"]),
+        ({**GROUP, "assignors": ["machine-room"]}, ["spec.assignorOptions.rooms is missing", "name them"]),
+        (
+            {**GROUP, "assignors": ["machine-room-nearby"], "assignorOptions": {"within": "machine-room"}},
+            ["spec.assignorOptions.rooms is missing"],
+        ),
+        (
+            {**GROUP, "assignorOptions": {"within": "machine-room-nearby"}},
+            ["spec.assignorOptions.within", "names no other assignor", "circle"],
+        ),
+        ({**GROUP, "assignorOptions": {"virtualNodes": 0}}, ["spec.assignorOptions.virtualNodes"]),
+        ({**GROUP, "assignorOptions": {"partitionKey": "{queue}"}}, ["the same for every partition: it needs {partition}"]),
+        (
+            {**GROUP, "assignorOptions": {"partitionKey": "{topic}-{partition}"}},
+            ["partitionKey", "there are {queue} and {partition} only"],
+        ),
         ({**GROUP, "rebalance": {"delaySeconds": -3}}, ["spec.rebalance.delaySeconds", "greater than or equal to 0"]),
         ({**GROUP, "rebalance": {"maxConcurrentHandoffs": -1}}, ["spec.rebalance.maxConcurrentHandoffs"]),
         ({**GROUP, "protocol": "Brave"}, ["spec.protocol", "Cooperative", "Eager"]),
@@ -86,6 +109,15 @@ async def test_a_group_that_cannot_be_meant_so_is_refused(empty: World, spec: di
 async def test_an_assignor_of_the_users_own_passes_by_its_name(empty: World) -> None:
     made = await empty.group("orders", assignors=["example.com/by-load", "sticky"])
     assert made["spec"]["assignors"] == ["example.com/by-load", "sticky"]
+
+
+async def test_options_and_attributes_that_can_be_meant_so_pass(empty: World) -> None:
+    options = {"rooms": ["east"], "within": "example.com/by-load", "partitionKey": "{queue}/{partition}", "virtualNodes": 64}
+    made = await empty.group("orders", assignors=["machine-room", "consistent-hash"], assignorOptions=options)
+    assert made["spec"]["assignorOptions"] == options
+    entries = [{"partitions": "0-4999,7000", "zones": ["east", "west"]}, {"partitions": "17", "weight": 5}]
+    queue = await empty.external("orders", partitions=10_000, partitionAttributes=entries)
+    assert queue["spec"]["partitionAttributes"] == entries
 
 
 async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> None:
@@ -115,4 +147,5 @@ async def test_defaults_are_filled_in(empty: World) -> None:
         "rebalance": {"resyncSeconds": 20, "maxConcurrentHandoffs": 0},
         "membership": {"sessionTimeoutSeconds": 0},
         "paused": False,
+        "approval": "Automatic",
     }

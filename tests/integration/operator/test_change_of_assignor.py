@@ -1,0 +1,67 @@
+"""A fleet that changes over to another assignor by two rolling restarts, as docs/guides/change-assignor.md says."""
+
+import asyncio
+
+from tests.integration.operator.world import World, eventually
+
+
+async def in_use(world: World, group: str, assignor: str) -> None:
+    async def so() -> bool:
+        return (await world.status(group)).get("assignor") == assignor
+
+    await eventually(so, f"{group} uses {assignor}", 15, lambda: world.status(group))
+
+
+async def roll(world: World, group: str, turn: int, announced: str) -> None:
+    """One pod after the other is replaced by one that announces these."""
+    for n in range(2):
+        await world.pod(f"{group}-{turn}-{n}", group, annotations={"baton.dev/assignors": announced})
+        await world.delete_pod(f"{group}-{turn - 1}-{n}")
+
+
+async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None:
+    for queue in ("change", "change-too"):
+        await shop.queue(queue, {"type": "External", "external": {"onDeadline": "Force"}}, 5)
+    await shop.group("change", ["change", "change-too"], assignors=["range"])
+    announced = {"baton.dev/assignors": "range"}
+    await asyncio.gather(*(shop.pod(f"change-0-{n}", "change", annotations=announced) for n in range(2)))
+    for queue in ("change", "change-too"):
+        await shop.spread("change", 2, 3, queue=queue)
+    await in_use(shop, "change", "range")
+    await shop.change("consumergroups", "change", {"spec": {"assignors": ["solace", "range"]}})
+
+    await shop.pod("change-1-0", "change", annotations={"baton.dev/assignors": "range,solace"})
+    await shop.delete_pod("change-0-0")
+    assert (await shop.status("change"))["assignor"] == "range", "an old pod is still there"
+    await shop.pod("change-1-1", "change", annotations={"baton.dev/assignors": "range,solace"})
+    await shop.delete_pod("change-0-1")
+    await in_use(shop, "change", "solace")
+
+    async def even() -> bool:
+        entries = await shop.entries("change")
+        return sorted(sum(map(len, entry.owned.values())) for entry in entries.values()) == [5, 5]
+
+    await roll(shop, "change", 2, "solace")
+    await eventually(even, "totals are even, as solace makes them", 20, lambda: shop.ledger_data("change"))
+    assert {*(await shop.entries("change"))} == {"change-2-0", "change-2-1"}
+    await shop.change("consumergroups", "change", {"spec": {"assignors": ["solace"]}})
+    await in_use(shop, "change", "solace")
+    await shop.told("change", "Ready")
+
+
+async def test_a_pod_that_announces_another_or_a_slip_is_named_with_the_cure(shop: World) -> None:
+    await shop.external("slip", partitions=4)
+    await shop.group("slip", assignors=["range"])
+    await shop.pod("slip-a", "slip", annotations={"baton.dev/assignors": "rnage"})
+    message = await shop.told("slip", "UnknownAssignor")
+    assert "slip-a announces rnage in its annotation baton.dev/assignors" in message
+
+    async def event() -> bool:
+        return any("names 'rnage'" in one["note"] for one in await shop.events("BadAnnotation"))
+
+    await eventually(event, "the pod has an event", 15)
+    await shop.delete_pod("slip-a")
+    await shop.pod("slip-b", "slip", annotations={"baton.dev/capacity": "lots"})
+    message = await shop.told("slip", "BadAnnotation")
+    assert "slip-b: annotation baton.dev/capacity is 'lots', and counts as 1" in message
+    await shop.spread("slip", 4)

@@ -1,0 +1,126 @@
+"""Assignors of the user's own under a real operator: one that works, and one that does what it should not."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.operator.world import LEASES, Operator, World, eventually
+
+from baton.kube.api import group_path
+
+Start = Callable[..., Operator]
+Mood = Callable[[str], object]
+EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "own-assignor"
+UV = Path(sys.executable).parent / "uv"
+MOODY = """
+import os, time
+from pathlib import Path
+from by_load import assign as by_load
+
+MOOD = Path(os.environ["MOOD"])
+
+def assign(request):
+    mood = MOOD.read_text()
+    if mood == "raise":
+        raise RuntimeError("not today")
+    if mood == "slow":
+        began = time.monotonic()
+        while time.monotonic() < began + 12:
+            pass
+    answer = by_load(request)
+    return type(answer)({}) if mood == "forget" else answer
+"""
+
+
+@pytest.fixture
+def mood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mood:
+    """Tells example.com/moody what to do; it and example.com/by-load are installed for operators that a test starts."""
+    site = tmp_path / "site"
+    subprocess.run([UV, "pip", "install", "--quiet", "--no-deps", "--target", site, EXAMPLE], check=True)
+    info = site / "moody-1.0.dist-info"
+    info.mkdir()
+    (site / "moody.py").write_text(MOODY)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[baton.assignors]\nexample.com/moody = moody:assign\n")
+    file = tmp_path / "mood"
+    file.write_text("good")
+    monkeypatch.setenv("MOOD", str(file))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+    return file.write_text
+
+
+async def test_weights_capacities_and_an_assignor_of_ones_own_come_together(empty: World, start: Start, mood: Mood) -> None:
+    await start(empty).leads()
+    await empty.external("weighed", partitions=6, partitionAttributes=[{"partitions": "0", "weight": 5}])
+    await empty.group("weighed", assignors=["example.com/by-load"])
+    await asyncio.gather(
+        empty.pod("weighed-a", "weighed"), empty.pod("weighed-b", "weighed", annotations={"baton.dev/capacity": "1.5"})
+    )
+    await empty.spread("weighed", 2, 4)
+    await empty.told("weighed", "Ready")
+    assert (await empty.status("weighed"))["assignor"] == "example.com/by-load"
+    owned = await empty.owned("weighed")
+    assert (set(owned["weighed-a"]), set(owned["weighed-b"])) == ({1, 2, 3, 4}, {0, 5}), "4 of 1, and 6 of 1.5"
+    await empty.change("partitionedqueues", "weighed", {"spec": {"partitionAttributes": [{"partitions": "0,9", "weight": 1}]}})
+    for kind in ("consumergroups", "partitionedqueues"):
+        assert "names partition 9, and the queue has 6" in await empty.told("weighed", "InvalidAttributes", kind)
+
+
+async def test_one_that_fails_moves_nothing_and_holds_up_nobody(empty: World, start: Start, mood: Mood) -> None:
+    operator = await start(empty).leads()
+    for name, assignor in (("moody", "example.com/moody"), ("calm", "solace")):
+        await empty.external(name, partitions=4)
+        await empty.group(name, assignors=[assignor])
+        await empty.pod(f"{name}-a", name)
+        await empty.spread(name, 4)
+    for word, said in (("raise", "failed at moody.py:11 with RuntimeError: not today"), ("forget", "gave moody 0-3 to nobody")):
+        mood(word)
+        await empty.pod(f"moody-{word}", "moody")
+        wanted = f"the assignor example.com/moody {said}"
+
+        async def told(wanted: str = wanted) -> bool:
+            ready = await empty.condition("moody")
+            return ready["reason"] == "InvalidAssignment" and wanted in ready["message"]
+
+        await eventually(told, wanted, shown=lambda: empty.condition("moody"))
+        assert await empty.counts("moody") == {"moody-a": 4}
+        await empty.pod(f"calm-{word}", "calm")
+
+        async def moving() -> bool:
+            return (await empty.entries("calm"))["calm-a"].revoking != {}
+
+        await eventually(moving, "the other group goes on")
+    assert operator.process.poll() is None
+    mood("good")
+    await empty.change("consumergroups", "moody", {"metadata": {"annotations": {"baton.dev/rebalance": "now"}}})
+    await empty.told("moody", "Ready")
+
+
+async def test_one_that_is_not_installed_is_unknown_and_named(shop: World) -> None:
+    await shop.external("absent", partitions=4)
+    await shop.group("absent", assignors=["example.com/absent"])
+    await shop.pod("absent-a", "absent")
+    assert "there is no assignor 'example.com/absent'" in await shop.told("absent", "UnknownAssignor")
+
+
+async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_groups(empty: World, start: Start, mood: Mood) -> None:
+    await start(empty, "one", "--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5").leads()
+    lease = group_path(LEASES, empty.namespace, "leases", "operator")
+    terms = (await empty.api.get(lease))["spec"]["leaseTransitions"]
+    mood("slow")
+    await empty.external("slow", partitions=4)
+    await empty.external("quick", partitions=4)
+    await empty.group("slow", assignors=["example.com/moody"])
+    await empty.pod("slow-a", "slow")
+
+    await empty.group("quick")
+    await empty.pod("quick-a", "quick")
+    await empty.spread("quick", 4, seconds=8)
+    assert await empty.counts("slow") != {"slow-a": 4}, "it still thinks"
+    await empty.spread("slow", 4, seconds=30)
+    spec = (await empty.api.get(lease))["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("one", terms)
