@@ -78,6 +78,7 @@ def _look(draft: Draft) -> None:
     follow_servers(draft)
     handoff.take_releases(draft)
     handoff.rest_released(draft)
+    _end_rebalance(draft)
 
 
 def _decide(draft: Draft) -> None:
@@ -107,12 +108,17 @@ def rest_static(draft: Draft) -> None:
                     draft.new_generation()
 
 
-def _close(draft: Draft) -> Step:
-    before = draft.before
+def _end_rebalance(draft: Draft) -> None:
+    """When nothing is on its way any more. What is decided from then on, be it in the same step, is the next one."""
     moving = any(not move.quiet for move in draft.moves.values())
     if draft.origins is not None and not moving and not draft.waiting:
         draft.totals = draft.totals._replace(lower_bound=draft.totals.lower_bound + least_moves(draft))
         draft.origins, draft.full, draft.eager = None, False, False
+
+
+def _close(draft: Draft) -> Step:
+    before = draft.before
+    _end_rebalance(draft)
     _tell(draft)
     spec = draft.spec
     state = GroupState(

@@ -1,0 +1,127 @@
+"""A queue as its server sees it: a log per partition, who may act on it, and what came of that.
+
+Only the recorded (uid, epoch) may read and acknowledge; on a queue that cannot fence, everybody may. Messages are numbered; a partition
+gets `RATE` of them a second.
+"""
+
+from dataclasses import dataclass, field
+
+from tests.simulation.seeds.clock import Clock, Violation
+
+RATE = 2.0
+BATCH = 6
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition."""
+
+    uid: str | None = None
+    epoch: int = 0
+    paused: bool = False
+    committed: int = 0
+    delivered: int = 0
+    born: float = 0.0
+    before: tuple[str | None, int] = (None, 0)
+    """The owner before the last grant: what a server that lost its last writes remembers."""
+    forgot: int = 0
+    """The highest epoch that a restart rolled back; until a higher one is granted the record is not to be trusted."""
+
+
+@dataclass(slots=True)
+class Queue:
+    name: str
+    clock: Clock
+    partitions: int
+    fenced: bool = True
+    exclusive: bool = False
+    force: bool = False
+    """onDeadline: Force."""
+    max_handoff: float = 3.0
+    named: bool = True
+    """It is one of the group's."""
+    reachable: bool = True
+    restarts: int = 0
+    logs: dict[int, Log] = field(default_factory=dict)
+    refused: int = 0
+    accepted: int = 0
+    produce_until: float = float("inf")
+
+    def log(self, number: int) -> Log:
+        found = self.logs.get(number)
+        if found is None:
+            found = self.logs[number] = Log(born=self.clock.now)
+        return found
+
+    def appended(self, log: Log) -> int:
+        return int(max(0.0, min(self.clock.now, self.produce_until) - log.born) * RATE)
+
+    # -- what consumers ask
+
+    def lets_in(self, number: int, uid: str, epoch: int) -> bool:
+        log = self.log(number)
+        return not self.fenced or (log.uid, log.epoch) == (uid, epoch)
+
+    def read(self, number: int, uid: str, epoch: int, last: int | None) -> tuple[int, int] | str:
+        """The messages from `last` on, or after what is committed; or why not: "stale", "paused"."""
+        if not self.lets_in(number, uid, epoch):
+            self.refused += 1
+            return "stale"
+        log = self.log(number)
+        if log.paused and self.fenced:
+            return "paused"
+        start = log.committed if last is None else max(last, log.committed)
+        end = min(start + BATCH, self.appended(log))
+        log.delivered = max(log.delivered, end)
+        self.accepted += 1
+        return start, end
+
+    def acknowledge(self, number: int, uid: str, epoch: int, start: int, end: int) -> bool:
+        """Cumulative. Checks that nothing is skipped and nothing overtaken, which the fence alone has to ensure."""
+        if not self.lets_in(number, uid, epoch):
+            self.refused += 1
+            return False
+        log = self.log(number)
+        self.accepted += 1
+        if end <= log.committed:
+            return True  # again, after a lost answer
+        if not self.fenced and self.force:
+            log.committed = end  # two may have been at it for a while: that is what Force means
+            return True
+        if start != log.committed:
+            kind = "gap" if start > log.committed else "order"
+            raise Violation(f"{kind}: {uid}@{epoch} acknowledges {start}-{end} of {self.name}/{number} after {log.committed}")
+        log.committed = end
+        return True
+
+    # -- what the operator asks
+
+    def pause(self, number: int, epoch: int) -> int:
+        log = self.log(number)
+        if log.epoch != epoch:
+            return 0
+        log.paused = True
+        return log.delivered - log.committed
+
+    def outstanding(self, number: int) -> int:
+        log = self.log(number)
+        return log.delivered - log.committed
+
+    def grant(self, number: int, uid: str | None, epoch: int) -> tuple[str | None, int]:
+        log = self.log(number)
+        if epoch > log.epoch:
+            log.before = (log.uid, log.epoch)
+            log.uid, log.epoch, log.paused, log.delivered = uid, epoch, False, log.committed
+        return log.uid, log.epoch
+
+    # -- what befalls it
+
+    def restart(self, forgets: set[int]) -> None:
+        """The server comes back; of some partitions it has lost the last grant."""
+        self.restarts += 1
+        for number in forgets & self.logs.keys():
+            log = self.logs[number]
+            if log.epoch:
+                log.forgot = max(log.forgot, log.epoch)
+                log.uid, log.epoch = log.before
+                log.paused, log.delivered = False, log.committed
