@@ -10,8 +10,10 @@ import click
 import baton
 
 _COMMANDS = {
+    "approve": "baton.cli.approve",
     "operator": "baton.cli.operator",
     "plan": "baton.cli.plan",
+    "rebalance": "baton.cli.rebalance",
     "simulate": "baton.cli.simulate",
     "status": "baton.cli.status",
 }

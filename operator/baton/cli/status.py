@@ -4,167 +4,131 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from baton.kube.api import Api, ApiError, UnavailableError, connect, core_path, group_path
+from baton.cli.cluster import ask, cluster, cluster_options
+from baton.cli.group_view import Json, partitions, view
+from baton.kube.api import Api, core_path, group_path
 from baton.kube.objects import GROUP_VERSION
-from baton.kube.times import to_seconds
-from baton.model.ledger import LedgerError, MemberEntry
-from baton.model.names import LEDGER_GROUP_KEY, ledger_name
-from baton.model.ranges import format_numbers
+from baton.model.ledger import LedgerError
+from baton.model.names import ledger_name
 
-Json = dict[str, Any]
+EVERY = 1.0
+"""Seconds between two looks with --watch."""
+
+LINES = 24
+"""Of a screen where there is no terminal to ask."""
 
 
 @click.command()
 @click.argument("group", required=False)
-@click.option("--namespace", "-n", help="The group's namespace. Default: the kubeconfig's.")
+@cluster_options
 @click.option("--all-namespaces", "-A", is_flag=True, help="All groups of all namespaces.")
-@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP).")
+@click.option("--partitions", "each", is_flag=True, help="Every partition: its state, its owner, its epoch, and where it goes.")
+@click.option("--members", "everybody", is_flag=True, help="All members, also where they do not fit on one screen.")
+@click.option("--watch", "-w", is_flag=True, help="Look again every second, until Ctrl-C.")
 @click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Whom to ask. Default: as kubectl finds it.",
+    "--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP, or with --partitions)."
 )
-def status(group: str | None, namespace: str | None, all_namespaces: bool, as_json: bool, kubeconfig: Path | None) -> None:
+def status(
+    group: str | None,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    all_namespaces: bool,
+    each: bool,
+    everybody: bool,
+    watch: bool,
+    as_json: bool,
+) -> None:
     """Show a ConsumerGroup: its state, who owns what, and what is changing hands. Without GROUP: all groups, a line each."""
-    from kubernetes.aio.config import ConfigException
-
     if group is not None and all_namespaces:
         raise click.UsageError("give GROUP or --all-namespaces, not both")
-    try:
-        asyncio.run(_show(group, namespace, all_namespaces, as_json, kubeconfig))
-    except (ApiError, UnavailableError, ConfigException) as error:
-        click.echo(f"baton status: {error}", err=True)
-        sys.exit(1)
+    if group is None and (each or everybody or watch):
+        raise click.UsageError("--partitions, --members and --watch show one GROUP: give its name")
+    if watch and as_json:
+        raise click.UsageError("--watch is for people and --json for programs: give one of them")
+    if group is None:
+        ask(_list(namespace, all_namespaces, as_json, kubeconfig))
+    else:
+        ask(_show(group, namespace, kubeconfig, _shown(each, everybody, as_json), watch))
 
 
-async def _show(group: str | None, namespace: str | None, everywhere: bool, as_json: bool, kubeconfig: Path | None) -> None:
-    from baton.cli.operator import default_kubeconfig
+async def _list(namespace: str | None, everywhere: bool, as_json: bool, kubeconfig: Path | None) -> None:
+    from baton.cli.group_screen import group_table
 
-    file = kubeconfig or default_kubeconfig()
-    async with connect(file) as (api, _):
-        where = namespace or _namespace(file)
-        if group is None:
-            found = (await api.get(group_path(GROUP_VERSION, None if everywhere else where, "consumergroups")))["items"]
-            views = [view(one, {}) for one in found]
-            if as_json:
-                click.echo(json.dumps([{key: value for key, value in one.items() if key != "owners"} for one in views]))
-            else:
-                _print_list(views, where if not everywhere else None)
+    async with cluster(kubeconfig, namespace) as (api, where):
+        found = (await api.get(group_path(GROUP_VERSION, None if everywhere else where, "consumergroups")))["items"]
+    views = [view(one, {}) for one in found]
+    if as_json:
+        click.echo(json.dumps([{key: value for key, value in one.items() if key not in _OF_LEDGER} for one in views]))
+    elif views:
+        _print([group_table(views)])
+    else:
+        click.echo(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
+
+
+_OF_LEDGER = ("owners", "queues", "vacantSeats", "ledgerProblem", "why")
+
+Renderables = Iterable[Any]
+Shown = Callable[[Json, dict[str, str], list[Json]], Renderables]
+
+
+async def _show(group: str, namespace: str | None, kubeconfig: Path | None, shown: Shown, watch: bool) -> None:
+    async with cluster(kubeconfig, namespace) as (api, where):
+        if not watch:
+            _print(shown(*await _look(api, where, group)))
             return
-        one = await _one(api, where, group)
-        if as_json:
-            click.echo(json.dumps(one))
-        else:
-            _print_group(one, time.time())
+        from rich.console import Group
+        from rich.live import Live
+
+        with Live(console=_console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
+            while True:
+                live.update(Group(*shown(*await _look(api, where, group))), refresh=True)
+                await asyncio.sleep(EVERY)
 
 
-async def _one(api: Api, namespace: str, group: str) -> Json:
-    resource = await api.get(group_path(GROUP_VERSION, namespace, "consumergroups", group))
-    ledger = await api.find(core_path(namespace, "configmaps", ledger_name(group)))
-    return view(resource, (ledger or {}).get("data") or {})
-
-
-def view(resource: Mapping[str, Any], ledger: Mapping[str, str]) -> Json:
-    """All that is shown of a group, from its manifest and its ledger's data."""
-    told = resource.get("status") or {}
-    return {
-        "namespace": resource["metadata"]["namespace"],
-        "group": resource["metadata"]["name"],
-        "state": told.get("state"),
-        "holdUntil": told.get("holdUntil"),
-        **{
-            name: told.get(name)
-            for name in ("partitions", "members", "standbys", "moving", "moves", "deadlineMisses", "assignor")
-        },
-        "conditions": {
-            one["type"]: {"status": one["status"], "reason": one["reason"], "message": one.get("message", "")}
-            for one in told.get("conditions") or ()
-        },
-        "owners": {key: _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY},
-        "handoffs": told.get("handoffs") or [],
-    }
-
-
-def _entry(text: str) -> Json:
-    try:
-        entry = MemberEntry.from_json(text)
-    except LedgerError as error:
-        return {"problem": str(error)}
-    return {
-        "active": entry.active,
-        "owned": {queue: format_numbers(grants) for queue, grants in entry.owned.items() if grants},
-        "revoking": {queue: format_numbers(grants) for queue, grants in entry.revoking.items() if grants},
-        "count": sum(map(len, entry.owned.values())),
-    }
-
-
-def _namespace(kubeconfig: Path | None) -> str:
-    """The context's, as kubectl takes it; in a pod the pod's own."""
-    import yaml
-
-    if kubeconfig is None:
-        return Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace").read_text().strip()
-    raw = yaml.safe_load(kubeconfig.read_text()) or {}
-    contexts = {one["name"]: one.get("context") or {} for one in raw.get("contexts") or ()}
-    return str((contexts.get(raw.get("current-context")) or {}).get("namespace") or "default")
-
-
-def _print_list(views: list[Json], namespace: str | None) -> None:
-    from rich.table import Table
-
-    console = _console()
-    if not views:
-        where = f"namespace {namespace}" if namespace else "the cluster"
-        console.print(f"There is no ConsumerGroup in {where}.")
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "MEMBERS", "MOVING", "READY"):
-        table.add_column(name)
-    for one in views:
-        ready = one["conditions"].get("Ready", {})
-        numbers = [str(one[name] if one[name] is not None else "") for name in ("partitions", "members", "moving")]
-        table.add_row(one["namespace"], one["group"], one["state"] or "", *numbers, ready.get("reason", ""))
-    console.print(table)
-
-
-def _print_group(one: Json, now: float) -> None:
-    from rich.table import Table
-
-    console = _console()
-    until = f" for {to_seconds(one['holdUntil']) - now:.0f} s more" if one["holdUntil"] else ""
-    console.print(f"[bold]{one['namespace']}/{one['group']}[/]: [bold]{one['state'] or 'not seen by an operator yet'}[/]{until}")
-    console.print(
-        f"{one['partitions'] or 0} partitions, {one['members'] or 0} members ({one['standbys'] or 0} standing by), "
-        f"{one['moving'] or 0} moving; "
-        f"{one['moves'] or 0} moves and {one['deadlineMisses'] or 0} deadline misses so far; assignor {one['assignor'] or '-'}"
+async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, str], list[Json]]:
+    """The group, its ledger's data, and the queues of the namespace."""
+    manifest, ledger, queues = await asyncio.gather(
+        api.get(group_path(GROUP_VERSION, namespace, "consumergroups", group)),
+        api.find(core_path(namespace, "configmaps", ledger_name(group))),
+        api.get(group_path(GROUP_VERSION, namespace, "partitionedqueues")),
     )
-    for kind, condition in one["conditions"].items():
-        if condition["status"] != "True" and kind != "Rebalancing":
-            colour = "red" if kind == "Ready" else "yellow"
-            console.print(f"[{colour}]{kind} is {condition['status']}: {condition['reason']}[/]: {condition['message']}")
-    table = Table(box=None, pad_edge=False)
-    for name in ("MEMBER", "ROLE", "N", "OWNS", "LETS GO OF"):
-        table.add_column(name)
-    for member, entry in one["owners"].items():
-        if "problem" in entry:
-            table.add_row(member, "?", "", entry["problem"], "")
-            continue
-        role = "active" if entry["active"] else "standby"
-        table.add_row(member, role, str(entry["count"]), _queues(entry["owned"]), _queues(entry["revoking"]))
-    if one["owners"]:
-        console.print(table)
-    for move in one["handoffs"]:
-        left = f", {max(0.0, to_seconds(move['deadline']) - now):.0f} s left" if move.get("deadline") else ""
-        console.print(
-            f"{move['queue']} {move['partition']}: {move.get('from', 'nobody')} -> {move.get('to', 'nobody')} at epoch "
-            f"{move['epoch']}{left}" + (f" ({move['reason']})" if move.get("reason") else "")
-        )
+    return manifest, (ledger or {}).get("data") or {}, queues["items"]
+
+
+def _shown(each: bool, everybody: bool, as_json: bool) -> Shown:
+    """How one look is shown."""
+
+    def all_partitions(_: Json, ledger: dict[str, str], __: list[Json]) -> Renderables:
+        from baton.cli.group_screen import partition_table
+
+        try:
+            rows = partitions(ledger)
+        except LedgerError as error:
+            click.echo(f"baton status: the ledger does not read as one: {error}", err=True)
+            sys.exit(1)
+        return [json.dumps(rows)] if as_json else [partition_table(rows)]
+
+    def one_screen(group: Json, ledger: dict[str, str], queues: list[Json]) -> Renderables:
+        from baton.cli.group_screen import screen
+
+        one = view(group, ledger, queues)
+        console = _console()
+        lines = None if everybody else console.height if sys.stdout.isatty() else LINES
+        return [json.dumps(one)] if as_json else screen(one, time.time(), console, lines)
+
+    return all_partitions if each else one_screen
+
+
+def _print(those: Renderables) -> None:
+    console = _console()
+    for one in those:
+        click.echo(one) if isinstance(one, str) else console.print(one)
 
 
 def _console() -> Any:
@@ -172,7 +136,3 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 240)
-
-
-def _queues(of: Mapping[str, str]) -> str:
-    return "  ".join(f"{queue} {numbers}" for queue, numbers in of.items())

@@ -1,0 +1,200 @@
+"""A group on one screen: what is going on, why, and how long it can last. What does not fit is summed up. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from baton.engine.partition_state import PartitionState
+from baton.kube.times import to_seconds
+
+Json = Mapping[str, Any]
+
+STATES = [one.value for one in PartitionState]
+MOST_HANDOFFS, MOST_QUEUES, MOST_PROPOSED, LEAST_MEMBERS = 5, 5, 4, 3
+
+
+def screen(one: Json, now: float, console: Console, lines: int | None) -> Iterator[RenderableType]:
+    """`lines`: how many there are on the console; None: as many as it takes."""
+    top = [*_head(one, now), *_problems(one)]
+    queues = _queues(one["queues"], None if lines is None else MOST_QUEUES)
+    bottom = [*_seats(one, now), *_handoffs(one, now, None if lines is None else MOST_HANDOFFS), *_proposal(one, lines)]
+    # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
+    taken = sum(len(console.render_lines(part)) for part in (*top, queues, *bottom)) + 4
+    room = None if lines is None else max(LEAST_MEMBERS, lines - taken)
+    yield from top
+    if one["queues"]:
+        yield queues
+    yield from _members(one["owners"], room)
+    yield from bottom
+
+
+def partition_table(rows: Iterable[Json]) -> Table:
+    """Every partition."""
+    table = _table("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY")
+    for row in rows:
+        cells = (
+            row["queue"],
+            row["partition"],
+            row["state"],
+            row["owner"],
+            row["epoch"],
+            row["to"],
+            row["deadline"],
+            row["reason"],
+        )
+        table.add_row(*(escape(str(cell)) if cell is not None else "" for cell in cells))
+    return table
+
+
+def group_table(views: Iterable[Json]) -> Table:
+    """A line for each group."""
+    table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "MEMBERS", "MOVING", "READY")
+    for one in views:
+        ready = one["conditions"].get("Ready", {})
+        numbers = [str(one[name] if one[name] is not None else "") for name in ("partitions", "members", "moving")]
+        table.add_row(one["namespace"], one["group"], one["state"] or "", *numbers, ready.get("reason", ""))
+    return table
+
+
+def _head(one: Json, now: float) -> Iterator[Text]:
+    until = f" for {_left(one['holdUntil'], now)} more, until {one['holdUntil']}" if one["holdUntil"] else ""
+    why = f": {one['why']}" if one["why"] else ""
+    yield _line(
+        f"[bold]{one['namespace']}/{one['group']}[/]: [bold]{one['state'] or 'not seen by an operator yet'}[/]{until}", why
+    )
+    approval = ", approval Manual" if one["approval"] == "Manual" else ""
+    yield _line(
+        f"{one['partitions'] or 0:,} partitions, {one['members'] or 0:,} members ({one['standbys'] or 0:,} standing by), "
+        f"{one['moving'] or 0:,} moving; assignor {one['assignor'] or '-'}{approval}"
+    )
+    yield _line(
+        f"so far {one['moves'] or 0:,} moves (the least possible: {one['lowerBound'] or 0:,}), "
+        f"{one['deadlineMisses'] or 0:,} deadlines missed"
+    )
+
+
+def _problems(one: Json) -> Iterator[Text]:
+    if one["ledgerProblem"]:
+        yield _line("[red]The ledger does not read as one[/]: ", one["ledgerProblem"])
+    for kind, condition in one["conditions"].items():
+        if condition["status"] != "True" and kind not in ("Rebalancing", "ProposalReady"):
+            colour = "red" if kind == "Ready" else "yellow"
+            yield _line(f"[{colour}]{kind} is {condition['status']}: {condition['reason']}[/]: ", condition["message"])
+    rebalancing = one["conditions"].get("Rebalancing", {})
+    if "waited for" in rebalancing.get("message", ""):
+        yield _line("[yellow]Overdue[/]: ", rebalancing["message"])
+
+
+def _queues(queues: Json, most: int | None) -> Table:
+    table = _table("QUEUE", "PARTITIONS", *(state.upper() for state in STATES), "SCALE")
+    shown, rest = _cut(list(queues.items()), most)
+    for name, of in shown:
+        counts = [str(of["states"].get(state, 0)) for state in STATES]
+        table.add_row(escape(name), str(of["partitions"]), *counts, of["scaleStatus"] or "-")
+    if rest:
+        sums = [str(sum(of["states"].get(state, 0) for _, of in rest)) for state in STATES]
+        table.add_row(f"{len(rest)} more", str(sum(of["partitions"] for _, of in rest)), *sums, "")
+    return table
+
+
+def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
+    if not owners:
+        return
+    active = {name: entry for name, entry in owners.items() if "problem" in entry or entry["active"] or entry["revoking"]}
+    standbys = [name for name in owners if name not in active]
+    busy = sorted(active, key=lambda name: (not active[name].get("revoking") and "problem" not in active[name], name))
+    shown, rest = _cut(busy, most)
+    table = _table("MEMBER", "N", "OWNS", "LETS GO OF")
+    for name in sorted(shown):
+        entry = active[name]
+        if "problem" in entry:
+            table.add_row(escape(name), "?", escape(entry["problem"]), "")
+        else:
+            table.add_row(escape(name), str(entry["count"]), _ranges(entry["owned"]), _ranges(entry["revoking"]))
+    yield table
+    if rest:
+        counts = [active[name].get("count", 0) for name in rest]
+        yield _line(f"and {len(rest):,} more, with {min(counts):,} to {max(counts):,} partitions each (--members shows all)")
+    if standbys:
+        names, others = _cut(standbys, 5)
+        yield _line("standing by: ", ", ".join(names) + (f" and {len(others):,} more" if others else ""))
+
+
+def _seats(one: Json, now: float) -> Iterator[Text]:
+    seats, rest = _cut(one["vacantSeats"], 3)
+    for seat in seats:
+        until = f" for {_left(seat['until'], now)} more" if seat["until"] else ""
+        yield _line(f"the seat of {escape(seat['member'])} is kept{until}: {_ranges(seat['partitions'])}")
+    if rest:
+        yield _line(f"and {len(rest):,} more seats")
+
+
+def _handoffs(one: Json, now: float, most: int | None) -> Iterator[Text]:
+    shown, rest = _cut(one["handoffs"], most)
+    for move in shown:
+        yield _line("", handoff(move, now))
+    hidden = len(rest) + max(0, (one["moving"] or 0) - len(one["handoffs"]))
+    if hidden:
+        yield _line(f"and {hidden:,} more on their way or planned (--partitions shows all)")
+
+
+def handoff(move: Json, now: float) -> str:
+    """`partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, 3 s left`"""
+    why = f": {move['reason']}" if move.get("reason") else ""
+    waits = []
+    if (messages := move.get("unacknowledged")) is not None:
+        waits.append(f"waits for {messages:,} unacknowledged {'message' if messages == 1 else 'messages'}")
+    if move.get("deadline"):
+        left = to_seconds(move["deadline"]) - now
+        waits.append(f"{left:.0f} s left" if left > 0 else "overdue")
+    way = f"from {move.get('from', 'nobody')} to {move.get('to', 'nobody')}"
+    return f"partition {move['partition']} of {move['queue']} goes {way}{why}" + (f"; {', '.join(waits)}" if waits else "")
+
+
+def _proposal(one: Json, lines: int | None) -> Iterator[Text]:
+    proposal = one["proposal"]
+    if not proposal:
+        return
+    longest = proposal.get("longestPauseSeconds")
+    pause = "until the consumer lets go" if longest is None else f"for {longest} s at most"
+    yield _line(
+        f"[bold]proposal {proposal['id']}[/]: ",
+        f"{proposal['moves']:,} would move, {proposal['pausedAtOnce']:,} at once, each paused {pause} "
+        f"({proposal.get('reason', '')})",
+    )
+    shown, _ = _cut(proposal.get("handoffs") or [], None if lines is None else MOST_PROPOSED)
+    for move in shown:
+        yield _line("", f"  {move['queue']} {move['partitions']}: {move['from']} -> {move['to']}")
+    yield _line("", f"  to carry it out: baton approve {one['group']} -n {one['namespace']}")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _line(markup: str, plain: str = "") -> Text:
+    text = Text.from_markup(markup, overflow="ellipsis")
+    text.append(plain)
+    text.no_wrap = False
+    return text
+
+
+def _cut(those: Any, most: int | None) -> tuple[list[Any], list[Any]]:
+    """The first of them, and the rest; a rest of one is shown instead of counted."""
+    those = list(those)
+    return (those, []) if most is None or len(those) <= most + 1 else (those[:most], those[most:])
+
+
+def _left(until: str, now: float) -> str:
+    return f"{max(0.0, to_seconds(until) - now):.0f} s"
+
+
+def _ranges(of: Mapping[str, str]) -> str:
+    return escape("  ".join(f"{queue} {numbers}" for queue, numbers in of.items()))

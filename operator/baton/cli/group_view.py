@@ -1,0 +1,124 @@
+"""All that is shown of a group, from its manifest, its ledger and its queues. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from baton.engine import GroupState, LedgerError, load
+from baton.engine.partition_state import PartitionState, partition_states
+from baton.kube.times import to_text
+from baton.model.ids import Partition
+from baton.model.ledger import MemberEntry
+from baton.model.names import LEDGER_GROUP_KEY
+from baton.model.ranges import format_numbers
+
+Json = dict[str, Any]
+Manifest = Mapping[str, Any]
+
+COUNTS = ("partitions", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
+
+
+def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] = ()) -> Json:
+    """JSON for programs; the screen is made of it too."""
+    told = group.get("status") or {}
+    state, problem = _load(ledger)
+    named = [one["name"] for one in group["spec"].get("queues") or ()]
+    manifests = {one["metadata"]["name"]: one for one in queues}
+    return {
+        "namespace": group["metadata"]["namespace"],
+        "group": group["metadata"]["name"],
+        "state": told.get("state"),
+        "why": _why(state, told),
+        "holdUntil": told.get("holdUntil"),
+        **{name: told.get(name) for name in COUNTS},
+        "approval": group["spec"].get("approval") or "Automatic",
+        "proposal": told.get("proposal"),
+        "conditions": {
+            one["type"]: {"status": one["status"], "reason": one["reason"], "message": one.get("message", "")}
+            for one in told.get("conditions") or ()
+        },
+        "queues": _queues(state, named, manifests),
+        "owners": {key: _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY},
+        "vacantSeats": _vacant(state),
+        "handoffs": told.get("handoffs") or [],
+        "ledgerProblem": problem,
+    }
+
+
+def partitions(ledger: Mapping[str, str]) -> list[Json]:
+    """Every partition: what it is doing, whose it is, at which epoch, and where it goes. Raises LedgerError."""
+    if not ledger:
+        return []
+    state = load(ledger)
+    return [_partition(state, partition, doing) for partition, doing in partition_states(state).items()]
+
+
+def _partition(state: GroupState, partition: Partition, doing: PartitionState) -> Json:
+    slot, move = state.slots[partition], state.moves.get(partition)
+    going = move.receiver if move is not None and not move.quiet else state.waiting.get(partition)
+    return {
+        "queue": partition.queue,
+        "partition": partition.number,
+        "state": doing.value,
+        "owner": slot.owner,
+        "epoch": slot.epoch,
+        "to": going,
+        "deadline": None if move is None or move.giver is None or move.quiet else to_text(move.deadline),
+        "reason": "" if move is None or move.quiet else move.why,
+    }
+
+
+def _load(ledger: Mapping[str, str]) -> tuple[GroupState | None, str | None]:
+    if not ledger:
+        return None, None
+    try:
+        return load(ledger), None
+    except LedgerError as error:
+        return None, str(error)
+
+
+def _why(state: GroupState | None, told: Manifest) -> str:
+    match told.get("state"):
+        case "Holddown" if state is not None and state.holddown is not None:
+            return state.holddown.why
+        case "Rebalancing" if state is not None and state.rebalance is not None:
+            return state.rebalance.why
+    return ""
+
+
+def _queues(state: GroupState | None, named: list[str], manifests: Mapping[str, Manifest]) -> Json:
+    counts = Counter((p.queue, one) for p, one in partition_states(state).items()) if state is not None else Counter()
+    known = {str(queue) for queue in state.queues} if state is not None else set()
+    told: Json = {}
+    for name in sorted({*named, *known}):
+        status = manifests.get(name, {}).get("status") or {}
+        of = {one.value: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
+        told[name] = {"partitions": sum(of.values()), "states": of, "scaleStatus": status.get("partitionScaleStatus")}
+    return told
+
+
+def _vacant(state: GroupState | None) -> list[Json]:
+    """Seats that wait for somebody."""
+    seats = [seat for seat in state.seats if seat.left] if state is not None else []
+    return [
+        {
+            "member": seat.member,
+            "partitions": {queue: format_numbers(p.number for p in seat.left or () if p.queue == queue) for queue in queues},
+            "until": None if seat.expires is None else to_text(seat.expires),
+        }
+        for seat in seats
+        for queues in [sorted({p.queue for p in seat.left or ()})]
+    ]
+
+
+def _entry(text: str) -> Json:
+    try:
+        entry = MemberEntry.from_json(text)
+    except LedgerError as error:
+        return {"problem": str(error)}
+    return {
+        "active": entry.active,
+        "owned": {queue: format_numbers(grants) for queue, grants in entry.owned.items() if grants},
+        "revoking": {queue: format_numbers(grants) for queue, grants in entry.revoking.items() if grants},
+        "count": sum(map(len, entry.owned.values())),
+    }

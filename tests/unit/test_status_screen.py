@@ -1,0 +1,117 @@
+"""What `baton status` shows of a group, on a terminal of 80 columns and 24 lines."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.unit.engine.group import Group
+
+from baton.cli.group_screen import handoff, screen
+from baton.cli.group_view import partitions, view
+from baton.engine import dump
+from baton.engine.observation import Approval, GroupSpec
+
+MANIFEST: Mapping[str, Any] = {
+    "metadata": {"namespace": "shop", "name": "orders"},
+    "spec": {"queues": [{"name": "orders"}]},
+    "status": {"state": "Rebalancing", "partitions": 4, "members": 3, "standbys": 0, "moving": 1, "moves": 0, "lowerBound": 0},
+}
+QUEUES = [{"metadata": {"name": "orders"}, "status": {"partitions": 4, "partitionScaleStatus": "ScalingUp"}}]
+MOVE = {
+    "queue": "orders",
+    "partition": 5,
+    "from": "exec-3",
+    "to": "exec-7",
+    "epoch": 2,
+    "deadline": "1970-01-01T00:00:08Z",
+    "unacknowledged": 2,
+    "reason": "exec-7 joined",
+}
+
+
+def shown(one: Mapping[str, Any], now: float = 5.0, lines: int | None = 24) -> str:
+    console = Console(width=80, file=io.StringIO(), highlight=False)
+    for part in screen(one, now, console, lines):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def rebalancing() -> Group:
+    group = Group(4).start("a", "b")
+    group.join("c").settle(100)
+    group.settle(105)
+    return group
+
+
+def test_a_hand_off_is_a_sentence() -> None:
+    assert handoff(MOVE, 5.0) == (
+        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, 3 s left"
+    )
+    assert handoff({**MOVE, "unacknowledged": None}, 10.0).endswith("exec-7 joined; overdue")
+
+
+def test_a_small_group_is_shown_whole() -> None:
+    group = rebalancing()
+    told = {**MANIFEST, "status": {**MANIFEST["status"], "handoffs": [MOVE]}}
+    text = shown(view(told, dump(group.state), QUEUES))
+    assert len(text.splitlines()) <= 23
+    assert "shop/orders: Rebalancing: c joined" in text
+    assert "QUEUE   PARTITIONS  UNASSIGNED  READY  PAUSED  UNBOUND  SCALE" in text
+    assert "orders  4           0           3      1       0        ScalingUp" in text
+    assert "goes from exec-3 to exec-7" in text
+    assert "orders 3" in text, "what b lets go of"
+
+
+def test_what_a_partition_is_doing_stands_in_the_whole_table() -> None:
+    rows = partitions(dump(rebalancing().state))
+    assert [(row["partition"], row["state"], row["owner"], row["to"]) for row in rows] == [
+        (0, "Ready", "a", None),
+        (1, "Ready", "b", None),
+        (2, "Ready", "a", None),
+        (3, "Paused", "b", "c"),
+    ]
+    assert rows[3]["reason"] == "c joined"
+
+
+def test_a_large_group_is_summed_up_on_one_screen() -> None:
+    group = Group(2000).start(*(f"exec-{number}" for number in range(400)))
+    status = {**MANIFEST["status"], "moving": 400, "handoffs": [{**MOVE, "partition": number} for number in range(50)]}
+    one = view({**MANIFEST, "status": status}, dump(group.state), QUEUES)
+    text = shown(one)
+    assert len(text.splitlines()) <= 23
+    assert "more, with 5 to 5 partitions each" in text
+    assert "and 395 more on their way or planned" in text
+    assert len(shown(one, lines=None).splitlines()) > 400
+
+
+def test_a_vacant_seat_is_shown() -> None:
+    group = Group(4).start("a", "b").leave("b")
+    group.settle(100)
+    text = shown(view(MANIFEST, dump(group.state), QUEUES))
+    assert "the seat of b is kept: orders 1,3" in text
+    assert "orders  4           0           2      0       2" in text
+
+
+def test_a_proposal_is_shown_with_how_to_approve_it() -> None:
+    proposal = {
+        "id": "17ab",
+        "createdAt": "1970-01-01T00:00:01Z",
+        "reason": "c joined",
+        "moves": 1,
+        "paused": 1,
+        "pausedAtOnce": 1,
+        "longestPauseSeconds": 3,
+        "handoffs": [{"queue": "orders", "partitions": "3", "from": "b", "to": "c"}],
+    }
+    group = Group(4, GroupSpec(approval=Approval.MANUAL)).start("a", "b")
+    text = shown(view({**MANIFEST, "status": {"state": "Ready", "proposal": proposal}}, dump(group.state)))
+    assert "proposal 17ab: 1 would move" in text and "orders 3: b -> c" in text
+    assert "baton approve orders -n shop" in text
+
+
+@pytest.mark.parametrize(("ledger", "said"), [({}, "Rebalancing"), ({"group": "{"}, "The ledger does not read as one")])
+def test_a_group_without_a_readable_ledger_is_shown_all_the_same(ledger: dict[str, str], said: str) -> None:
+    assert said in shown(view(MANIFEST, ledger))
