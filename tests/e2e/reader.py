@@ -5,6 +5,7 @@ The list is fenced as the sink of an at-least-once consumer should be: it asks t
 
 import json
 import os
+from collections.abc import Callable
 
 import redis
 
@@ -19,7 +20,11 @@ return redis.call('RPUSH', KEYS[2], (late and '1' or '0') .. ARGV[2])
 
 def main() -> None:
     """Works until the pod is asked to stop."""
-    server = redis.Redis.from_url(os.environ["BATON_REDIS_URL"])
+    Consumer.from_environment().run(handler(redis.Redis.from_url(os.environ["BATON_REDIS_URL"])))
+
+
+def handler(server: redis.Redis) -> Callable[[Entry], None]:
+    """Tells the list of the entry's partition, `processed:{namespace/queue:partition}`."""
     sink = server.register_script(SINK)
     root = f"{os.environ['POD_NAMESPACE']}/{os.environ['QUEUE']}"
 
@@ -31,7 +36,7 @@ def main() -> None:
         ]  # fmt: skip
         sink([f"pq:{place}:owner", f"processed:{place}"], [entry.epoch, json.dumps(row)])
 
-    Consumer.from_environment().run(handle)
+    return handle
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ def kubeconfig(control_plane: Any) -> Path:
 async def api(kubeconfig: Path) -> AsyncIterator[Cluster]:
     async with connect(kubeconfig) as (plain, _):
         made = Cluster(plain._client)
-        await _apply_crds(made)
+        await apply_crds(made)
         yield made
 
 
-async def _apply_crds(api: Cluster) -> None:
+async def apply_crds(api: Cluster) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for file in CRDS.glob("*.yaml"):
         wanted = yaml.safe_load(file.read_text())
@@ -37,7 +37,7 @@ async def _apply_crds(api: Cluster) -> None:
             await api.create(path, wanted)
 
 
-async def _namespace(api: Cluster, name: str) -> World:
+async def namespace(api: Cluster, name: str) -> World:
     if await api.find(core_path(None, "namespaces", name)) is None:
         await api.create(core_path(None, "namespaces"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return World(api, name)
@@ -54,7 +54,7 @@ def shared_operator(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 async def shop(api: Cluster, shared_operator: Operator, kubeconfig: Path) -> World:
     """A namespace with an operator. Tests share it, so they give their things names of their own."""
-    world = await _namespace(api, "shop")
+    world = await namespace(api, "shop")
     await shared_operator.leads()
     return world
 
@@ -62,16 +62,16 @@ async def shop(api: Cluster, shared_operator: Operator, kubeconfig: Path) -> Wor
 @pytest.fixture
 async def empty(api: Cluster) -> World:
     """A namespace without an operator."""
-    return await _namespace(api, f"empty-{next(_numbers)}")
+    return await namespace(api, f"empty-{next(_numbers)}")
 
 
 @pytest.fixture
 def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
-    """Start an operator of one's own: `start(world, identity)`."""
+    """Start an operator of one's own: `start(world, identity, *options, fault=…)`."""
     started: list[Operator] = []
 
-    def one(world: World, identity: str = "one", *options: str) -> Operator:
-        made = Operator(kubeconfig, world.namespace, identity, tmp_path, *options)
+    def one(world: World, identity: str = "one", *options: str, fault: str | None = None) -> Operator:
+        made = Operator(kubeconfig, world.namespace, identity, tmp_path, *options, fault=fault)
         started.append(made)
         return made
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from baton.controller.faults import VARIABLE
 from baton.kube.api import Api, NotFoundError, core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.objects import GROUP_VERSION
@@ -194,8 +195,16 @@ class Operator:
     """The operator as a process of its own."""
 
     def __init__(
-        self, kubeconfig: Path, namespace: str, identity: str, folder: Path, *options: str, lease: str = "operator"
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        identity: str,
+        folder: Path,
+        *options: str,
+        lease: str = "operator",
+        fault: str | None = None,
     ) -> None:
+        """`fault`: see baton.controller.faults."""
         self.log = folder / f"{identity}-{time.monotonic_ns()}.log"
         self._output = self.log.open("w")
         command = [
@@ -204,9 +213,8 @@ class Operator:
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
             *options,
         ]
-        self.process = subprocess.Popen(
-            command, stdout=self._output, stderr=self._output, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-        )
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **({VARIABLE: fault} if fault else {})}
+        self.process = subprocess.Popen(command, stdout=self._output, stderr=self._output, env=environment)
 
     async def running(self) -> "Operator":
         """Wait until it watches."""
@@ -249,6 +257,11 @@ class Operator:
             if bare == name and wanted <= set(rest.rstrip("}").split(",")):
                 return float(value)
         return None
+
+    @property
+    def state(self) -> str:
+        """The process's state as the kernel names it: R, S, T (stopped) …"""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     def kill(self) -> None:
         """As the kernel would."""

@@ -1,0 +1,131 @@
+"""A group of processes under load, which all tests of a module share: what one of them breaks must be whole again after it."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.operator.conftest import apply_crds, namespace
+from tests.integration.operator.world import Cluster, World, eventually
+from tests.load.fleet import LoadedFleet
+from tests.redis_server import RedisServer
+
+from baton.kube.api import connect, group_path
+from baton.queues.redis import RedisQueue
+
+GROUP = "numbers"
+PARTITIONS = 8
+PODS = ("a", "b", "c", "d")
+_numbers = itertools.count(1)
+
+
+class Busy:
+    """The fleet, and its world as one test sees it."""
+
+    def __init__(self, world: World, fleet: LoadedFleet, queue: RedisQueue) -> None:
+        self.world, self.fleet, self.queue = world, fleet, queue
+
+    async def settled(self, *members: str, seconds: float = 30) -> None:
+        """Ready, spread evenly over these members (all, if none is named), the queue at one with the ledger."""
+        names = sorted(members or PODS)
+        most = -(-PARTITIONS // len(names))
+
+        async def so() -> bool:
+            entries = await self.world.entries(GROUP)
+            owned = await self.world.owned(GROUP)
+            if sorted(entries) != names or any(entry.revoking for entry in entries.values()):
+                return False
+            held = {number: (entries[name].uid, epoch) for name, grants in owned.items() for number, epoch in grants.items()}
+            if len(held) != PARTITIONS or max(map(len, owned.values())) > most:
+                return False
+            status = await self.world.status(GROUP)
+            if status.get("state") != "Ready" or status.get("members") != len(names) or status.get("moving"):
+                return False
+            if (await self.world.condition(GROUP))["status"] != "True":
+                return False
+            return {number: owner[:2] for number, owner in (await self.queue.owners()).items()} == held
+
+        await eventually(so, f"{GROUP} is Ready and spread over {names}", seconds, self._shown)
+
+    async def proven(self, *members: str) -> None:
+        """Settled, everything that was sent is processed, and no promise was broken. The load goes on afterwards."""
+        await self.settled(*members)
+        self.fleet.load.pause()
+        try:
+
+            async def empty() -> bool:
+                return not sum((await self.queue.lag()).values())
+
+            await eventually(empty, "everything that was sent is processed", 30, self.queue.lag)
+            self.fleet.verdict()
+        finally:
+            self.fleet.load.resume()
+
+    async def works_on(self) -> None:
+        """Entries are processed, whoever is away."""
+        before = self.fleet.processings()
+
+        async def more() -> bool:
+            return self.fleet.processings() > before + 500
+
+        await eventually(more, "entries are processed", 10)
+
+    async def _shown(self) -> object:
+        return {
+            "status": await self.world.status(GROUP),
+            "ledger": await self.world.ledger_data(GROUP),
+            "owners": await self.queue.owners(),
+        }
+
+
+@pytest.fixture(scope="module")
+def running(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedFleet]:
+    """Load, witnesses and consumers; no operator."""
+    name = f"loaded-{next(_numbers)}"
+    with RedisServer() as server:
+        pods = asyncio.run(_made(kubeconfig, name, server))
+        with LoadedFleet(kubeconfig, name, GROUP, server, PARTITIONS, tmp_path_factory.mktemp(name)) as fleet:
+            fleet.join(pods)
+            yield fleet
+
+
+async def _made(kubeconfig: Path, name: str, server: RedisServer) -> dict[str, str]:
+    queue = RedisQueue(server.url, f"{name}/{GROUP}", f"{name}/{GROUP}")
+    await queue.ensure(PARTITIONS)
+    await queue.close()
+    async with connect(kubeconfig) as (plain, _):
+        api = Cluster(plain._client)
+        await apply_crds(api)
+        world = await namespace(api, name)
+        await world.redis(GROUP, server.url, PARTITIONS, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
+        await world.api.create(group_path("apps/v1", name, "deployments"), _idle())
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "idle"}
+        await world.group(GROUP, replicas=len(PODS), scale={"mode": "Workload", "targetRef": target})
+        return {pod: await world.pod(pod, GROUP) for pod in PODS}
+
+
+def _idle() -> dict[str, Any]:
+    """Something that can be scaled. Its pods are never started, and are not the group's."""
+    labels = {"app": "idle"}
+    container = {"name": "idle", "image": "none"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "idle"},
+        "spec": {
+            "replicas": len(PODS),
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+@pytest.fixture
+async def busy(api: Cluster, running: LoadedFleet) -> Any:
+    """The module's fleet."""
+    world = World(api, running.queue.partition("/")[0])
+    queue = RedisQueue(running.url, running.queue, running.queue)
+    yield Busy(world, running, queue)
+    await queue.close()

@@ -1,0 +1,110 @@
+"""The operator is killed right before or after each of its effects, under load: whoever comes next finishes what it had begun."""
+
+import itertools
+import signal
+from collections.abc import Callable
+
+import pytest
+from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
+from tests.integration.operator.world import Operator, World, eventually
+from tests.redis_server import RedisServer
+
+from baton.controller.faults import EFFECTS
+from baton.queues.redis import RedisQueue
+
+Start = Callable[..., Operator]
+
+IN_REBALANCES = [
+    *("ledger-write#1", "ledger-write#2", "ledger-write#3", "pause#1", "pause#2", "grant#1", "grant#3"),
+    *("bump#1", "scale#1", "status-write#2"),
+]
+AT_THE_BEGINNING = ["finalizer#1", "claim#1", "ensure#1"]
+AT_THE_END = ["release#1", "finalizer#1"]
+_leaving = itertools.cycle(PODS)
+
+
+def test_no_effect_is_left_out() -> None:
+    assert {place.partition("#")[0] for place in (*IN_REBALANCES, *AT_THE_BEGINNING, *AT_THE_END)} == set(EFFECTS)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", IN_REBALANCES)
+async def test_a_rebalance_that_a_killed_operator_had_begun_is_finished(busy: Busy, start: Start, when: str, place: str) -> None:
+    operator = start(busy.world, fault=f"KILL:{when}:{place}")
+    await rebalanced_to_death(busy, operator)
+    await start(busy.world).leads()
+    for pod in PODS:
+        await busy.world.set_ready(pod, True)
+    await busy.proven()
+
+
+async def rebalanced_to_death(busy: Busy, operator: Operator) -> None:
+    """Pods come and go, and the group is scaled, until the operator is dead."""
+
+    async def over_or(members: int) -> bool:
+        if operator.process.poll() is not None:
+            return True
+        moving = (await busy.world.status(GROUP)).get("moving")
+        return len(await busy.world.entries(GROUP)) == members and not moving
+
+    for replicas, pod in zip((5, 4, 5, 4), _leaving, strict=False):
+        await busy.world.change("consumergroups", GROUP, {"spec": {"replicas": replicas}})
+        await busy.world.set_ready(pod, False)
+        await eventually(lambda: over_or(len(PODS) - 1), f"{pod} has left")
+        await busy.world.set_ready(pod, True)
+        await eventually(lambda: over_or(len(PODS)), f"{pod} is back")
+        if operator.process.poll() is not None:
+            break
+    await killed(operator)
+
+
+async def killed(operator: Operator) -> None:
+    """Wait until it is dead by its own hand."""
+
+    async def dead() -> bool:
+        return operator.process.poll() is not None
+
+    await eventually(dead, "the operator is dead", 15)
+    assert operator.process.returncode == -signal.SIGKILL, operator.log.read_text()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", AT_THE_BEGINNING)
+async def test_a_group_that_a_killed_operator_had_begun_to_take_up_works(
+    empty: World, start: Start, redis_server: RedisServer, when: str, place: str
+) -> None:
+    operator = start(empty, fault=f"KILL:{when}:{place}")
+    await empty.redis("orders", redis_server.url, partitions=4)
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await killed(operator)
+    await start(empty).leads()
+    await empty.spread("orders", 4)
+    await empty.told("orders", "Ready")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("place", AT_THE_END)
+async def test_a_deletion_that_a_killed_operator_had_begun_is_finished(
+    empty: World, start: Start, redis_server: RedisServer, when: str, place: str
+) -> None:
+    operator = await start(empty).leads()
+    await empty.redis("orders", redis_server.url, partitions=4)
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 4)
+    operator.stop()
+    await empty.delete("consumergroups", "orders")
+    await killed(start(empty, fault=f"KILL:{when}:{place}"))
+    await start(empty).leads()
+
+    async def gone() -> bool:
+        return await empty.get_group("orders") is None
+
+    await eventually(gone, "the group is gone", 15, lambda: empty.get_group("orders"))
+    queue = RedisQueue(redis_server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
+    try:
+        await queue.ensure(4)
+        assert all(owner.uid is None for owner in (await queue.owners()).values())
+    finally:
+        await queue.close()

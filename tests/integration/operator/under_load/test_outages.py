@@ -1,0 +1,106 @@
+"""The API server is away, etcd is restarted, the leader is stopped past its Lease: consumers on a fenced queue work on."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
+from tests.integration.operator.world import Operator, eventually
+
+from baton.kube.api import ApiError, UnavailableError
+
+Start = Callable[..., Operator]
+
+AWAY = 30.0
+"""Seconds: twice as long as a session's Lease lasts."""
+SHORT = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
+
+
+async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_given_up(
+    busy: Busy, start: Start, control_plane: Any
+) -> None:
+    await start(busy.world).leads()
+    await busy.settled()
+    before = await busy.world.owned(GROUP)
+    control_plane.stop_process("kube-apiserver")
+    until = time.monotonic() + AWAY
+    while time.monotonic() < until:
+        await busy.works_on()
+    await asyncio.to_thread(control_plane.start_process, "kube-apiserver")
+    await busy.proven()
+    assert await busy.world.owned(GROUP) == before
+    await busy.world.set_ready("a", False)  # and the operator has not been left behind
+    await busy.settled(*PODS[1:])
+    await busy.world.set_ready("a", True)
+    await busy.proven()
+
+
+async def test_a_restart_of_etcd_in_mid_rebalance_loses_nothing(busy: Busy, start: Start, control_plane: Any) -> None:
+    await start(busy.world).leads()
+    await busy.settled()
+    await busy.world.set_ready("b", False)
+    await busy.settled("a", "c", "d")
+    await busy.world.set_ready("b", True)
+    control_plane.stop_process("etcd")
+    await busy.works_on()
+    await asyncio.to_thread(control_plane.start_process, "etcd")
+    await eventually(lambda: answers(busy), "the API server answers", 30)
+    await busy.proven()
+
+
+async def answers(busy: Busy) -> bool:
+    try:
+        return await busy.world.get_group(GROUP) is not None
+    except (ApiError, UnavailableError):
+        return False
+
+
+@pytest.mark.parametrize(
+    "place", ["before:ledger-write#2", "before:pause#1", "before:grant#1", "after:grant#1", "before:status-write#2"]
+)
+async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes_up(
+    busy: Busy, start: Start, place: str
+) -> None:
+    first = start(busy.world, "one", *SHORT, fault=f"STOP:{place}")
+    second: Operator | None = None
+    for number in range(4):
+        pod = PODS[number]
+        await busy.world.set_ready(pod, False)
+        await eventually(lambda: stopped_or(busy, first, 3), f"{pod} has left", 15)
+        await busy.world.set_ready(pod, True)
+        await eventually(lambda: stopped_or(busy, first, 4), f"{pod} is back", 15)
+        if stopped(first):
+            break
+    assert stopped(first), first.log.read_text()
+    second = await start(busy.world, "two", *SHORT).leads()
+    await busy.settled()
+    # What the first was about to do is out of date by now.
+    await busy.world.set_ready("c", False)
+    await busy.settled("a", "b", "d")
+    ledger, owners = await busy.world.ledger_data(GROUP), await busy.queue.owners()
+    first.process.send_signal(signal.SIGCONT)
+
+    async def knows() -> bool:
+        return first.metric("baton_leader") == 0.0
+
+    await eventually(knows, "the first knows that it does not lead")
+    assert second.metric("baton_leader") == 1.0
+    assert await busy.world.ledger_data(GROUP) == ledger
+    assert await busy.queue.owners() == owners
+    await busy.world.set_ready("c", True)
+    await busy.proven()
+
+
+async def stopped_or(busy: Busy, operator: Operator, members: int) -> bool:
+    if stopped(operator):
+        return True
+    return len(await busy.world.entries(GROUP)) == members and not (await busy.world.status(GROUP)).get("moving")
+
+
+def stopped(operator: Operator) -> bool:
+    """By a signal, and not at its end."""
+    assert operator.process.poll() is None, operator.log.read_text()
+    return operator.state == "T"

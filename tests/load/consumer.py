@@ -1,0 +1,54 @@
+"""A consumer as a process of its own, where no kubelet runs pods: `python -m tests.load.consumer`, with a pod's environment.
+
+It is the consumer of `tests.e2e.reader`, but for its way to the API server (KUBECONFIG), and a ledger that is a plain directory.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import redis
+from kubernetes import config
+
+from baton.consumer import AssignmentSource, Consumer, Session
+from baton.consumer.api import KubernetesLease
+from baton.consumer.pod import Pod
+from baton.model.names import session_lease_name
+from baton.queues.redis import RedisReader
+from tests.e2e.reader import handler
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(kubeconfig: Path, url: str, queue: str, ledger: Path, group: str, pod: str, uid: str) -> subprocess.Popen[bytes]:
+    """`queue` is namespace/name. Its log is on its standard error."""
+    namespace, _, name = queue.partition("/")
+    environment = {
+        "KUBECONFIG": str(kubeconfig),
+        "BATON_REDIS_URL": url,
+        "BATON_LEDGER": str(ledger),
+        "BATON_GROUP": group,
+        "QUEUE": name,
+        "POD_NAME": pod,
+        "POD_NAMESPACE": namespace,
+        "POD_UID": uid,
+    }
+    return subprocess.Popen([sys.executable, "-m", "tests.load.consumer"], cwd=ROOT, env={**os.environ, **environment})
+
+
+def main() -> None:
+    """Works until it is asked to stop."""
+    pod, url = Pod.from_environment(), os.environ["BATON_REDIS_URL"]
+    lease = KubernetesLease(config.new_client_from_config(), pod.namespace, session_lease_name(pod.name))
+    Consumer(
+        lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
+        AssignmentSource(pod.ledger, pod.name, pod.uid),
+        pod.uid,
+        Session(lease, holder=pod.uid, group=pod.group),
+        pod.grace,
+    ).run(handler(redis.Redis.from_url(url)))
+
+
+if __name__ == "__main__":
+    main()

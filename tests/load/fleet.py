@@ -1,0 +1,73 @@
+"""A group under load whose consumers are processes, and those who bear witness. It needs an API server, Redis and an operator."""
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from demo.audit import audit
+from demo.records import Evidence
+
+from tests.load import consumer, sink
+from tests.load.ledger_watch import LedgerWatch
+from tests.load.producer import Load
+from tests.load.witness import Witness
+from tests.redis_server import RedisServer
+
+
+class LoadedFleet:
+    """`with LoadedFleet(…) as fleet:` has load and witnesses until the end of the block; consumers come by `join`.
+
+    The queue has the group's name, and must have been made.
+    """
+
+    def __init__(self, kubeconfig: Path, namespace: str, group: str, server: RedisServer, partitions: int, folder: Path) -> None:
+        self._kubeconfig, self._group, self._partitions = kubeconfig, group, partitions
+        self.queue = f"{namespace}/{group}"
+        self._mount = folder / "assignments"
+        self._mount.mkdir()
+        self._server = server
+        self.url = server.url
+        self._stack = ExitStack()
+        self.consumers: dict[str, subprocess.Popen[bytes]] = {}
+        self.load = Load(server.url, self.queue)
+        self.witness = Witness(server.url, self.queue, partitions)
+        self.ledger = LedgerWatch(kubeconfig, namespace, group, self._mount)
+
+    def join(self, pods: Mapping[str, str]) -> None:
+        """Start the consumers of these pods, by name and UID."""
+        for pod, uid in pods.items():
+            self.consumers[pod] = consumer.start(
+                self._kubeconfig, self._server.url, self.queue, self._mount, self._group, pod, uid
+            )
+
+    def processings(self) -> int:
+        """How many results have come, late ones included."""
+        with self._server.client() as server:
+            return sink.processings(server, self.queue, self._partitions)
+
+    def verdict(self) -> None:
+        """Fails where a promise was broken. Call it while the load is paused and the queue is empty."""
+        with self._server.client() as server:
+            rows = sink.rows(server, self.queue, self._partitions)
+        verdict = audit(Evidence(self.load.produced, rows, self.witness.fences, self.witness.attempts))
+        assert verdict.clean, verdict
+        assert verdict.produced == verdict.processed > 0
+        assert sink.double_owners(rows) == []
+        assert self.witness.broken == []
+        assert self.ledger.broken == []
+        assert all(process.poll() is None for process in self.consumers.values())
+
+    def __enter__(self) -> Self:
+        for watcher in (self.ledger, self.witness, self.load):
+            self._stack.enter_context(watcher)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in self.consumers.values():
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        self._stack.close()

@@ -1,0 +1,113 @@
+"""Watches the ledger at the API server: checks every version of it, and keeps the directory that pods would have mounted."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kubernetes import client, config, watch
+
+from baton.engine import load
+from baton.model.ids import Partition
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.names import LEDGER_GROUP_KEY, ledger_name
+
+Json = dict[str, Any]
+
+
+class LedgerWatch:
+    """`with LedgerWatch(…) as ledger:` follows the ledger until the end of the block, from a thread.
+
+    As a mount does, the directory stays as it is while the API server is away.
+    """
+
+    def __init__(self, kubeconfig: Path, namespace: str, group: str, mount: Path) -> None:
+        self._api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
+        self._where = {"namespace": namespace, "field_selector": f"metadata.name={ledger_name(group)}"}
+        self._mount = mount
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ledger-watch", daemon=True)
+        self._forged: set[str] = set()
+        self._epochs: dict[Partition, tuple[int, str]] = {}
+        """The highest epoch of each partition, and whose."""
+        self._found: list[tuple[str, str]] = []
+        self.versions = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._api.close()
+
+    @property
+    def broken(self) -> list[str]:
+        """What was wrong with versions that the operator wrote."""
+        return [f"version {version}: {what}" for version, what in self._found if version not in self._forged]
+
+    def forged(self, version: str) -> None:
+        """This resourceVersion is a test's own and proves nothing."""
+        self._forged.add(version)
+
+    def _run(self) -> None:
+        listing = client.CoreV1Api(self._api).list_namespaced_config_map
+        while not self._over.is_set():
+            with contextlib.suppress(Exception):  # the API server comes and goes; a watch that ends is begun again
+                found = self._api.sanitize_for_serialization(listing(**self._where, _request_timeout=(1, 5)))
+                for item in found["items"]:
+                    self._see(item)
+                since = found["metadata"]["resourceVersion"]
+                stream = watch.Watch().stream(  # type: ignore[no-untyped-call]
+                    listing, resource_version=since, _request_timeout=(1, 60), **self._where
+                )
+                for event in stream:
+                    if event["type"] in ("ADDED", "MODIFIED"):
+                        self._see(event["raw_object"])
+            self._over.wait(0.1)
+
+    def _see(self, item: Json) -> None:
+        data = item.get("data") or {}
+        self._show(data)
+        version = item["metadata"]["resourceVersion"]
+        self.versions += 1
+        self._found += [(version, what) for what in self._check(data)]
+
+    def _show(self, data: Mapping[str, str]) -> None:
+        for file in self._mount.iterdir():
+            if file.name not in data:
+                file.unlink()
+        for key, text in data.items():
+            file = self._mount / key
+            if not file.exists() or file.read_text() != text:
+                fresh = self._mount.parent / f"{key}.new"
+                fresh.write_text(text)
+                fresh.replace(file)
+
+    def _check(self, data: Mapping[str, str]) -> Iterator[str]:
+        if not data:
+            return
+        try:
+            load(data)
+            entries = {key: MemberEntry.from_json(text) for key, text in data.items() if key != LEDGER_GROUP_KEY}
+        except LedgerError as error:
+            yield f"does not read as a ledger: {error}"
+            return
+        holders: dict[Partition, str] = {}
+        for member, entry in entries.items():
+            for queue, grants in (*entry.owned.items(), *entry.revoking.items()):
+                for number, epoch in grants.items():
+                    partition = Partition(queue, number)
+                    if partition in holders:
+                        yield f"{partition} is at {holders[partition]} and at {member}"
+                    holders[partition] = member
+                    yield from self._grew(partition, epoch, entry.uid)
+
+    def _grew(self, partition: Partition, epoch: int, uid: str) -> Iterator[str]:
+        before, whose = self._epochs.get(partition, (0, uid))
+        if epoch < before or (epoch == before and uid != whose):
+            yield f"{partition} is at {uid} under epoch {epoch}, and was at {whose} under {before}"
+        if epoch >= before:
+            self._epochs[partition] = (epoch, uid)

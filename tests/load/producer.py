@@ -1,0 +1,71 @@
+"""Keyed, numbered messages for a queue, at a steady rate."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from baton.queues.redis import RedisProducer
+
+KEYS = 60
+_EVERY = 0.1
+
+
+class Load:
+    """`with Load(url, queue) as load:` sends until the end of the block, from a thread."""
+
+    def __init__(self, url: str, queue: str, rate: int = 500) -> None:
+        """`queue` is namespace/name; `rate` in messages per second."""
+        self._producer = RedisProducer(url, queue)
+        self._per_turn = max(1, round(rate * _EVERY))
+        self._sent: Counter[str] = Counter()
+        self._flows = threading.Event()
+        self._flows.set()
+        self._sending = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load")
+
+    @property
+    def produced(self) -> Mapping[str, int]:
+        """Key -> its last sequence; the first is 1. Changes while it sends."""
+        return self._sent
+
+    @property
+    def total(self) -> int:
+        return self._sent.total()
+
+    def pause(self) -> None:
+        """When this returns, all that was sent is in the queue and nothing more is sent until `resume`."""
+        self._flows.clear()
+        with self._sending:
+            pass
+
+    def resume(self) -> None:
+        self._flows.set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._flows.set()
+        self._thread.join()
+        self._producer.close()
+
+    def _run(self) -> None:
+        while not self._over.wait(_EVERY):
+            self._flows.wait()
+            with self._sending:
+                if self._flows.is_set():
+                    self._send()
+
+    def _send(self) -> None:
+        begin = self._sent.total()
+        batch = []
+        for number in range(begin, begin + self._per_turn):
+            key = f"key-{number % KEYS}"
+            self._sent[key] += 1
+            batch.append((key, str(self._sent[key])))
+        self._producer.send_many(batch)
