@@ -47,6 +47,10 @@ quick: check ## What needs no root and no cluster: static checks, unit tests, si
 bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
 	@nice $(BIN)/python -m tests.bench.assignors
 
+.PHONY: bench-engine
+bench-engine: machine ## Time steps of the engine, small to large, and hand-offs on a cluster; the last line is JSON
+	@nice $(BIN)/python -m tests.bench.engine
+
 .PHONY: generate
 generate: setup ## Write what is generated: crds/, charts/baton/crds/, manifests/install.yaml
 	$(BIN)/python -m baton.resources.generate

@@ -168,7 +168,7 @@ class GroupLoop:
         # A large group, or an assignor of the user's own, may take seconds: leases, health and other groups go on meanwhile.
         made, ledger = await asyncio.to_thread(_decide, self._state, shown, now)
         try:
-            if await self._scribe.write(ledger):
+            if ledger is not None and await self._scribe.write(ledger):
                 self._restored()
         except TooLarge as error:
             self._wake_at = None  # the state stays as it was: trying again at once would lead to the same
@@ -305,7 +305,11 @@ class GroupLoop:
             pass
 
 
-def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str]]:
-    """Pure: on another thread, nothing of it is shared with anybody."""
+def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str] | None]:
+    """Pure: on another thread, nothing of it is shared with anybody.
+
+    The ledger's texts are made anew only where the state is: a group at rest costs what its observation costs, however many
+    partitions it has.
+    """
     made = step(state, shown, now)
-    return made, dump(made.state)
+    return made, None if made.state is state else dump(made.state)

@@ -1,0 +1,85 @@
+"""A large group in process: the facts as the operator's mirror has them, and consumers and queues that do as they are told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from baton.engine import Grant, GroupState, Step, step
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, OwnerRecord
+from baton.kube.leases import LeaseView
+from baton.kube.members import membership
+from baton.kube.pods import PodView
+from baton.model.ids import MemberId, QueueName, Uid
+from baton.model.names import session_lease_name
+from baton.model.session import Release
+
+QUEUE = QueueName("orders")
+DELAY = 5.0
+NEVER: frozenset[Release] = frozenset()
+
+
+@dataclass
+class Fleet:
+    """Members joined one after the other; time stands still unless a step is given another."""
+
+    members: int
+    partitions: int
+    state: GroupState = field(default_factory=lambda: GroupState.new("shop/orders"))
+    now: float = 0.0
+    words: Mapping[Uid, frozenset[Release]] = field(default_factory=dict)
+    """Who says that it has let go of what."""
+
+    def facts(self) -> tuple[list[PodView], list[LeaseView]]:
+        """New objects each time, as after a relist."""
+        pods = [
+            PodView("shop", MemberId(f"orders-exec-{n}"), Uid(f"uid-{n}"), "orders", ready_since=float(n), running=True)
+            for n in range(self.members)
+        ]
+        leases = [
+            LeaseView("shop", session_lease_name(pod.name), "orders", pod.uid, releases=self.words.get(pod.uid, NEVER))
+            for pod in pods
+        ]
+        return pods, leases
+
+    def observe(self, facts: tuple[list[PodView], list[LeaseView]], outcomes: frozenset[Outcome] = frozenset()) -> Observation:
+        """What the operator makes of the facts before each step."""
+        pods, leases = facts
+        seen = membership("orders", pods, leases, lambda lease: False)
+        spec, queues = GroupSpec(delay=DELAY), {QUEUE: ObservedQueue(self.partitions)}
+        return Observation(spec=spec, queues=queues, members=seen.members, releases=seen.releases, outcomes=outcomes)
+
+    def step(self, outcomes: frozenset[Outcome] = frozenset()) -> Step:
+        made = step(self.state, self.observe(self.facts(), outcomes), self.now)
+        self.state = made.state
+        return made
+
+    def settle(self) -> None:
+        """From a trigger to rest: the holddown ends, everybody lets go at once, every grant is taken."""
+        self.begin()
+        self.let_go()
+        for _ in range(3):
+            made = self.step()
+            granted = frozenset(Outcome(e.partition, OwnerRecord(e.uid, e.epoch)) for e in made.effects if isinstance(e, Grant))
+            self.step(granted)
+        if self.state.moves:
+            raise RuntimeError("the group does not come to rest")
+        self.words = {}
+        self.step()
+
+    def trigger(self) -> None:
+        """A holddown starts; the next step is a plan."""
+        self.step()
+        self.now += DELAY
+
+    def begin(self) -> None:
+        """A holddown, and the plan at its end."""
+        self.trigger()
+        self.step()
+
+    def let_go(self, most: int | None = None) -> None:
+        """The givers of the first `most` hand-offs say that they have let go."""
+        words: dict[Uid, set[Release]] = {}
+        for partition, move in sorted(self.state.moves.items())[:most]:
+            if move.giver is not None:
+                uid = self.state.known[move.giver].uid
+                words.setdefault(uid, set()).add(Release(uid, *partition, self.state.slots[partition].epoch))
+        self.words = {uid: frozenset(those) for uid, those in words.items()}
