@@ -12,29 +12,36 @@ from collections.abc import Iterable, Iterator
 from baton.assignors.kinds import Place
 from baton.assignors.table import Arc, Table
 
-_Node = tuple[int, int]
-_KIND, _MEMBER, _STEP = range(3)
-_NO_ARC = -1
-_Via = tuple[_Node, Arc]
-"""The node before, and the arc between them."""
+_Node = int
+"""Kinds, then members, then heights of step as they come up."""
+_NO_NODE = _NO_ARC = -1
+_Hop = tuple[_Node, _Node, Arc]
+"""From a node to the next one, and the arc between them."""
 
 
 def settle(table: Table, swap_loads: bool = True) -> None:
     """Cancels cycles until there are none. `swap_loads` False: every load stays as it is."""
-    _Settling(table, swap_loads).run()
+    if any(table.held) or any(table.far):
+        _Settling(table, swap_loads).run()
 
 
 class _Settling:
     def __init__(self, table: Table, swap_loads: bool) -> None:
         self._table = table
         self._swap_loads = swap_loads
-        self._distance: dict[_Node, int] = {}
-        """0 where a node is missing: the search starts from everywhere."""
-        self._via: dict[_Node, _Via] = {}
-        self._with_step: dict[int, dict[Place, None]] = {}
+        self._members = len(table.of_kind)
+        """The node of the first member."""
+        self._heights = self._members + len(table.of_member)
+        """The node of the first height."""
+        self._distance = [0] * self._heights
+        """The search starts from everywhere."""
+        self._before = [_NO_NODE] * self._heights
+        self._via = [_NO_ARC] * self._heights
+        self._height: dict[int, _Node] = {}
+        self._with_step: list[dict[Place, None]] = []
         """Per height: the members that would take that much unevenness away by giving a unit."""
         for member in range(len(table.of_member)):
-            self._with_step.setdefault(table.down(member), {})[member] = None
+            self._equals(table.down(member))[member] = None
 
     def run(self) -> None:
         active: dict[_Node, None] = dict.fromkeys(self._cheap())
@@ -43,81 +50,92 @@ class _Settling:
             for cycle in list(self._cycles(active)):
                 while self._cost(cycle) < 0:
                     active |= dict.fromkeys(self._push(cycle))
-                for node, _ in cycle:
-                    self._via.pop(node, None)
+                for _, node, _ in cycle:
+                    self._before[node] = _NO_NODE
                     active[node] = None
+
+    def _node(self, height: int) -> _Node:
+        if height not in self._height:
+            self._height[height] = len(self._distance)
+            self._distance.append(0)
+            self._before.append(_NO_NODE)
+            self._via.append(_NO_ARC)
+            self._with_step.append({})
+        return self._height[height]
+
+    def _equals(self, height: int) -> dict[Place, None]:
+        return self._with_step[self._node(height) - self._heights]
 
     def _cheap(self) -> Iterator[_Node]:
         """Where arcs start that cost less than nothing."""
         table = self._table
-        for arc, kind in enumerate(table.kind):
-            if table.gain(arc) < 0:
-                yield _KIND, kind
-            if table.count[arc] and table.loss(arc) < 0:
-                yield _MEMBER, table.member[arc]
+        for arc, (count, held, far) in enumerate(zip(table.count, table.held, table.far, strict=True)):
+            if far or count < held:
+                if table.gain(arc) < 0:
+                    yield table.kind[arc]
+                if count and table.loss(arc) < 0:
+                    yield self._members + table.member[arc]
 
     def _lower(self, active: Iterable[_Node]) -> dict[_Node, None]:
         """One round over the active nodes; returns those that came nearer."""
         nearer: dict[_Node, None] = {}
-        distance, via = self._distance, self._via
+        distance, before, via = self._distance, self._before, self._via
         for node in active:
-            here = distance.get(node, 0)
+            here = distance[node]
             for there, arc, cost in self._next(node):
-                if here + cost < distance.get(there, 0):
+                if here + cost < distance[there]:
                     distance[there] = here + cost
-                    via[there] = node, arc
+                    before[there], via[there] = node, arc
                     nearer[there] = None
         return nearer
 
-    def _next(self, node: _Node) -> Iterator[tuple[_Node, Arc, int]]:
-        table, number = self._table, node[1]
-        if node[0] == _KIND:
-            for arc in table.of_kind[number]:
-                yield (_MEMBER, table.member[arc]), arc, table.gain(arc)
-        elif node[0] == _MEMBER:
-            for arc in table.of_member[number]:
-                if table.count[arc]:
-                    yield (_KIND, table.kind[arc]), arc, table.loss(arc)
-            if self._swap_loads:
-                yield (_STEP, table.up(number)), _NO_ARC, 0
-        else:
-            for member in self._with_step.get(number, ()):
-                yield (_MEMBER, member), _NO_ARC, 0
+    def _next(self, node: _Node) -> Iterable[tuple[_Node, Arc, int]]:
+        table = self._table
+        kind, member, count, held, far, worth = table.kind, table.member, table.count, table.held, table.far, table.worth
+        first = self._members
+        if node < first:  # as Table.gain
+            return [(first + member[a], a, far[a] - worth if count[a] < held[a] else far[a]) for a in table.of_kind[node]]
+        if node >= self._heights:
+            return [(first + other, _NO_ARC, 0) for other in self._with_step[node - self._heights]]
+        arcs = table.of_member[node - first]  # as Table.loss
+        hops = [(kind[a], a, worth - far[a] if count[a] <= held[a] else -far[a]) for a in arcs if count[a]]
+        if self._swap_loads:
+            hops.append((self._node(table.up(node - first)), _NO_ARC, 0))
+        return hops
 
-    def _cycles(self, starts: Iterable[_Node]) -> Iterator[list[tuple[_Node, _Via]]]:
+    def _cycles(self, starts: Iterable[_Node]) -> Iterator[list[_Hop]]:
         """The disjoint cycles among the predecessors that can be reached from these nodes."""
         seen: dict[_Node, _Node] = {}
         for start in starts:
             node = start
             while node not in seen:
                 seen[node] = start
-                before = self._via.get(node)
-                if before is None:
+                if self._before[node] == _NO_NODE:
                     break
-                node = before[0]
+                node = self._before[node]
             else:
                 if seen[node] == start:
                     yield self._around(node)
 
-    def _around(self, node: _Node) -> list[tuple[_Node, _Via]]:
-        cycle: list[tuple[_Node, _Via]] = []
+    def _around(self, node: _Node) -> list[_Hop]:
+        cycle: list[_Hop] = []
         at = node
         while not cycle or at != node:
-            cycle.append((at, self._via[at]))
-            at = self._via[at][0]
+            cycle.append((self._before[at], at, self._via[at]))
+            at = self._before[at]
         return cycle
 
-    def _cost(self, cycle: Iterable[tuple[_Node, _Via]]) -> int:
+    def _cost(self, cycle: Iterable[_Hop]) -> int:
         """0 where the cycle is not open any more."""
         table, total = self._table, 0
-        for (there, to), ((here, origin), arc) in cycle:
-            if there == _STEP:
-                if table.up(origin) != to:
+        for here, there, arc in cycle:
+            if there >= self._heights:
+                if self._node(table.up(here - self._members)) != there:
                     return 0
-            elif here == _STEP:
-                if to not in self._with_step.get(origin, ()):
+            elif here >= self._heights:
+                if there - self._members not in self._with_step[here - self._heights]:
                     return 0
-            elif here == _KIND:
+            elif here < self._members:
                 total += table.gain(arc)
             elif table.count[arc]:
                 total += table.loss(arc)
@@ -125,17 +143,16 @@ class _Settling:
                 return 0
         return total
 
-    def _push(self, cycle: Iterable[tuple[_Node, _Via]]) -> list[_Node]:
+    def _push(self, cycle: Iterable[_Hop]) -> list[_Node]:
         """One unit around the cycle; returns the steps that have other members now."""
-        table, steps = self._table, []
-        swapped = {node[1]: None for node, (before, _) in cycle if before[0] == _STEP}
-        swapped |= {before[1]: None for node, (before, _) in cycle if node[0] == _STEP}
+        table, first = self._table, self._members
+        swapped = {there - first: None for here, there, _ in cycle if here >= self._heights}
+        swapped |= {here - first: None for here, there, _ in cycle if there >= self._heights}
         for member in swapped:
-            del self._with_step[table.down(member)][member]
-        for _, ((here, _), arc) in cycle:
+            del self._equals(table.down(member))[member]
+        for here, _, arc in cycle:
             if arc != _NO_ARC:
-                table.put(arc, 1 if here == _KIND else -1)
+                table.put(arc, 1 if here < first else -1)
         for member in swapped:
-            self._with_step.setdefault(table.down(member), {})[member] = None
-            steps.append((_STEP, table.down(member)))
-        return steps
+            self._equals(table.down(member))[member] = None
+        return [self._node(table.down(member)) for member in swapped]

@@ -25,7 +25,7 @@ class Table:
         self.member: list[Place] = []
         self.held: list[int] = []
         """How many of the kind are at home with the member."""
-        self.far: list[int] = []
+        self.far: list[bool] = []
         self.of_kind: list[range] = []
         self.of_member: list[list[Arc]] = [[] for _ in group.members]
         self.count: list[int] = []
@@ -44,7 +44,7 @@ class Table:
         self.of_kind.append(range(len(self.kind), len(self.kind) + len(kind.readers)))
         self.kind += [len(self.of_kind) - 1] * len(kind.readers)
         self.member += kind.readers
-        self.far += [self.group.far(kind, reader) for reader in kind.readers] if kind.near is not None else [0] * len(kind.readers)
+        self.far += [kind.near is not None and self.group.far(kind, reader) for reader in kind.readers]
         if kind.homes:
             self.held += [len(kind.partitions) if reader in kind.homes else 0 for reader in kind.readers]
             self.count += [0] * len(kind.readers)
@@ -77,7 +77,7 @@ class Table:
         self.load[self.member[arc]] += units
 
     def hands(self) -> list[Hand]:
-        """The partitions themselves, by place. Everybody keeps what it holds, lowest numbers first; the rest is dealt out in turn."""
+        """The partitions themselves, by place. Everybody keeps what it holds, lowest first; the rest is dealt out in turn."""
         hands: list[list[Hand]] = [[] for _ in self.load]
         for kind, arcs in zip(self.group.kinds, self.of_kind, strict=True):
             room = {self.member[arc]: self.count[arc] for arc in arcs if self.count[arc]}
