@@ -54,6 +54,8 @@ class Draft:
         self.problem: Problem | None = None
         self.unsettled = False
         """Something went another way than planned: whether members are still within one has to be seen."""
+        self.opened: dict[Partition, str] = {}
+        """New partitions of a queue that grew, and why they are there."""
         self.at_once: str | None = None
         """Why a plan is due without delay."""
         self.touched: set[MemberId] = set()

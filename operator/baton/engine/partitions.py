@@ -51,8 +51,15 @@ def follow_queues(draft: Draft) -> None:
             draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")
 
 
+def place_opened(draft: Draft) -> None:
+    """New partitions go to the members of the plan that have fewest: also to those who took a seat in this very step."""
+    if draft.opened:
+        for partition, receiver in fewest(draft, draft.opened).items():
+            draft.aim(partition, receiver, draft.opened[partition])
+
+
 def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
-    """Acts at once, but only places what is new and withdraws what is deleted; a running holddown goes on."""
+    """Withdraws what is deleted and opens what is new, to be placed at once; a running holddown goes on."""
     why = f"{queue} has {after} partitions instead of {before}"
     draft.unsettled = True
     draft.new_generation()
@@ -63,8 +70,7 @@ def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
     new = [Partition(queue, number) for number in range(before, after)]
     for partition in new:
         _open(draft, partition)
-    for partition, receiver in fewest(draft, [p for p in new if draft.heading(p) is None]).items():
-        draft.aim(partition, receiver, why)
+    draft.opened |= {partition: why for partition in new if draft.heading(partition) is None}
 
 
 def _open(draft: Draft, partition: Partition) -> None:

@@ -14,7 +14,7 @@ from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.happenings import Happening, StandsBy, State, StateChanged
 from baton.engine.holddown import due, unserved, watch
 from baton.engine.observation import Observation, ScaleMode
-from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers
+from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
 from baton.engine.seats import fill_seats, taken
@@ -88,6 +88,7 @@ def _decide(draft: Draft) -> None:
     follow_subscriptions(draft)
     follow_capacities(draft)
     fill_seats(draft)
+    place_opened(draft)
     rest_static(draft)
     watch(draft)
     withdraw_overtaken(draft)

@@ -161,3 +161,11 @@ def test_a_partition_that_comes_back_while_others_are_let_go_has_no_origin() -> 
     group.release("a", 2).settle(63)
     assert group.owners() == "aaaa"
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
+
+
+def test_who_takes_a_seat_while_a_queue_grows_gets_its_part_of_the_new_partitions() -> None:
+    group = Group(2).start("a", "b")
+    group.leave("b").join("c").resize(4).settle(60)  # all of it noticed at once, as after an outage of the operator
+    assert group.owners() == "acac"
+    assert summary(group.state).state is State.READY
+    assert group.state.totals.moves == group.state.totals.lower_bound == 1
