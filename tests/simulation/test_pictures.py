@@ -77,7 +77,7 @@ def test_many_rows_are_folded_by_what_happened_and_not_by_whom_it_happened_to() 
 def test_hundreds_of_events_share_a_few_flags() -> None:
     events = [{"at": n, "join": [f"m-{n}"]} for n in range(300)]
     lines = text(events=events, until=400)
-    assert len([line for line in lines if "╭" in line]) <= 6
+    assert len([line for line in lines if "╭" in line]) <= 8
     assert any("and" in line and "more" in line for line in lines)
 
 

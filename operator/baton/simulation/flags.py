@@ -7,7 +7,7 @@ from baton.simulation.history import Mark, names
 Flag = tuple[int, str]
 """A place (a column, or a pixel) and words that begin there."""
 
-_MOST_LANES = 6
+_MOST_LANES = 8
 
 
 def lanes(marks: Sequence[tuple[int, Mark]], across: int, letter: float) -> list[list[Flag]]:
