@@ -40,7 +40,12 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
         return
     left = frozenset(partition for partition in dropped if draft.settled(partition))
     for partition in dropped:
-        draft.gone(partition)
+        if draft.queue(partition).fenced:
+            draft.gone(partition)
+        elif partition in left:
+            # Nothing keeps it from going on there but its own word (External): so the partition waits for that.
+            draft.aim(partition, None, f"{member} does not read {partition.queue} any more")
+            draft.new_generation()
     at = next((n for n, seat in enumerate(draft.seats) if seat.member == member), len(draft.seats) - 1)
     draft.seats[at + 1 : at + 1] = _split(draft, Seat(member, draft.known[member].uid, left=left))
 

@@ -6,7 +6,7 @@ from tests.unit.engine.group import Group, grants, partition, pauses
 
 from baton.engine import State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Outcome, OwnerRecord, Protocol
-from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
 
 
 def handing_off(partitions: int = 2, **queue: object) -> Group:
@@ -209,3 +209,17 @@ def test_a_step_at_rest_gives_back_the_very_state() -> None:
 def test_eager_has_no_bound_on_what_is_paused() -> None:
     group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER, max_concurrent_handoffs=1)).start("a")
     assert pauses(group.join("b").step(10)) == [0, 1, 2, 3]
+
+
+def test_where_nothing_fences_who_drops_a_queue_is_waited_for() -> None:
+    group = Group(2, GroupSpec(delay=0), fenced=False)
+    group.queues[QueueName("pay")] = ObservedQueue(1)
+    group.start("a", "b")
+    holder = group.owners()[0]
+    group.members[MemberId(holder)] = replace(group.members[MemberId(holder)], subscribed=frozenset({QueueName("pay")}))
+    before = group.owners()
+    group.settle(10)
+    assert group.owners() == before, "it may still be at work there"
+    assert any(word == f"revoke 0 {holder}" for word in group.moved())
+    group.release(holder, 0).settle(11)
+    assert holder not in group.owners()
