@@ -92,7 +92,8 @@ class _Search:
         table, improved, first = self._table, False, 0
         height = [(2 * load + 1) * step for load, step in zip(table.load, table.step, strict=True)]
         for price, equals in groupby(sorted(range(len(height)), key=height.__getitem__), height.__getitem__):
-            reached = self._spread([member for member in equals if self._depth[member] == _UNSEEN], first)
+            roots = [member for member in equals if self._depth[member] == _UNSEEN]
+            reached = self._spread(roots, first)
             fuller = [(-table.down(member), member) for member in reached if table.down(member) > price]
             heapq.heapify(fuller)
             while fuller:
@@ -100,6 +101,8 @@ class _Search:
                 if self._move(giver, first):
                     improved = True
                     heapq.heapreplace(fuller, (-table.down(giver), giver))
+                elif table.down(giver) <= min(map(table.up, roots)):
+                    break
                 else:
                     heapq.heappop(fuller)
             if reached:
@@ -108,10 +111,11 @@ class _Search:
 
     def _spread(self, roots: list[Place], first: int) -> list[Place]:
         """Everybody whose units can reach one of the roots, nearest first."""
+        reached = list(roots)
         table, depth, kind_depth = self._table, self._depth, self._kind_depth
         for root in roots:
             depth[root] = first
-        for taker in roots:
+        for taker in reached:
             for arc in table.of_member[taker]:
                 kind = table.kind[arc]
                 if kind_depth[kind] != _UNSEEN:
@@ -121,8 +125,8 @@ class _Search:
                     giver = table.member[other]
                     if table.count[other] and depth[giver] == _UNSEEN:
                         depth[giver] = depth[taker] + 1
-                        roots.append(giver)
-        return roots
+                        reached.append(giver)
+        return reached
 
     def _move(self, giver: Place, first: int) -> bool:
         """One unit from the giver to a root, if a path is still open and that makes the two more even."""

@@ -92,19 +92,22 @@ class Table:
         """Lets everybody keep what it holds, as far as there is room for it; returns the rest."""
         kept: dict[Place, list[tuple[QueueName, int]]] = {}
         rest: list[tuple[QueueName, int]] = []
-        for queue, number in kind.partitions.pairs():
-            if kind.homes:
-                home = next((place for place in kind.homes if place in room), None)
-            else:
-                homes = self.group.home.get(queue)
-                home = None if homes is None else homes[number]
-            if home is None or home not in room:
-                rest.append((queue, number))
-                continue
-            kept.setdefault(home, []).append((queue, number))
-            room[home] -= 1
-            if not room[home]:
-                del room[home]
+        for queue, numbers in kind.partitions.by_queue():
+            home = self.group.home.get(queue)
+            for number in numbers:
+                if kind.homes:
+                    place = next((place for place in kind.homes if place in room), None)
+                else:
+                    place = None if home is None else home[number]
+                left = 0 if place is None else room.get(place, 0)
+                if place is None or not left:
+                    rest.append((queue, number))
+                    continue
+                kept.setdefault(place, []).append((queue, number))
+                if left == 1:
+                    del room[place]
+                else:
+                    room[place] = left - 1
         for place, pairs in kept.items():
             hands[place].append(Hand.of_sorted(pairs))
         return Hand.of_sorted(rest)
