@@ -65,16 +65,17 @@ def simulate(
                 _compare(path, settings, named=len(scenarios) > 1)
             else:
                 [(_, raw)] = variants(read_raw(path), settings)
-                _live(path, parse_scenario(raw, str(path)), as_json, drawing, in_words)
+                title = ", ".join([path.stem, *changes])
+                _live(parse_scenario(raw, str(path)), title, as_json, drawing, in_words)
     except ScenarioError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
 
 
-def _live(path: Path, scenario: Scenario, as_json: bool, drawing: Path | None, in_words: bool) -> None:
+def _live(scenario: Scenario, title: str, as_json: bool, drawing: Path | None, in_words: bool) -> None:
     result = run(scenario)
     if drawing is not None:
-        _draw(drawing, path.stem, scenario, result)
+        _draw(drawing, title, scenario, result)
     if as_json:
         for line in result.lines:
             click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
