@@ -1,7 +1,7 @@
 """What `baton simulate` prints and draws in the documentation. `python -m tests.simulation.pages` writes it anew.
 
-In a page, what a command prints stands below it: a table, or a block of `text`, below a block of `sh` with one `baton simulate` in it.
-A picture stands below a comment with the command that drew it.
+In a page, what a command prints stands below it: a table, or a block of `text`, below a block of `sh` with one command in
+it. A picture stands below a comment with the command that drew it.
 """
 
 import re
