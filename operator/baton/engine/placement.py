@@ -39,6 +39,28 @@ def by_the_assignor(draft: Draft, homeless: Collection[Partition]) -> dict[Parti
     return {partition: owners[partition] for partition in homeless if partition in owners}
 
 
+def with_the_others(draft: Draft, homeless: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
+    """`homeless`: who would get what has no receiver any more, each for itself. If it costs fewer moves to send what is on its way
+    elsewhere too, be it home again: that; nothing that is at rest moves."""
+    seated = _seated(draft)
+    open_ = {p for p, move in draft.moves.items() if not move.quiet and move.receiver is not None}
+    claims = {member: partitions - open_ for member, partitions in draft.loads().items()}
+    for partition in open_:
+        home = draft.slots[partition].last
+        if home is not None:
+            claims[home] = claims.get(home, set()) | {partition}
+    try:
+        owners = _by_assignor(draft, seated, claims, _resting(draft) - open_)
+    except FAILURES:
+        return dict(homeless)
+    at_rest = (p for p in draft.slots if p not in open_ and draft.heading(p) in seated)
+    if open_ - owners.keys() or any(owners.get(p) != draft.heading(p) for p in at_rest):
+        return dict(homeless)
+    before = {p: homeless.get(p, draft.heading(p)) for p in open_}
+    cost, without = (sum(to[p] != draft.slots[p].last for p in open_) for to in (owners, before))
+    return {p: owners[p] for p in open_ if p in homeless or owners[p] != draft.heading(p)} if cost < without else dict(homeless)
+
+
 def fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
     """Receivers for new partitions: the members of the plan that have fewest, whatever the assignor (rule 1)."""
     seated = _seated(draft)

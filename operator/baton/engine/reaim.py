@@ -1,7 +1,7 @@
 """Receivers that vanished: nothing waits for somebody who is not there (rule 5)."""
 
 from baton.engine.draft import Draft
-from baton.engine.placement import by_the_assignor
+from baton.engine.placement import by_the_assignor, with_the_others
 from baton.model.ids import Partition
 
 
@@ -20,12 +20,17 @@ def turn_lost_moves(draft: Draft) -> None:
         else:
             homeless.append(partition)
     chosen = by_the_assignor(draft, homeless) if homeless and not draft.spec.paused else {}
+    if draft.full and len(chosen) == len(homeless) > 0:
+        chosen = with_the_others(draft, chosen)
+    gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in homeless}))
+    for partition, receiver in sorted(chosen.items()):
+        draft.aim(partition, receiver, f"{gone} is gone")
+        draft.new_generation()
     for partition in homeless:
         move = draft.moves[partition]
         if partition in chosen:
-            draft.aim(partition, chosen[partition], f"{move.receiver} is gone")
-            draft.new_generation()
-        elif move.giver is None:
+            continue
+        if move.giver is None:
             draft.free(partition)
         else:
             draft.aim(partition, None, f"{move.receiver} is gone")

@@ -115,7 +115,7 @@ class Checks:
             if isinstance(happening, Granted):
                 self._grants += 1
                 before, owner = self._last.get(happening.partition), happening.member
-                if before is not None and before != owner:
+                if happening.previous is not None and before is not None and before != owner:
                     self.most_moves += 1
                     if not self._kin(before, owner):
                         self.moves += 1
@@ -133,7 +133,8 @@ class Checks:
             del self._last[partition]  # it was withdrawn; who gets it when it comes back takes it from nobody
         aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
         aims |= made.state.waiting
-        facts = (made.state.queues, {seat.member for seat in made.state.seats if seat.left is None})
+        reads = {member: known.subscribed for member, known in made.state.known.items()}
+        facts = (made.state.queues, reads, {(seat.member, seat.uid, seat.left is None) for seat in made.state.seats})
         if self._facts is not None and facts != self._facts and running is not None:
             self._spent = self._grants + len(self._aims)
         self._facts = facts
@@ -150,7 +151,12 @@ class Checks:
         elif partition in self._paused:
             since, giver = self._paused.pop(partition)
             eager = self._world.spec.protocol != "Cooperative"
-            if owner == giver and not eager and self._changed_at < since - self._world.spec.resync - 5 and not self._world.operators[1:]:
+            if (
+                owner == giver
+                and not eager
+                and self._changed_at < since - self._world.spec.resync - 5
+                and not self._world.operators[1:]
+            ):
                 raise Violation(f"{partition} of {giver} was paused at {since} for nothing")
 
     def changed(self) -> None:
@@ -204,15 +210,20 @@ class Checks:
         state = operator.state
         live = self._members()
         if state_of(state) is not State.READY:
-            return f"the state is {state_of(state)}: {[(p, m) for p, m in state.moves.items()][:3]} {state.holddown} {state.seats}"
+            return (
+                f"the state is {state_of(state)}: {[(p, m) for p, m in state.moves.items()][:3]} {state.holddown} {state.seats}"
+            )
         loads: Counter[str] = Counter()
         for name, queue in world.queues.items():
             readers = [pod for pod in live if pod.subscribed is None or name in pod.subscribed]
             if not queue.named:
                 continue
             for number in range(queue.partitions if readers else 0):
-                holders = [pod for pod in world.pods.values() if (epoch := pod.owned.get((name, number))) is not None
-                           and queue.lets_in(number, pod.uid, epoch)]
+                holders = [
+                    pod
+                    for pod in world.pods.values()
+                    if (epoch := pod.owned.get((name, number))) is not None and queue.lets_in(number, pod.uid, epoch)
+                ]
                 if len(holders) != 1 or holders[0] not in readers:
                     return f"{name}/{number} is served by {[pod.name for pod in holders]} ({queue.log(number)})"
                 loads[holders[0].name] += 0 if queue.exclusive else 1

@@ -173,7 +173,9 @@ class Operator:
                 self.world.clock.later(1.0, lambda: effect in self.wanted and not self.dead and self._send(effect))
             return
         if isinstance(effect, Grant):
-            uid, epoch = queue.grant(effect.partition.number, effect.uid, effect.epoch) if queue.fenced else (effect.uid, effect.epoch)
+            uid, epoch = (
+                queue.grant(effect.partition.number, effect.uid, effect.epoch) if queue.fenced else (effect.uid, effect.epoch)
+            )
             self.world.granted(queue, effect)
             if self.dead or self.world.crashes():
                 return self.die()
