@@ -136,6 +136,17 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("queues.orders", True), "queues.orders: expected a whole number from 0, found true", id="true"),
         pytest.param(with_("queues.orders", None), "queues.orders: expected a whole number from 0, found null", id="null"),
         pytest.param(with_("queues.orders", 10**9), "queues.orders: 1000000000 is too many; there can be 1000000", id="too many"),
+        pytest.param(
+            json.dumps(ASKED).replace('"orders": 7', '"orders": ' + 5000 * "1"),
+            "queues.orders: expected a whole number from 0, found Infinity",
+            id="more digits than Python reads",
+        ),
+        pytest.param(
+            with_("queues.orders", 10**100), f"queues.orders: 1{59 * '0'}… is too many; there can be", id="far too many"
+        ),
+        pytest.param(with_("assignor", 1000 * "x"), f"assignor: there is no assignor '{128 * 'x'}…'; choose", id="a long name"),
+        pytest.param(with_("queues", {1000 * "q": -1}), f"queues.{293 * 'q'}…: expected a whole number", id="a long queue"),
+        pytest.param(with_("queues", {"a\nb": -1}), "queues.a\\nb: expected a whole number", id="a line feed in a name"),
         pytest.param(with_("queues", {"": 1}), "queues: a name is empty", id="a queue without a name"),
         pytest.param(with_("members.\ud800", {}), "members: '\\ud800' has half of a surrogate pair", id="half a character"),
         pytest.param(with_("members.a", []), "members.a: expected an object such as ", id="a member that is a list"),

@@ -41,7 +41,7 @@ class Object(dict[str, object]):
 def json_object(text: str) -> Object:
     """The object on one line. Raises RequestError."""
     try:
-        raw = json.loads(text, object_pairs_hook=Object)
+        raw = _parsed(text)
     except RecursionError:
         raise RequestError("", "not a request: nested too deeply") from None
     except ValueError as error:
@@ -49,6 +49,15 @@ def json_object(text: str) -> Object:
     if not isinstance(raw, Object):
         raise RequestError("", f"expected an object with assignor, queues, members, found {shown(raw)}")
     return raw
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=Object)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # more digits than Python reads: no field may have such a number, so the one that has it refuses it
+        return json.loads(text, object_pairs_hook=Object, parse_int=float)
 
 
 def inner_object(parent: Object, key: str) -> Object:
@@ -84,7 +93,7 @@ def whole(value: object, path: str, most: int | None = None) -> int:
     if not is_whole(value) or value < 0:
         raise RequestError(path, f"expected a whole number from 0, found {shown(value)}")
     if most is not None and value > most:
-        raise RequestError(path, f"{value} is too many; there can be {most}")
+        raise RequestError(path, f"{shown(value)} is too many; there can be {most}")
     return value
 
 

@@ -53,6 +53,9 @@ BUILT_IN = tuple(sorted(_ASSIGNORS))
 OWN_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[a-z0-9]([-._a-z0-9]*[a-z0-9])?"
 """An assignor of the user's own: <domain>/<name>, so that nobody takes a slip in a built-in name for one."""
 
+LONGEST_NAME = 128
+"""Characters, as in a ConsumerGroup."""
+
 Loader = Callable[[], Assignor]
 """Imports an assignor of the user's own. May raise anything."""
 
@@ -65,7 +68,8 @@ class UnknownAssignorError(KeyError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"there is no assignor {self.name!r}; choose one of {', '.join(names())}"
+        name = self.name if len(self.name) <= LONGEST_NAME else f"{self.name[:LONGEST_NAME]}…"
+        return f"there is no assignor {name!r}; choose one of {', '.join(names())}"
 
 
 class BrokenAssignorError(UnknownAssignorError):

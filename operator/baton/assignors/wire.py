@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from baton.assignors.bound import least_moves
 from baton.assignors.claims import holders
@@ -20,24 +21,43 @@ _REQUEST = ("assignor", "queues", "members", "zones", "weights", "options")
 _MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
 
 
+class Planned(NamedTuple):
+    """What one line asked, and the answer."""
+
+    assignor: str
+    request: Request
+    held: Mapping[Partition, tuple[MemberId, ...]]
+    """Who holds what now."""
+    answer: Answer
+    moves: int
+    lower_bound: int
+
+
 def answer_line(line: str | bytes) -> dict[str, object]:
+    """The answer to one line of JSON, as JSON. Raises RequestError."""
+    made = planned(line)
+    return {
+        "assignment": _to_queues(made.answer.assignment),
+        "withheld": {member: queues for member, queues in _to_queues(made.answer.withheld).items() if queues},
+        "moves": made.moves,
+        "lower_bound": made.lower_bound,
+    }
+
+
+def planned(line: str | bytes) -> Planned:
     """The answer to one line of JSON. Raises RequestError."""
-    assignor, request = parse_request(line)
+    name, assignor, request = parse_request(line)
     try:
         answer = assignor(request)
     except AssignorError as error:
         raise RequestError("assignor", str(error)) from None
     held = holders(request)
-    return {
-        "assignment": _to_queues(answer.assignment),
-        "withheld": {member: queues for member, queues in _to_queues(answer.withheld).items() if queues},
-        "moves": _moves(held, answer),
-        "lower_bound": least_moves(request.queues, {name: member.subscribed for name, member in request.members.items()}, held),
-    }
+    least = least_moves(request.queues, {member: one.subscribed for member, one in request.members.items()}, held)
+    return Planned(name, request, held, answer, _moves(held, answer), least)
 
 
-def parse_request(line: str | bytes) -> tuple[Assignor, Request]:
-    """The assignor that is asked, and what. Raises RequestError."""
+def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
+    """The assignor that is asked, by name and as a function, and what. Raises RequestError."""
     try:
         raw = json_object(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
@@ -60,7 +80,7 @@ def parse_request(line: str | bytes) -> tuple[Assignor, Request]:
     options = read_options(name, inner_object(raw, "options"), names())
     request = Request(queues, members, zones, options, weights)
     check_needs(name, request)
-    return assignor, request
+    return name, assignor, request
 
 
 def _member(value: object, path: str) -> Member:

@@ -1,15 +1,33 @@
-"""`baton plan`: who would own what, from requests in JSON Lines."""
+"""`baton plan`: who would own what, for programs in JSON Lines, and for people with the reasons."""
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import BinaryIO
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from baton.assignors.refusal import RequestError
-from baton.assignors.wire import answer_line
+from baton.assignors.wire import MOST_PARTITIONS, answer_line, planned
 from baton.cli.own_assignors import use_own_assignors
+
+if TYPE_CHECKING:
+    from baton.cli.comparison import Comparison
+    from baton.cli.rehearsal import WhatIf
+
+MOST_ADDED = 10_000
+
+
+def _counts(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for value in values:
+        queue, _, count = value.rpartition("=")
+        if not queue or not (count.isascii() and count.isdigit()) or len(count) > 7 or int(count) > MOST_PARTITIONS:
+            raise click.BadParameter(f"{value!r} is not QUEUE=COUNT, such as orders=16, with a count up to {MOST_PARTITIONS}")
+        counts[queue] = int(count)
+    return counts
 
 
 @click.command()
@@ -20,23 +38,128 @@ from baton.cli.own_assignors import use_own_assignors
     metavar="FILE",
     help="Read the requests from FILE ('-': standard input): one per line, or a single one over several lines.",
 )
-def plan(file: BinaryIO | None) -> None:
+@click.option("--explain", is_flag=True, help="For people: who gains and loses what, and whether it is worth it.")
+@click.option("--group", metavar="GROUP", help="With --explain: of this live ConsumerGroup (NAME or NAMESPACE/NAME); only read.")
+@click.option("--assignor", metavar="NAME", help="With --group: what if this assignor were used.")
+@click.option("--add", type=click.IntRange(0, MOST_ADDED), default=0, metavar="N", help="With --group: what if N pods came.")
+@click.option("--remove", multiple=True, metavar="POD", help="With --group: what if this pod went; may be repeated.")
+@click.option(
+    "--partitions",
+    multiple=True,
+    metavar="QUEUE=COUNT",
+    callback=_counts,
+    help="With --group: what if the queue had so many partitions; may be repeated.",
+)
+@click.option("--namespace", "-n", help="With --group: its namespace. Default: the kubeconfig's.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --group: whom to ask. Default: as kubectl finds it.",
+)
+def plan(
+    file: BinaryIO | None,
+    explain: bool,
+    group: str | None,
+    assignor: str | None,
+    add: int,
+    remove: tuple[str, ...],
+    partitions: dict[str, int],
+    namespace: str | None,
+    kubeconfig: Path | None,
+) -> None:
     """Answer assignment requests: one line of JSON in, one line of JSON out.
 
     Nothing is changed anywhere. A request names an assignor, the queues with their numbers of partitions, and the members with
     what they read and own now. The answer says who should own what, how many partitions move, and how many would have to at
     least. A request that cannot be answered gets {"error": "<field>: <what is wrong>"}, and the command then ends with status 1.
+
+    With --explain the answer is for people; with --explain --group it is about a live ConsumerGroup, as it is or as it would be
+    with other pods, partitions, or another assignor.
     """
     use_own_assignors()
+    if group is None:
+        if assignor or add or remove or partitions or namespace or kubeconfig:
+            raise click.UsageError(
+                "--assignor, --add, --remove, --partitions, -n and --kubeconfig go with --explain --group GROUP"
+            )
+        sys.exit(_answer(_requests(file), _explained if explain else _as_json))
+    if not explain:
+        raise click.UsageError("--group is for people: add --explain")
+    if file is not None:
+        raise click.UsageError("give --request or --group, not both")
+    from baton.cli.rehearsal import WhatIf
+
+    _live(group, namespace, kubeconfig, WhatIf(assignor, add, remove, partitions))
+
+
+def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
+    """Whether any line was refused."""
     refused = False
-    for line in _requests(file):
-        try:
-            answer = answer_line(line)
-        except RequestError as error:
-            answer = {"error": str(error)}
-            refused = True
-        click.echo(json.dumps(answer, separators=(",", ":")))
-    sys.exit(refused)
+    for number, line in enumerate(lines):
+        refused |= not show(number, line)
+    return refused
+
+
+def _as_json(_: int, line: bytes) -> bool:
+    answer: dict[str, object]
+    try:
+        answer = answer_line(line)
+    except RequestError as error:
+        answer = {"error": str(error)}
+    click.echo(json.dumps(answer, separators=(",", ":")))
+    return "error" not in answer
+
+
+def _explained(number: int, line: bytes) -> bool:
+    from baton.cli.comparison import Comparison
+
+    try:
+        made = planned(line)
+    except RequestError as error:
+        click.echo(f"baton plan: {error}", err=True)
+        return False
+    if number:
+        click.echo()
+    withheld = frozenset(partition for hand in made.answer.withheld.values() for partition in hand)
+    after = made.answer.owners()
+    _print(Comparison(made.assignor, made.request, made.held, after, made.moves, made.lower_bound, withheld))
+    return True
+
+
+def _live(group: str, namespace: str | None, kubeconfig: Path | None, what_if: "WhatIf") -> None:
+    from baton.assignors import UnknownAssignorError, get
+    from baton.cli.cluster import ask, cluster
+    from baton.cli.live_group import UnreadableError, read_group
+    from baton.cli.rehearsal import WhatIfError, compare
+
+    within, slash, name = group.rpartition("/")
+    if slash and namespace is not None and namespace != within:
+        raise click.UsageError(f"--group {group} and --namespace {namespace} name two namespaces: give one")
+
+    async def work() -> None:
+        async with cluster(kubeconfig, within or namespace) as (api, where):
+            state, seen = await read_group(api, where, name)
+        _print(compare(f"{where}/{name}", state, seen, what_if, time.time()))
+
+    try:
+        if what_if.assignor is not None:
+            get(what_if.assignor)
+        ask(work())
+    except (UnreadableError, WhatIfError, UnknownAssignorError) as error:
+        click.echo(f"baton plan: {error}", err=True)
+        sys.exit(1)
+
+
+def _print(comparison: "Comparison") -> None:
+    """Colours only on a terminal, and not where NO_COLOR is set."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from baton.cli.explanation import WIDTH, explanation
+
+    console = Console(highlight=False, width=WIDTH, soft_wrap=True)
+    for style, line in explanation(comparison):
+        console.print(Text(line, style))
 
 
 def _requests(file: BinaryIO | None) -> Iterable[bytes]:

@@ -1,0 +1,149 @@
+"""What the operator would do with a group now: its own engine, with consumers that let go at once. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from baton.assignors import Member, Request
+from baton.cli.comparison import Comparison
+from baton.engine import Grant, GroupState, Pause, step, summary
+from baton.engine.asking import ONE
+from baton.engine.observation import Approval, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.state import moment
+from baton.engine.tuning import spread
+from baton.model.ids import MemberId, Partition, QueueName, Uid
+
+LONGEST = 10_000
+"""Steps of a rehearsal; a rebalance without bounds and delays takes a handful."""
+
+
+class WhatIfError(ValueError):
+    """It cannot be supposed. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What is supposed to be otherwise than it is."""
+
+    assignor: str | None = None
+    add: int = 0
+    remove: tuple[str, ...] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+
+def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, now: float) -> Comparison:
+    """The group as the ledger has it, beside what a rebalance that began now would make of it. Raises WhatIfError."""
+    now = moment(now if state.holddown is None else max(now, state.holddown.until))
+    supposed = _suppose(seen, what_if, now)
+    after = rehearse(state, supposed, now)
+    told = summary(after)
+    if told.problem is not None:
+        raise WhatIfError(f"{group}: {told.problem.sentence}")
+    members = _members(after, supposed)
+    return Comparison(
+        assignor=told.assignor or supposed.spec.assignors[0],
+        request=Request(
+            queues={name: queue.partitions for name, queue in supposed.queues.items()},
+            members=members,
+            zones={name: spread(q.zones, _all(name, q), frozenset()) for name, q in supposed.queues.items() if q.zones},
+            weights={name: spread(q.weights, _all(name, q), ONE) for name, q in supposed.queues.items() if q.weights},
+        ),
+        before={partition: (slot.last,) for partition, slot in state.slots.items() if slot.last is not None},
+        after={partition: slot.owner for partition, slot in after.slots.items() if slot.owner is not None},
+        moves=told.moves - summary(state).moves,
+        lower_bound=told.lower_bound - summary(state).lower_bound,
+        group=group,
+        exclusive=frozenset(name for name, queue in supposed.queues.items() if queue.exclusive),
+        notes=tuple(_notes(state, seen, what_if)),
+    )
+
+
+def rehearse(state: GroupState, seen: Observation, now: float) -> GroupState:
+    """The group when the rebalance is over, if everybody does at once what is asked."""
+    for _ in range(LONGEST):
+        made = step(state, seen, now)
+        state = made.state
+        if not made.effects:
+            return state
+        seen = replace(
+            seen,
+            outcomes=frozenset(
+                Outcome(effect.partition, OwnerRecord(effect.uid, effect.epoch))
+                for effect in made.effects
+                if isinstance(effect, Grant)
+            ),
+            drained=frozenset((effect.partition, effect.epoch) for effect in made.effects if isinstance(effect, Pause)),
+        )
+    raise WhatIfError("the rebalance does not come to an end")
+
+
+def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
+    """Nothing waits: no delay, no approval, no bound; and what is supposed to be otherwise."""
+    members = dict(seen.members)
+    for name in what_if.remove:
+        if members.pop(MemberId(name), None) is None:
+            raise WhatIfError(f"--remove {name}: there is no such member; there are {_some(seen.members)}")
+    if what_if.assignor is not None:
+        members = {name: replace(member, assignors=None) for name, member in members.items()}
+    fresh = (MemberId(name) for number in range(1, LONGEST * 2) if (name := f"new-{number}") not in seen.members)
+    for name, _ in zip(fresh, range(what_if.add), strict=False):
+        members[name] = ObservedMember(Uid(f"supposed-{name}"), joined=now)
+    queues = {
+        # Where nothing is enforced, too, everybody is supposed to let go; and nobody's records are in doubt.
+        name: replace(queue, fenced=True, incarnation=None, owners={})
+        for name, queue in seen.queues.items()
+    }
+    for queue_name, count in what_if.partitions.items():
+        name_ = QueueName(queue_name)
+        if name_ not in queues:
+            raise WhatIfError(f"--partitions {queue_name}={count}: there is no such queue; there are {_some(queues)}")
+        queues[name_] = replace(queues[name_], partitions=count)
+    spec = replace(
+        seen.spec,
+        assignors=seen.spec.assignors if what_if.assignor is None else (what_if.assignor,),
+        delay=0.0,
+        max_concurrent_handoffs=0,
+        session_timeout=0.0 if what_if.remove else seen.spec.session_timeout,
+        paused=False,
+        approval=Approval.AUTOMATIC,
+        replicas=None if seen.spec.replicas is None else seen.spec.replicas + what_if.add,
+    )
+    return replace(seen, spec=spec, queues=queues, members=members, request=f"rehearsal at {now}", approved=None)
+
+
+def _members(after: GroupState, seen: Observation) -> dict[MemberId, Member]:
+    """Those that take part, standbys included."""
+    gone = {name for name, _ in after.victims}
+    queues = frozenset(seen.queues)
+    return {
+        name: Member(
+            subscribed=queues if member.subscribed is None else member.subscribed,
+            instance=member.instance,
+            zone=member.zone,
+            capacity=member.capacity,
+        )
+        for name, member in seen.members.items()
+        if not member.terminating and name not in gone and (name, member.uid) not in after.fenced
+    }
+
+
+def _all(name: QueueName, queue: ObservedQueue) -> list[Partition]:
+    return [Partition(name, number) for number in range(queue.partitions)]
+
+
+def _notes(state: GroupState, seen: Observation, what_if: WhatIf) -> Iterable[str]:
+    if state.moving:
+        one = state.moving == 1
+        yield f"{state.moving} {'partition is' if one else 'partitions are'} changing hands just now; NOW is before that."
+    if seen.spec.paused:
+        yield "The group is paused: none of this happens until it goes on."
+    if what_if.assignor is not None:
+        deaf = [n for n, m in sorted(seen.members.items()) if m.assignors is not None and what_if.assignor not in m.assignors]
+        if deaf:
+            yield f"{_some(deaf)} would have to announce {what_if.assignor} first (annotation baton.dev/assignors)."
+    if what_if.remove and seen.spec.session_timeout > 0:
+        yield f"A static member's partitions wait {seen.spec.session_timeout:.0f} s for it before they move."
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "") if listed else "none"
