@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import structlog
 
+from baton.controller.doubt import contradicted, in_doubt
 from baton.controller.event_reasons import EventReason
 from baton.controller.faults import boundary
 from baton.controller.keepers import Keepers, Recorded
@@ -65,6 +66,8 @@ class GroupLoop:
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)
         self._state = GroupState.new(self._full_name)
+        self._compared: set[QueueName] = set()
+        """Queues whose records were laid beside the ledger that was found."""
         self._resync_at = float("-inf")
         self._wake_at: float | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -145,6 +148,7 @@ class GroupLoop:
             self._wake_at = None
             self._reporter.invalid(group)
             return True
+        self._compare_with_queues()
         names, recorded = self._names(spec), self._recorded()
         self._keepers.sync(names, recorded)
         sights = self._keepers.sights(() if group.deleting else names, recorded)
@@ -186,6 +190,19 @@ class GroupLoop:
         self._keepers.settle(sights)
         self._keepers.want(made.effects, outcomes)
         return []
+
+    def _compare_with_queues(self) -> None:
+        """Once for each queue, when it first says what it has recorded."""
+        for queue, facts in self._keepers.facts.items():
+            if facts.partitions is None or queue in self._compared:
+                continue
+            self._compared.add(queue)
+            if queue in self._state.queues and contradicted(self._state, queue, facts.owners):
+                self._state = in_doubt(self._state, queue)
+                self._teller.warn(
+                    EventReason.LEDGER_REBUILT,
+                    f"the ledger contradicts what the queue {queue} has recorded; all of it is granted again, above both",
+                )
 
     async def _resync(self) -> None:
         """Every now and then compare with the facts, in case a notification was lost."""

@@ -1,0 +1,52 @@
+"""A ledger that says otherwise than the queue is not believed, and what it says is granted again above both."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.group import Group, grants, partition
+
+from baton.controller.doubt import contradicted, in_doubt
+from baton.engine.observation import ObservedQueue, OwnerRecord
+from baton.engine.state import Slot
+from baton.model.ids import Epoch, QueueName, Uid
+
+ORDERS = QueueName("orders")
+
+
+def found() -> tuple[Group, dict[int, OwnerRecord]]:
+    """A group at rest, and what its queue has recorded."""
+    group = Group(4, incarnation="run").start("a", "b")
+    return group, {p.number: record for p, record in group.records.items()}
+
+
+def test_records_that_agree_leave_the_ledger_as_it_is() -> None:
+    group, records = found()
+    assert not contradicted(group.state, ORDERS, records)
+
+
+def test_a_grant_under_way_is_no_contradiction() -> None:
+    group, records = found()
+    group.join("c", "d")
+    group.step(10)
+    group.step(100)
+    moving = next(iter(group.state.moves))
+    records[moving.number] = OwnerRecord(Uid("uid-c"), group.state.moves[moving].epoch)
+    assert not contradicted(group.state, ORDERS, records)
+
+
+@pytest.mark.parametrize("record", [OwnerRecord(Uid("uid-a"), Epoch(9)), OwnerRecord(Uid("uid-b"), Epoch(1))])
+def test_another_epoch_or_another_owner_is_a_contradiction(record: OwnerRecord) -> None:
+    group, records = found()
+    assert contradicted(group.state, ORDERS, {**records, 0: record})
+
+
+@pytest.mark.parametrize("forged", [0, 900])
+def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None:
+    group, records = found()
+    slot = group.state.slots[partition(0)]
+    group.state = replace(group.state, slots={**group.state.slots, partition(0): Slot(Epoch(forged), slot.owner, slot.last)})
+    assert contradicted(group.state, ORDERS, records)
+    group.state = in_doubt(group.state, ORDERS)
+    group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=records)
+    granted = {number: (owner, epoch) for number, owner, epoch in grants(group.step(60))}
+    assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}
