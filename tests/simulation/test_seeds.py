@@ -1,4 +1,5 @@
-"""Ten thousand random fleets, each from one seed, with everything that can go wrong: nobody is harmed, and in the end everybody is served.
+"""Ten thousand random fleets, each from one seed, with everything that can go wrong: nobody is harmed, and in the end
+everybody is served.
 
 What is checked is in `seeds/checks.py`, from the consumers' side; how the world works is in docs/development/simulation.md.
 """

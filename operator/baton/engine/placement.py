@@ -40,8 +40,8 @@ def by_the_assignor(draft: Draft, homeless: Collection[Partition]) -> dict[Parti
 
 
 def with_the_others(draft: Draft, homeless: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
-    """`homeless`: who would get what has no receiver any more, each for itself. If it costs fewer moves to send what is on its way
-    elsewhere too, be it home again: that; nothing that is at rest moves."""
+    """`homeless`: who would get what has no receiver any more, each for itself. If it costs fewer moves to send what is on its
+    way elsewhere too, be it home again: that; nothing that is at rest moves."""
     seated = _seated(draft)
     open_ = {p for p, move in draft.moves.items() if not move.quiet and move.receiver is not None}
     claims = {member: partitions - open_ for member, partitions in draft.loads().items()}

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.simulation.seeds.clock import InvariantError
+from tests.simulation.seeds.operators import Operator, repeated
+
 from baton.engine import Grant, GroupState, PartitionState, State, Step, dump, load, partition_states, step
 from baton.engine.happenings import Granted
 from baton.engine.observation import Observation, OnDeadline
 from baton.engine.step import state_of
 from baton.model.ids import Partition
-from tests.simulation.seeds.clock import Violation
-from tests.simulation.seeds.operators import Operator, repeated
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.consumers import Consumer, Key
@@ -54,17 +55,17 @@ class Checks:
         self.steps += 1
         state = made.state
         if made.wake_at is not None and made.wake_at <= now:
-            raise Violation(f"it wants to be woken at {made.wake_at}, which is over")
+            raise InvariantError(f"it wants to be woken at {made.wake_at}, which is over")
         self._nothing_waits_without_a_deadline(state, seen, made)
         if self.steps % SAMPLE == 0:
             if load(dump(state)) != state:
-                raise Violation("the ledger does not read back as it was written")
+                raise InvariantError("the ledger does not read back as it was written")
             other = step(replace(before, view=None), repeated(seen), now)
             if (other.state, other.effects, other.happenings) != (state, made.effects, made.happenings):
-                raise Violation("the order in which things were learnt matters")
+                raise InvariantError("the order in which things were learnt matters")
             again = step(replace(state, view=None), seen, now)
             if again.state != state or again.happenings or again.effects != made.effects:
-                raise Violation(f"the same observation twice changed something: {again.happenings}")
+                raise InvariantError(f"the same observation twice changed something: {again.happenings}")
 
     def _nothing_waits_without_a_deadline(self, state: GroupState, seen: Observation, made: Step) -> None:
         ends = []
@@ -76,12 +77,12 @@ class Checks:
             if not move.missed:
                 ends.append(move.deadline)
             elif not unfenced:
-                raise Violation(f"{partition} waits for {move.giver} beyond its deadline")
+                raise InvariantError(f"{partition} waits for {move.giver} beyond its deadline")
         problem = state.view is not None and state.view.problem is not None
         if state.holddown is not None and not seen.spec.paused and not problem:
             ends.append(state.holddown.until)
         if ends and (made.wake_at is None or made.wake_at > min(ends)):
-            raise Violation(f"nobody is woken at {min(ends)} but at {made.wake_at}")
+            raise InvariantError(f"nobody is woken at {min(ends)} but at {made.wake_at}")
 
     # -- the ledger
 
@@ -102,14 +103,14 @@ class Checks:
 
     def _epoch(self, partition: Partition, epoch: int, uid: str | None) -> None:
         if self._issued.setdefault((partition, epoch), uid) != uid:
-            raise Violation(f"epoch {epoch} of {partition} is meant for {uid} and for {self._issued[partition, epoch]}")
+            raise InvariantError(f"epoch {epoch} of {partition} is meant for {uid} and for {self._issued[partition, epoch]}")
 
     def _count(self, made: Step) -> None:
         """Moves; and within each rebalance what was under way or done when the facts changed.
 
-        A plan takes the fewest moves from who owns what when it is made. If in mid-rebalance members come or go, or a queue changes,
-        what was granted or is under way by then may have been in vain and have to be undone: after g such grants, 2 g moves may be
-        too many. A rebalance during which nothing changes takes the fewest.
+        A plan takes the fewest moves from who owns what when it is made. If in mid-rebalance members come or go, or a queue
+        changes, what was granted or is under way by then may have been in vain and have to be undone: after g such grants, 2 g
+        moves may be too many. A rebalance during which nothing changes takes the fewest.
         """
         for happening in made.happenings:
             if isinstance(happening, Granted):
@@ -126,7 +127,9 @@ class Checks:
         if self._origins is not None and (running is None or _another(self._origins, running)):
             least = lower - self._lower
             if self._here > least + 2 * self._spent and self.fewest and not self.lost:
-                raise Violation(f"{self._here} moves, {self._spent} begun before the last change; the least possible is {least}")
+                raise InvariantError(
+                    f"{self._here} moves, {self._spent} begun before the last change; the least possible is {least}"
+                )
             self._lower, self._here, self._spent, self._grants, self._aims = lower, 0, 0, 0, {}
         self._origins = None if running is None else dict(running)
         for partition in self._last.keys() - made.state.slots.keys():
@@ -157,7 +160,7 @@ class Checks:
                 and self._changed_at < since - self._world.spec.resync - 5
                 and not self._world.operators[1:]
             ):
-                raise Violation(f"{partition} of {giver} was paused at {since} for nothing")
+                raise InvariantError(f"{partition} of {giver} was paused at {since} for nothing")
 
     def changed(self) -> None:
         self._changed_at = self._world.clock.now
@@ -182,7 +185,7 @@ class Checks:
         queue = self._world.queues[key[0]]
         forgotten = self.lost and (not queue.fenced or queue.restarts)  # ledger and queue: then nobody knows
         if epoch < self._highest.get(partition, 0) and not forgotten:
-            raise Violation(f"{pod.name} is told of {partition}@{epoch} after {self._highest[partition]}")
+            raise InvariantError(f"{pod.name} is told of {partition}@{epoch} after {self._highest[partition]}")
         self._highest[partition] = max(epoch, self._highest.get(partition, 0))
 
     def accepted(self, pod: Consumer, queue: Queue, number: int, epoch: int, what: str) -> None:
@@ -198,7 +201,9 @@ class Checks:
                 continue
             doubles = pod.instance is not None and pod.instance == other.instance  # the older learns of it by the ledger only
             if queue.fenced or (not queue.force and not self.lost and not doubles):
-                raise Violation(f"{what} of {queue.name}/{number} by {pod.name}@{epoch}, and {other.name}@{held} may act too")
+                raise InvariantError(
+                    f"{what} of {queue.name}/{number} by {pod.name}@{epoch}, and {other.name}@{held} may act too"
+                )
 
     # -- the end
 
@@ -259,7 +264,7 @@ class Checks:
         assert self.state is not None
         totals = self.state.totals
         if not self.lost and not self._world.spec.session_timeout and not self.moves <= totals.moves <= self.most_moves:
-            raise Violation(f"{self.moves} moves were seen, and {totals.moves} counted")
+            raise InvariantError(f"{self.moves} moves were seen, and {totals.moves} counted")
 
 
 def _another(before: Mapping[Partition, str | None], now: Mapping[Partition, str | None]) -> bool:

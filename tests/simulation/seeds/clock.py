@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 
 
-class Violation(AssertionError):
+class InvariantError(AssertionError):
     """Something happened that must never happen."""
 
 

@@ -93,7 +93,8 @@ class Consumer:
         self.stopped = True
 
     def wake(self) -> None:
-        """SIGCONT: it goes on with what it was doing, before it learns of anything. Where nothing fences it looks at its Lease first."""
+        """SIGCONT: it goes on with what it was doing, before it learns of anything. Where nothing fences it looks at its Lease
+        first."""
         self.stopped = False
         if self.lapsed:
             for key in [key for key in self.owned if not self.world.queues[key[0]].fenced]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from baton.engine.observation import GroupSpec, Protocol, ScaleMode
 from tests.simulation.seeds.queues import Queue
 from tests.simulation.seeds.world import Troubles, World
+
+from baton.engine.observation import GroupSpec, Protocol, ScaleMode
 
 Event = tuple[float, str, tuple[Any, ...]]
 LENGTH = 45.0

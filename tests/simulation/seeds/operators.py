@@ -1,7 +1,7 @@
 """An operator process: what it was told of the world, the engine's state, and the effects that are on their way.
 
-It follows controller/: a cycle observes, steps, writes the ledger with compare-and-swap, and only then lets the keepers of the queues
-carry out what is wanted. It can die at every boundary between these.
+It follows controller/: a cycle observes, steps, writes the ledger with compare-and-swap, and only then lets the keepers of the
+queues carry out what is wanted. It can die at every boundary between these.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tests.simulation.seeds.clock import InvariantError
+
 from baton.engine import Effect, Grant, GroupState, Pause, dump, load, step
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, OnDeadline, Outcome, OwnerRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
-from tests.simulation.seeds.clock import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.world import World
@@ -260,4 +261,4 @@ def repeated(seen: Observation) -> Observation:
     return replace(seen, members=dict(reversed(seen.members.items())), queues=dict(reversed(seen.queues.items())))
 
 
-__all__ = ["GROUP", "Operator", "Violation", "repeated"]
+__all__ = ["GROUP", "Operator", "InvariantError", "repeated"]

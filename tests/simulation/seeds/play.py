@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from tests.simulation.seeds.clock import Violation
+from tests.simulation.seeds.clock import InvariantError
 from tests.simulation.seeds.life import Event, happen, make
 from tests.simulation.seeds.world import World
 
 REACTION = 6.0
-"""Seconds in which an operator that is told of something has written it, and a consumer that is told of it has seen it: both several
-times (a hand-off takes four writes), with what the slowest network here makes of it; and a keeper has looked at its queue."""
+"""Seconds in which an operator that is told of something has written it, and a consumer that is told of it has seen it: both
+several times (a hand-off takes four writes), with what the slowest network here makes of it; and a keeper has looked at its
+queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,10 @@ class Played:
 def bound(world: World) -> float:
     """Seconds from the last fault to balance.
 
-    A fact is noticed at the next resync at the latest. Then it waits for the session timeout of a static member, or for a holddown, or
-    for both, since what happened in the one may only be put right by the other. Then hand-offs wait for at most their longest, once
-    for the plan in force and once for the next; where their number is bounded, in as many turns as there are partitions. An External
-    queue waits for the consumer's word.
+    A fact is noticed at the next resync at the latest. Then it waits for the session timeout of a static member, or for a
+    holddown, or for both, since what happened in the one may only be put right by the other. Then hand-offs wait for at most
+    their longest, once for the plan in force and once for the next; where their number is bounded, in as many turns as there
+    are partitions. An External queue waits for the consumer's word.
     """
     spec = world.spec
     handoff = max((queue.max_handoff for queue in world.queues.values()), default=0.0)
@@ -53,7 +54,7 @@ def play(seed: int, life: Iterable[Event] | None = None, trace: list[tuple[float
             world.clock.at(when, partial(happen, world, what, arguments))
         world.clock.run(max((when for when, _, _ in events), default=0.0) + 0.01)
         _to_peace(world)
-    except Violation as violation:
+    except InvariantError as violation:
         return Played(seed, f"at {world.clock.now}: {violation}", world)
     except Exception as error:
         return Played(seed, f"at {world.clock.now}: {type(error).__name__}: {error}", world)
@@ -79,7 +80,7 @@ def _to_peace(world: World) -> None:
         world.new_operator()
     world.clock.run(world.clock.now + bound(world))
     if (problem := world.checks.balanced()) is not None:
-        raise Violation(f"{problem}, {bound(world)} s after the last fault")
+        raise InvariantError(f"{problem}, {bound(world)} s after the last fault")
     for queue in world.queues.values():
         queue.produce_until = world.clock.now
     for pod in world.pods.values():
@@ -93,7 +94,7 @@ def _drain(world: World) -> None:
         world.clock.run(world.clock.now + 10.0)
         if world.checks.served() is None:
             return
-    raise Violation(str(world.checks.served()))
+    raise InvariantError(str(world.checks.served()))
 
 
 def shrink(seed: int) -> list[Event]:

@@ -1,12 +1,12 @@
 """A queue as its server sees it: a log per partition, who may act on it, and what came of that.
 
-Only the recorded (uid, epoch) may read and acknowledge; on a queue that cannot fence, everybody may. Messages are numbered; a partition
-gets `RATE` of them a second.
+Only the recorded (uid, epoch) may read and acknowledge; on a queue that cannot fence, everybody may. Messages are numbered; a
+partition gets `RATE` of them a second.
 """
 
 from dataclasses import dataclass, field
 
-from tests.simulation.seeds.clock import Clock, Violation
+from tests.simulation.seeds.clock import Clock, InvariantError
 
 RATE = 2.0
 BATCH = 6
@@ -90,7 +90,9 @@ class Queue:
             return True
         if start != log.committed:
             kind = "gap" if start > log.committed else "order"
-            raise Violation(f"{kind}: {uid}@{epoch} acknowledges {start}-{end} of {self.name}/{number} after {log.committed}")
+            raise InvariantError(
+                f"{kind}: {uid}@{epoch} acknowledges {start}-{end} of {self.name}/{number} after {log.committed}"
+            )
         log.committed = end
         return True
 

@@ -1,5 +1,5 @@
-"""The world of one seed: pods, queues, the API server with the ledger, one or two operators, and everything that can go wrong between
-them. What must hold is checked here, where things are accepted, and in `checks`."""
+"""The world of one seed: pods, queues, the API server with the ledger, one or two operators, and everything that can go wrong
+between them. What must hold is checked here, where things are accepted, and in `checks`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tests.simulation.seeds.checks import Checks
+from tests.simulation.seeds.clock import Clock, InvariantError
+from tests.simulation.seeds.consumers import Consumer, Key
+from tests.simulation.seeds.operators import Operator
+from tests.simulation.seeds.queues import Queue
+
 from baton.engine import Grant, GroupState, Step
 from baton.engine.observation import GroupSpec, Observation, ObservedMember
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.session import Release
-from tests.simulation.seeds.checks import Checks
-from tests.simulation.seeds.clock import Clock, Violation
-from tests.simulation.seeds.consumers import Consumer, Key
-from tests.simulation.seeds.operators import Operator
-from tests.simulation.seeds.queues import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +140,8 @@ class World:
             text = data.get(pod.name)
             if text != self.checks.texts.get(pod.uid):
                 self.checks.texts[pod.uid] = text
-                self.clock.later(self.latency(0.4), lambda pod=pod: pod.told((self.store.data or {}).get(pod.name)))  # type: ignore[misc]
+                self.clock.later(self.latency(0.4), lambda pod=pod: pod.told((self.store.data or {}).get(pod.name)))  # type:
+                ignore[misc]
 
     # -- pods
 
@@ -307,4 +309,4 @@ class World:
         self.spec_changed()
 
 
-__all__ = ["Store", "Troubles", "Violation", "World"]
+__all__ = ["Store", "Troubles", "InvariantError", "World"]
