@@ -1,0 +1,92 @@
+"""The groups of Kafka's own assignor tests, and what its classes answer to them.
+
+`kafka_clients.jsonl`: who owns what in the end (`owners`), and which part of it a cooperative assignor withholds. The owners are
+those of Kafka's classes, except where these follow the order of a HashMap. `kafka_server.jsonl`: `theirs` is the answer of the
+assignors at the server (KIP-848). Its range is ours to the letter; beside its uniform assignor ours is as even and moves no more.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from baton.assignors.wire import answer_line
+
+
+def _cases(file):
+    lines = Path(__file__).with_name(file).read_text().splitlines()
+    return [
+        pytest.param(case, assignor, id=f"{assignor}: {case['shows']}")
+        for case in map(json.loads, lines)
+        for assignor in case["assignors"]
+    ]
+
+
+CLIENTS = _cases("kafka_clients.jsonl")
+SERVER = _cases("kafka_server.jsonl")
+
+
+def answer(assignor, request):
+    return answer_line(json.dumps({"assignor": assignor, **request}))
+
+
+@pytest.mark.parametrize(("case", "assignor"), CLIENTS)
+def test_the_owners_are_those_of_kafkas_class(case, assignor):
+    answered = answer(assignor, case["request"])
+    assert answered["withheld"] == (case["withheld"] if assignor == "cooperative-sticky" else {})
+    assert _owners(answered["assignment"], answered["withheld"]) == _owners(case["owners"])
+    assert (answered["moves"], answered["lower_bound"]) == (case["moves"], case["lower_bound"])
+
+
+@pytest.mark.parametrize(("case", "assignor"), CLIENTS + SERVER)
+def test_nothing_hangs_on_the_order_of_keys_and_lists(case, assignor):
+    assert answer(assignor, _turned_round(case["request"])) == answer(assignor, case["request"])
+
+
+@pytest.mark.parametrize(("case", "assignor"), CLIENTS)
+def test_names_mean_nothing_but_their_order(case, assignor):
+    """Kafka's own answer can change here: its HashMap is ordered by hashes."""
+    members = case["request"]["members"]
+    new = dict(zip(sorted(members), (f"pod-{place:02}" for place in range(len(members))), strict=True))
+    renamed = case["request"] | {"members": {new[name]: member for name, member in members.items()}}
+    before, after = answer(assignor, case["request"]), answer(assignor, renamed)
+    for side in ("assignment", "withheld"):
+        assert after[side] == {new[name]: hand for name, hand in before[side].items()}
+
+
+@pytest.mark.parametrize(("case", "assignor"), SERVER)
+def test_beside_the_server_ours_is_as_even_and_moves_no_more(case, assignor):
+    answered = answer(assignor, case["request"])
+    if assignor == "range":
+        assert answered["assignment"] == case["theirs"]
+    assert _unevenness(answered["assignment"]) == _unevenness(case["theirs"])
+    held = {tuple(claim): name for name, member in case["request"]["members"].items() for claim in member.get("owned", ())}
+    theirs = sum(held.get(partition, name) != name for partition, name in _owners(case["theirs"]).items())
+    assert answered["moves"] <= theirs
+
+
+def _owners(*sides):
+    return {
+        (queue, number): name
+        for side in sides
+        for name, hand in side.items()
+        for queue, numbers in hand.items()
+        for number in numbers
+    }
+
+
+def _unevenness(assignment):
+    return sum(count**2 for count in Counter(_owners(assignment).values()).values())
+
+
+def _turned_round(value):
+    """Lists too: subscriptions and claims are sets. Zones stand in the order of the partitions."""
+    request = json.loads(json.dumps(value), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    for member in request["members"].values():
+        member["subscribed"].reverse()
+        member.get("owned", []).reverse()
+    for zones in request.get("zones", {}).values():
+        for zone in zones:
+            zone.reverse()
+    return request
