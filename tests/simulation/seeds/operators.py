@@ -261,4 +261,4 @@ def repeated(seen: Observation) -> Observation:
     return replace(seen, members=dict(reversed(seen.members.items())), queues=dict(reversed(seen.queues.items())))
 
 
-__all__ = ["GROUP", "Operator", "InvariantError", "repeated"]
+__all__ = ["GROUP", "InvariantError", "Operator", "repeated"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.seeds.checks import Checks
@@ -140,8 +141,10 @@ class World:
             text = data.get(pod.name)
             if text != self.checks.texts.get(pod.uid):
                 self.checks.texts[pod.uid] = text
-                self.clock.later(self.latency(0.4), lambda pod=pod: pod.told((self.store.data or {}).get(pod.name)))  # type:
-                ignore[misc]
+                self.clock.later(self.latency(0.4), partial(self._refresh, pod))
+
+    def _refresh(self, pod: Consumer) -> None:
+        pod.told((self.store.data or {}).get(pod.name))
 
     # -- pods
 
@@ -205,7 +208,7 @@ class World:
             pod.wake()
             pod.lapsed = False
             self.pod_changed(pod.name)
-            self.clock.later(self.latency(0.4), lambda: pod.told((self.store.data or {}).get(pod.name)))
+            self.clock.later(self.latency(0.4), partial(self._refresh, pod))
 
         self.clock.later(session, lapse)
         self.clock.later(seconds, wake)
@@ -309,4 +312,4 @@ class World:
         self.spec_changed()
 
 
-__all__ = ["Store", "Troubles", "InvariantError", "World"]
+__all__ = ["InvariantError", "Store", "Troubles", "World"]
