@@ -1,5 +1,6 @@
 """The holddown: from the first trigger a fixed time for the fleet to come to rest (rule 1)."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from baton.engine.draft import Draft
@@ -20,7 +21,7 @@ def watch(draft: Draft) -> None:
     resting = {partition for seat in draft.seats if seat.left for partition in seat.left}
     if any(partition.queue in reads and partition not in resting for partition in unserved(draft)):
         draft.trigger("partitions have no owner")
-    if any(_stranded(draft, partition) and partition not in resting for partition in draft.slots):
+    if any(partition not in resting for partition in _stranded(draft)):
         draft.trigger("partitions are left with who is stopping")
     if draft.unsettled and not within_one(draft, seated):
         draft.trigger("members are not within one partition of each other")
@@ -47,9 +48,10 @@ def unserved(draft: Draft) -> set[Partition]:
     return set(orphans) - outside_the_rooms(draft, orphans) if orphans else set()
 
 
-def _stranded(draft: Draft, partition: Partition) -> bool:
-    owner = draft.slots[partition].owner
-    return owner is not None and owner not in draft.eligible and draft.settled(partition)
+def _stranded(draft: Draft) -> Iterator[Partition]:
+    """What those have who are not members any more, and what is not on its way to somebody else."""
+    leaving = [partitions for owner, partitions in draft.owned.items() if owner not in draft.eligible]
+    return (partition for partitions in leaving for partition in partitions if draft.settled(partition))
 
 
 def _why(draft: Draft) -> str:

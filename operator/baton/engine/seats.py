@@ -39,10 +39,13 @@ def unseated(draft: Draft) -> list[MemberId]:
 
 def newcomers(draft: Draft) -> list[MemberId]:
     """Those of the unseated for whom there would be a partition."""
+    candidates = unseated(draft)
+    if not candidates:
+        return []
     room = Room(draft)
     for member in taken(draft):
         room.enter(member)
-    return [member for member in unseated(draft) if room.admit(member)]
+    return [member for member in candidates if room.admit(member)]
 
 
 def _line(draft: Draft) -> list[MemberId]:
@@ -125,6 +128,8 @@ def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
 
 def _promote(draft: Draft) -> None:
     """Standbys for whom there is something to own by now (the queue grew, the desired size did) are newcomers."""
+    if not draft.standbys:
+        return
     room = Room(draft, vacant_too=True)
     for member in taken(draft):
         room.enter(member)

@@ -10,6 +10,9 @@ from baton.model.ranges import Grants, format_grants, parse_grants
 
 T = TypeVar("T")
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+"""One for all: `json.dumps` would make another for each of a large group's keys."""
+
 
 class LedgerError(ValueError):
     """A key of the ledger does not read as what it should be."""
@@ -36,7 +39,7 @@ class MemberEntry:
 
     def to_json(self) -> str:
         """The text in the ConfigMap; equal entries give equal text."""
-        return json.dumps(
+        return _ENCODER.encode(
             {
                 "group": self.group,
                 "member": self.member,
@@ -45,9 +48,7 @@ class MemberEntry:
                 "active": self.active,
                 "owned": _to_text(self.owned),
                 "revoking": _to_text(self.revoking),
-            },
-            separators=(",", ":"),
-            ensure_ascii=False,
+            }
         )
 
     @classmethod

@@ -31,14 +31,17 @@ def parse_numbers(text: str) -> frozenset[int]:
 def format_grants(grants: Grants) -> str:
     """`{0: 12, 1: 12, 7: 17}` as `0-1@12,7@17`: consecutive partitions of one epoch share a range."""
     parts: list[str] = []
-    run: list[int] = []
+    first = last = epoch = -1
     for number in sorted(grants):
-        if run and (number != run[-1] + 1 or grants[number] != grants[run[-1]]):
-            parts.append(f"{_span(run[0], run[-1])}@{grants[run[0]]}")
-            run = []
-        run.append(number)
-    if run:
-        parts.append(f"{_span(run[0], run[-1])}@{grants[run[0]]}")
+        at = grants[number]
+        if number == last + 1 and at == epoch:
+            last = number
+            continue
+        if epoch >= 0:
+            parts.append(f"{_span(first, last)}@{epoch}")
+        first, last, epoch = number, number, at
+    if epoch >= 0:
+        parts.append(f"{_span(first, last)}@{epoch}")
     return ",".join(parts)
 
 
