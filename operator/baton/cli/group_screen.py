@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +23,8 @@ def screen(one: Json, now: float, console: Console, lines: int | None) -> Iterat
     queues = _queues(one["queues"], None if lines is None else MOST_QUEUES)
     bottom = [*_seats(one, now), *_handoffs(one, now, None if lines is None else MOST_HANDOFFS), *_proposal(one, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
-    taken = sum(len(console.render_lines(part)) for part in (*top, queues, *bottom)) + 4
+    fixed: list[ConsoleRenderable] = [*top, queues, *bottom]
+    taken = sum(len(console.render_lines(part)) for part in fixed) + 4
     room = None if lines is None else max(LEAST_MEMBERS, lines - taken)
     yield from top
     if one["queues"]:

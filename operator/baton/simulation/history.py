@@ -111,6 +111,8 @@ def told(event: EventPart) -> Iterator[str]:
         yield "the next observation is lost"
     if event.request is not None:
         yield "a rebalance is asked for"
+    if event.approve:
+        yield "the proposal is approved"
 
 
 def names(who: list[str], most: int = 3) -> str:

@@ -106,6 +106,8 @@ class _Run:
     def _occur(self, batch: list[EventPart]) -> bool:
         for event in batch:
             self._world.happen(event, self._now)
+            if event.approve and (proposal := self._written().proposal) is not None:
+                self._world.approved = proposal.id
             if event.operator == "stop":
                 self._state = None
             elif event.operator == "start" and self._state is None:
@@ -148,8 +150,12 @@ class _Run:
                 entry = None if text is None else MemberEntry.from_json(text)
                 self._tally.told(consumer.told(entry, self._now))
 
+    def _written(self) -> GroupState:
+        """What stands in the ledger, also while the operator is down."""
+        return self._state if self._state is not None else load(self._ledger) if self._ledger else GroupState.new(GROUP)
+
     def _summary(self) -> Line:
-        state = self._state if self._state is not None else load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        state = self._written()
         counts = summary(state)
         owned: dict[MemberId, dict[str, list[int]]] = {}
         for partition, slot in sorted(state.slots.items()):
@@ -178,7 +184,7 @@ def _reasons(lines: list[Line], happenings: list[Happening]) -> list[str]:
         kind = type(happening).__name__
         key = (kind, *partition, str(getattr(happening, "state", "")))
         words[key] = getattr(happening, "why", "")
-    kinds = {"revoke": "Revoked", "grant": "Granted", "state": "StateChanged", "fenced": "Fenced"}
+    kinds = {"revoke": "Revoked", "grant": "Granted", "state": "StateChanged", "fenced": "Fenced", "proposal": "Proposed"}
     return [
         words.get((kinds.get(line["event"], ""), line.get("queue"), line.get("partition"), line.get("state", "")), "")
         for line in lines

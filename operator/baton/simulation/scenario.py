@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from baton.assignors import names
-from baton.engine.observation import GroupSpec, OnDeadline, Protocol, ScaleMode
+from baton.engine.observation import Approval, GroupSpec, OnDeadline, Protocol, ScaleMode
 
 
 def _a_number(value: Any) -> Any:
@@ -109,6 +109,7 @@ class GroupPart(_Part):
     rebalance: RebalancePart = RebalancePart()
     membership: MembershipPart = MembershipPart()
     paused: bool = False
+    approval: Approval = Approval.AUTOMATIC
     replicas: Count | None = None
     scale: ScalePart | None = None
 
@@ -129,6 +130,7 @@ class GroupPart(_Part):
             max_concurrent_handoffs=self.rebalance.maxConcurrentHandoffs,
             session_timeout=self.membership.sessionTimeoutSeconds,
             paused=self.paused,
+            approval=self.approval,
             replicas=self.replicas,
             scale_mode=None if self.scale is None else self.scale.mode,
         )
@@ -187,6 +189,8 @@ class EventPart(_Part):
     lose: Literal["observation"] | None = None
     request: Name | None = None
     """A manual request to rebalance."""
+    approve: Literal[True] | None = None
+    """Somebody approves what is proposed then, if anything is."""
 
     @field_validator("join", "leave", "terminate", mode="before")
     @classmethod
@@ -196,7 +200,9 @@ class EventPart(_Part):
     @model_validator(mode="after")
     def _says_something(self) -> "EventPart":
         if self.model_fields_set <= {"at"}:
-            raise ValueError("says nothing; add one of join, leave, terminate, scale, queues, group, operator, lose, request")
+            raise ValueError(
+                "says nothing; add one of join, leave, terminate, scale, queues, group, operator, lose, request, approve"
+            )
         return self
 
 

@@ -43,5 +43,11 @@ def _sentence(lines: list[Line]) -> str:
             return f"{first['member']} gets {what}"
         case "standby":
             return f"{first['member']} stands by"
+        case "proposal":
+            return f"{first['moves']} {'move is' if first['moves'] == 1 else 'moves are'} proposed, and wait for approval"
+        case "approved":
+            return "the proposal is approved"
+        case "withdrawn":
+            return "the proposal is withdrawn"
         case _:
             return f"{first['member']} is fenced off"

@@ -1,12 +1,25 @@
 """The lines of an instant, in the order that the format fixes.
 
-First who is fenced, then Rebalancing, releases, grants, revokes, standbys, and the final state.
+First who is fenced, what becomes of a proposal, then Rebalancing, releases, grants, revokes, standbys, a new proposal, and the
+final state.
 """
 
 from collections import defaultdict
 from typing import Any
 
-from baton.engine.happenings import Fenced, Granted, Happening, Released, Revoked, StandsBy, State, StateChanged
+from baton.engine.happenings import (
+    Approved,
+    Fenced,
+    Granted,
+    Happening,
+    Proposed,
+    Released,
+    Revoked,
+    StandsBy,
+    State,
+    StateChanged,
+    Withdrawn,
+)
 from baton.model.ids import Partition
 
 Line = dict[str, Any]
@@ -36,12 +49,15 @@ class Timeline:
         lines: list[Line] = [
             {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in happenings if isinstance(h, Fenced)
         ]
+        lines += [{"t": t, "event": "withdrawn", "id": h.id} for h in happenings if isinstance(h, Withdrawn)]
+        lines += [{"t": t, "event": "approved", "id": h.id} for h in happenings if isinstance(h, Approved)]
         states = [(h.state, h.until) for h in happenings if isinstance(h, StateChanged)]
         if (State.REBALANCING, None) in states:
             self._change(t, (State.REBALANCING, None), lines)
         lines += _hand_offs(t, happenings)
         standbys = sorted({h.member for h in happenings if isinstance(h, StandsBy)})
         lines += [{"t": t, "event": "standby", "member": member} for member in standbys]
+        lines += [{"t": t, "event": "proposal", "id": h.id, "moves": h.moves} for h in happenings if isinstance(h, Proposed)]
         if states:
             self._change(t, states[-1], lines)
         self.lines += lines

@@ -20,6 +20,8 @@ class World:
         self._group: dict[str, Any] = dict(scenario.group)
         self._queues: dict[str, Any] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
         self._request: str | None = None
+        self.approved: str | None = None
+        """The proposal that somebody approved last."""
         self.fleet: dict[MemberId, Consumer] = {}
         self.records = FencedQueues()
         self.victims: tuple[PodKey, ...] = ()
@@ -70,6 +72,7 @@ class World:
             releases=frozenset(word for consumer in self.fleet.values() for word in consumer.words),
             outcomes=outcomes,
             request=self._request,
+            approved=self.approved,
         )
 
     def readers(self) -> set[QueueName]:
