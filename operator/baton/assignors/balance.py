@@ -55,7 +55,7 @@ def fair_shares(claims: Claims) -> Shares:
     queues = sorted(set().union(*(claims.subscribed[member] for member in readers)))
     if uniform:
         start = _even_start(claims.queues, queues, readers, held)
-        if len(queues) == 1 and not claims.contested:
+        if (len(queues) == 1 or not held) and not claims.contested:
             return Shares(start, {})
     else:
         start = _levelled_start(claims, queues, readers, held)
@@ -65,8 +65,9 @@ def fair_shares(claims: Claims) -> Shares:
 def _even_start(
     sizes: Mapping[QueueName, int], queues: Sequence[QueueName], readers: Sequence[MemberId], held: Mapping[Cell, int]
 ) -> dict[Cell, int]:
-    """Everybody reads everything: each queue within one, totals nearly so. For one queue this has the fewest moves already: every
-    member keeps what it has up to the floor, and the seats above the floor go first to those that have more than it."""
+    """Everybody reads everything: each queue within one, totals nearly so, and fully where nothing is held. For one queue this
+    has the fewest moves already: every member keeps what it has up to the floor, and the seats above the floor go first to those
+    that have more than it."""
     floors = {queue: sizes[queue] // len(readers) for queue in queues}
     left = {queue: sizes[queue] % len(readers) for queue in queues}
     usual, promoted = divmod(sum(left.values()), len(readers))
@@ -202,10 +203,10 @@ class _Settlement:
 
     def shares(self) -> Shares:
         self._network.settle()
-        arcs = self._network.arcs
+        flow = self._network.flow
         return Shares(
-            {cell: arcs[arc].flow for cell, arc in self._cells.items() if arcs[arc].flow},
-            {partition: member for arc, (partition, member) in self._homes.items() if arcs[arc].flow},
+            {cell: flow[arc] for cell, arc in self._cells.items() if flow[arc]},
+            {partition: member for arc, (partition, member) in self._homes.items() if flow[arc]},
         )
 
     def _keeping(self, member: MemberId, queue: QueueName, growth: int = 0) -> Price:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain, groupby, islice
+from operator import itemgetter, lt
 from typing import overload
 
 from baton.model.ids import Partition, QueueName
@@ -27,7 +27,9 @@ class Hand(Sequence[Partition]):
         """From partitions in any order."""
         if isinstance(partitions, Hand):
             return partitions
-        return cls.of_sorted(sorted(set(partitions)))
+        listed = list(partitions)
+        in_order = all(map(lt, listed, islice(listed, 1, None)))
+        return cls.of_sorted(listed if in_order else sorted(set(listed)))
 
     @classmethod
     def of_sorted(cls, partitions: Sequence[tuple[QueueName, int]]) -> "Hand":
@@ -95,9 +97,7 @@ NOTHING = Hand()
 
 def whole(queues: Iterable[QueueName], sizes: Mapping[QueueName, int]) -> Iterator[Hand]:
     """All partitions of each of these queues."""
-    counted: tuple[int, ...] = ()
+    queues = list(queues)
+    counted = tuple(range(max((sizes[queue] for queue in queues), default=0)))
     for queue in queues:
-        size = sizes[queue]
-        if size > len(counted):
-            counted = tuple(range(size))
-        yield Hand((queue,) * size, counted[:size])
+        yield Hand((queue,) * sizes[queue], counted[: sizes[queue]])
