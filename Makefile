@@ -43,6 +43,14 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter
 quick: check ## What needs no root and no cluster: static checks, unit tests, simulation
 	$(BIN)/pytest tests/unit tests/simulation
 
+.PHONY: simulate-long
+simulate-long: setup ## Random fleets in virtual time (SEEDS=100000 FROM=0); one seed shows its timeline (SEEDS=1 FROM=17)
+	@$(BIN)/python -m tests.simulation --from $(or $(FROM),0) --seeds $(or $(SEEDS),100000)
+
+.PHONY: mutate
+mutate: setup ## Break each rule of the engine in turn, and see that some test fails
+	@$(BIN)/python -m tests.mutation
+
 .PHONY: bench-assignors
 bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
 	@nice $(BIN)/python -m tests.bench.assignors
@@ -55,6 +63,7 @@ bench-engine: machine ## Time steps of the engine, small to large, and hand-offs
 generate: setup ## Write what is generated: crds/, charts/baton/crds/, manifests/install.yaml
 	$(BIN)/python -m baton.resources.generate
 	$(BIN)/python -m charts.render
+	$(BIN)/python -m docs.generate
 
 .PHONY: lock
 lock: setup ## Resolve the dependencies again and write requirements.lock

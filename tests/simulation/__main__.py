@@ -4,15 +4,30 @@ import argparse
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
 
+from tests.simulation.seeds.checks import Turn
 from tests.simulation.seeds.play import play, shrink
 
 CHUNK = 250
 
 
-def wrong(first: int, count: int) -> list[tuple[int, str]]:
-    """Which of these seeds go wrong, and how."""
-    return [(seed, problem) for seed in range(first, first + count) if (problem := play(seed).problem) is not None]
+class Found(NamedTuple):
+    wrong: list[tuple[int, str]]
+    """Seeds that went wrong, and how."""
+    turns: set[Turn]
+    """Transitions that were seen."""
+
+
+def run(first: int, count: int) -> Found:
+    """These seeds, one after the other."""
+    found = Found([], set())
+    for seed in range(first, first + count):
+        played = play(seed)
+        found.turns.update(played.world.checks.turns)
+        if played.problem is not None:
+            found.wrong.append((seed, played.problem))
+    return found
 
 
 def show(seed: int, *, smallest: bool) -> int:
@@ -37,8 +52,8 @@ def main() -> int:
     counts = [min(CHUNK, wanted.first + wanted.seeds - first) for first in firsts]
     bad = 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for first, count, found in zip(firsts, counts, pool.map(wrong, firsts, counts), strict=True):
-            for seed, problem in found:
+        for first, count, found in zip(firsts, counts, pool.map(run, firsts, counts), strict=True):
+            for seed, problem in found.wrong:
                 bad += 1
                 print(f"\rseed {seed}: {problem}\n    make simulate-long FROM={seed} SEEDS=1", flush=True)
             print(f"\r{first + count - wanted.first:,} of {wanted.seeds:,} seeds, {bad} went wrong", end="", flush=True)

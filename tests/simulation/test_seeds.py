@@ -1,27 +1,43 @@
-"""Ten thousand random fleets, each from one seed, with everything that can go wrong: nobody is harmed, and in the end
-everybody is served.
+"""Ten thousand random fleets, each from one seed, with everything that can go wrong.
 
 What is checked is in `seeds/checks.py`, from the consumers' side; how the world works is in docs/development/simulation.md.
 """
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from tests.simulation.__main__ import wrong
+from tests.simulation.__main__ import Found, run
+
+from baton.engine.state_machine import GROUP_TURNS, PARTITION_TURNS
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000"))
 CHUNK = 100
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield pool
-
-
-def test_whatever_happens_nobody_is_harmed_and_everybody_is_served(pool: ProcessPoolExecutor) -> None:
+def found() -> Found:
     firsts = range(0, SEEDS, CHUNK)
-    found = [each for part in pool.map(wrong, firsts, [CHUNK] * len(firsts)) for each in part]
-    assert not found, "\n".join(f"{problem}\n    make simulate-long FROM={seed} SEEDS=1" for seed, problem in found[:10])
+    together = Found([], set())
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for part in pool.map(run, firsts, [CHUNK] * len(firsts)):
+            together.wrong.extend(part.wrong)
+            together.turns.update(part.turns)
+    return together
+
+
+@pytest.mark.timeout(1800)
+def test_whatever_happens_nobody_is_harmed_and_everybody_is_served(found: Found) -> None:
+    assert not found.wrong, "\n".join(
+        f"{problem}\n    make simulate-long FROM={seed} SEEDS=1" for seed, problem in found.wrong[:10]
+    )
+
+
+def test_the_engine_makes_the_transitions_of_the_table_and_no_others(found: Found) -> None:
+    partition = {(turn.before, turn.after) for turn in PARTITION_TURNS}
+    group = {(turn.before, turn.after) for turn in GROUP_TURNS}
+    seen = {kind: {(before, after) for of, before, after in found.turns if of == kind} for kind in ("partition", "group")}
+    together = {(one, other) for one, middle in partition for again, other in partition if middle == again}
+    assert seen["partition"] - partition - together == set()
+    assert seen["group"] - group == set()
+    assert (partition - seen["partition"], group - seen["group"]) == (set(), set()), "the table has what never happens"

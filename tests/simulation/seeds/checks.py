@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tests.simulation.seeds.queues import Queue
     from tests.simulation.seeds.world import World
 
+Turn = tuple[str, str | None, str | None]
+"""A transition that was seen: "partition" or "group", before, after. None: it does not exist."""
+
 SAMPLE = 6
 """One step in so many is taken again, to see that repetition and order change nothing."""
 
@@ -46,7 +49,8 @@ class Checks:
         self.state: GroupState | None = None
         self.lost = False
         self.steps = 0
-        self.group_turns: Counter[tuple[State, State]] = Counter()
+        self.turns: set[Turn] = set()
+        self._partitions: Mapping[Partition, PartitionState] = {}
 
     # -- the engine, step by step
 
@@ -88,6 +92,7 @@ class Checks:
 
     def written(self, made: Step) -> None:
         state = made.state
+        self._turn(state)
         now = self._world.clock.now
         for partition, slot in state.slots.items():
             move = state.moves.get(partition)
@@ -100,6 +105,16 @@ class Checks:
         self._instances.update((pod.name, pod.instance) for pod in self._world.pods.values())
         self._count(made)
         self.state = state
+
+    def _turn(self, state: GroupState) -> None:
+        before, now = self._partitions, partition_states(state)
+        for partition in before.keys() | now.keys():
+            one, other = before.get(partition), now.get(partition)
+            if one is not other:
+                self.turns.add(("partition", one, other))
+        if self.state is not None and state_of(self.state) is not state_of(state):
+            self.turns.add(("group", state_of(self.state), state_of(state)))
+        self._partitions = now
 
     def _epoch(self, partition: Partition, epoch: int, uid: str | None) -> None:
         if self._issued.setdefault((partition, epoch), uid) != uid:
@@ -168,6 +183,7 @@ class Checks:
     def ledger_lost(self) -> None:
         """What was not yet granted is forgotten; what was, the queues know."""
         self._issued = {}
+        self._partitions, self.state = {}, None
         self._origins, self._aims = None, {}
         self._lower = self._here = self._spent = self._grants = 0
         self.lost = True
