@@ -113,3 +113,10 @@ def test_what_an_assignor_does_wrong_is_one_line(tmp_path: Path, code: str, said
     package(tmp_path, "bad", "example.com/bad = bad:assign", code)
     error = str(plan("example.com/bad", tmp_path)["error"])
     assert error.startswith("assignor: the assignor example.com/bad ") and said in error
+
+
+def test_the_guides_first_assignor_keeps_the_contract(tmp_path: Path) -> None:
+    page = (EXAMPLE.parents[2] / "docs" / "guides" / "own-assignor.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    package(tmp_path, "guides", "example.com/guides = guides:assign", code)
+    assert plan("example.com/guides", tmp_path)["assignment"] == {"a": {"orders": [0, 2]}, "b": {"orders": [1, 3]}}

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,3 +181,9 @@ def test_switches_that_do_not_go_together_are_refused(arguments: list[str], said
 def test_an_unknown_assignor_is_refused_before_anybody_is_asked() -> None:
     done = CliRunner().invoke(main, ["plan", "--explain", "--group", "orders", "--assignor", "best"])
     assert (done.exit_code, done.stderr.startswith("baton plan: there is no assignor 'best'; choose one of")) == (1, True)
+
+
+def test_the_example_of_the_reference_is_true() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "plan.md").read_text()
+    request_, shown = re.search(r"```json\n(.*?)```.*?with `--explain`:\n\n```\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
+    assert explained(json.loads(request_)).stdout == shown

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from baton.cli.own_assignors import use_own_assignors
 from baton.simulation import (
     Result,
     Scenario,
@@ -52,6 +53,7 @@ def simulate(
         raise click.UsageError("--check compares files as they are; leave the other options away")
     if drawing is not None and len(scenarios) > 1:
         raise click.UsageError("--svg draws one scenario; give one")
+    use_own_assignors()
     if check:
         _check(scenarios)
         return
