@@ -56,7 +56,8 @@ bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java 
 	@nice $(BIN)/python -m tests.bench.assignors
 
 .PHONY: bench-engine
-bench-engine: machine ## Time steps of the engine, small to large, and hand-offs on a cluster; the last line is JSON
+bench-engine: setup ## Time steps of the engine, small to large, and (as root) hand-offs on a cluster; the last line is JSON
+	@test $$(id -u) != 0 || $(BIN)/python -m tests.cluster prepare >&2
 	@nice $(BIN)/python -m tests.bench.engine
 
 .PHONY: generate
