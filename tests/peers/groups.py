@@ -43,6 +43,29 @@ def a_group(
     return Request(queues, members, where if zones else {})
 
 
+def a_strange_group(dice: Random, *, zones: bool = False, static: bool = False, one_room: bool = False) -> Request:
+    """What `a_group` leaves out: queues without partitions, subscriptions to a queue that does not exist, members that read
+    nothing, up to twelve members for a partition, members, partitions and queues of which nobody says where they are.
+
+    `one_room`: every member has a zone, and every partition is in one. Nobody holds anything.
+    """
+    queues = {f"q{place}": dice.choice([0, 1, 1, 2, 3, 7]) for place in range(dice.randint(1, 4))}
+    members: dict[str, Member] = {}
+    for name in dice.sample([f"m{place}" for place in range(20)], dice.choice([1, 2, 3, 5, 12])):
+        members[name] = Member(
+            subscribed=frozenset(queue for queue in (*queues, "gone") if dice.random() < 0.6),
+            instance=f"i{dice.randint(0, 99)}-{name}" if static and dice.random() < 0.4 else None,
+            zone=dice.choice(ZONES) if one_room or (zones and dice.random() < 0.8) else None,
+        )
+    where: dict[str, tuple[frozenset[str], ...]] = {}
+    for queue, size in queues.items():
+        if one_room or (zones and dice.random() < 0.8):
+            where[queue] = tuple(
+                frozenset(dice.sample((*ZONES, "south"), 1 if one_room else dice.randint(0, 3))) for _ in range(size)
+            )
+    return Request(queues, members, where)
+
+
 def rebalanced(dice: Random, before: Request, owners: dict[Partition, str]) -> Request:
     """The group after `owners` was carried out, and then a member left, came, or both."""
     members = {

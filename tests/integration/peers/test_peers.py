@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from tests.peers import ask
 from tests.peers.comparison import compare, differences
-from tests.peers.groups import ZONES, a_group, rebalanced
+from tests.peers.groups import ZONES, a_group, a_strange_group, rebalanced
 
-from baton.assignors import Request
+from baton.assignors import Member, Request
 
 pytestmark = pytest.mark.integration
 COUNT = 2000
@@ -68,6 +68,39 @@ def test_machine_room_nearby_answers_as_rocketmqs_does(within):
     dice = Random(8)
     options = {"within": within} | ({"rooms": frozenset(ZONES[:2])} if within == "machine-room" else {})
     assert not differences("machine-room-nearby", [replace(with_one_room(dice), options=options) for _ in range(COUNT)])
+
+
+@pytest.mark.parametrize("assignor", ["range", "round-robin", "average", "circle"])
+def test_strange_groups_are_answered_as_by_the_originals(assignor):
+    dice = Random(11)
+    zones = assignor == "range"
+    static = assignor in ("range", "round-robin")
+    assert not differences(assignor, [a_strange_group(dice, zones=zones, static=static) for _ in range(COUNT)])
+
+
+@pytest.mark.parametrize("assignor", ["machine-room", "machine-room-nearby"])
+def test_strange_groups_in_rooms_are_answered_as_by_rocketmq(assignor):
+    dice = Random(12)
+    requests = []
+    for _ in range(COUNT):
+        rooms = {"rooms": frozenset(dice.sample((*ZONES, "empty"), dice.randint(0, 3)))}
+        options = rooms if assignor == "machine-room" else {"within": "machine-room"} | rooms
+        requests.append(replace(a_strange_group(dice, one_room=True), options=options))
+    assert not differences(assignor, requests)
+
+
+@pytest.mark.parametrize(("points", "count"), [(0, 10), (1, COUNT), (1000, 20)])
+def test_strange_groups_on_rings_of_all_sizes_are_answered_as_by_rocketmq(points, count):
+    dice = Random(13)
+    options = {"virtualNodes": points, "partitionKey": "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"}
+    assert not differences("consistent-hash", [replace(a_strange_group(dice), options=options) for _ in range(count)])
+
+
+def test_members_whose_points_meet_are_answered_as_by_rocketmq():
+    """The MD5 of `m14901-0` and of `m63437-0` begin with the same four bytes."""
+    options = {"virtualNodes": 1, "partitionKey": "MessageQueue [topic={queue}, brokerName=broker, queueId={partition}]"}
+    members = {name: Member(frozenset({"orders"})) for name in ("m63437", "m14901", "m5", "m6")}
+    assert not differences("consistent-hash", [Request({"orders": 100}, members, options=options)])
 
 
 @pytest.mark.parametrize("equal", [True, False], ids=["equal subscriptions", "different subscriptions"])
