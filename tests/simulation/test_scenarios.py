@@ -7,7 +7,9 @@ import pytest
 from baton.simulation import failures, read_scenario, simulate
 
 HERE = Path(__file__).parent
-FILES = sorted([*(HERE / "scenarios").glob("*.yaml"), *(HERE.parent.parent / "manifests/examples/scenarios").glob("*.yaml")])
+FILES = sorted([*(HERE / "scenarios").rglob("*.yaml"), *(HERE.parent.parent / "manifests/examples/scenarios").glob("*.yaml")])
+RULES = sorted((HERE / "scenarios/rules").glob("*.yaml"))
+"""One rule each, and all that happens from their first expected line on."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -49,3 +51,11 @@ def test_every_grant_of_a_partition_that_had_an_owner_is_preceded_by_its_release
                 assert line["epoch"] > epochs.get(partition, 0)
                 assert line["epoch"] == 1 or partition in epochs
                 owner[partition], epochs[partition] = line["member"], line["epoch"]
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_nothing_else_happens_than_the_rule_says(path: Path) -> None:
+    scenario = read_scenario(path)
+    expected = scenario.expect["lines"]
+    lines = [line for line in simulate(scenario).lines[:-1] if line["t"] >= expected[0]["t"]]
+    assert [{key: line[key] for key in wanted} for wanted, line in zip(expected, lines, strict=True)] == expected
