@@ -1,0 +1,1 @@
+"""Does anything notice when a rule is broken? `make mutate`."""
