@@ -24,7 +24,7 @@ def killed_by(mutation: Mutation | None) -> str | None:
             module = package / mutation.module
             text = module.read_text()
             if text.count(mutation.old) != 1:
-                raise SystemExit(
+                raise SystemExit(f"{mutation.name}: {mutation.old!r} is {text.count(mutation.old)} times in {mutation.module}")
                     f"{mutation.name}: {mutation.old!r} stands {text.count(mutation.old)} times in {mutation.module}"
                 )
             module.write_text(text.replace(mutation.old, mutation.new))
