@@ -88,6 +88,13 @@ def test_in_a_file_there_are_no_colours(tmp_path: Path) -> None:
     assert "\x1b" not in output and "AAA" in output
 
 
+def test_an_output_without_box_drawing_characters_shows_what_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text("queues: {orders: 2}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n")
+    result = CliRunner(charset="ascii").invoke(simulate, [str(path)])
+    assert result.exit_code == 0 and "AAA" in result.output
+
+
 def drawing(**changes: object) -> str:
     scenario = parse_scenario(BASE | changes)
     result = run(scenario)

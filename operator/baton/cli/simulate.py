@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -107,6 +108,8 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
 
     from baton.cli.inks import style
 
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an output that has no box-drawing characters shows question marks
     console = Console(highlight=False, soft_wrap=True)
     coloured = console.is_terminal and not console.no_color and console.color_system is not None
     if in_words:
@@ -115,7 +118,7 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
         console.print()
     width = max(60, min(console.width, 200)) if console.is_terminal else 120
     for line in chart(history(scenario, result), width, coloured=coloured):
-        console.print(Text.assemble(*((ran.text, style(ran.ink)) for ran in line)))
+        console.print(Text.assemble(*((ran.text, style(ran.ink) if coloured else "") for ran in line)))
     console.print()
     for sentence in verdict(result):
         console.print(Text(sentence))
