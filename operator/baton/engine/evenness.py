@@ -22,3 +22,12 @@ def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
         if any(queue in least and count - least[queue] > 1 for queue in has):
             return False
     return True
+
+
+def as_the_assignor_has_it(draft: Draft) -> bool:
+    """Other assignors than Solace's aim at something else than totals within one: weights, zones, equal numbers together. What
+    they planned is as even as it will be when it has been carried out and nothing has happened since."""
+    if draft.facts is None or draft.facts.assignor in (None, "solace") or draft.problem is not None:
+        return False
+    under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
+    return not under_way and all(move.quiet for move in draft.moves.values()) and all(seat.left is None for seat in draft.seats)

@@ -9,7 +9,7 @@ from baton.engine.census import count_members
 from baton.engine.departures import notice_departures
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
-from baton.engine.evenness import within_one
+from baton.engine.evenness import as_the_assignor_has_it, within_one
 from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.happenings import Happening, StandsBy, State, StateChanged
 from baton.engine.holddown import due, unserved, watch
@@ -151,7 +151,7 @@ def _close(draft: Draft) -> Step:
         members=len(draft.eligible),
         standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
         problem=draft.problem,
-        balanced=within_one(draft, taken(draft)) and not unserved(draft),
+        balanced=(within_one(draft, taken(draft)) or as_the_assignor_has_it(draft)) and not unserved(draft),
     )
     if (state_of(state), _until(state)) != (state_of(before), _until(before)):
         draft.happenings.append(StateChanged(state_of(state), _until(state), _why(state)))

@@ -103,3 +103,16 @@ def test_what_no_room_has_waits_for_nobody() -> None:
     tune(group, zones=((0, 3, EAST),)).step(10)
     group.settle(15)
     assert "-" not in group.owners()
+
+
+def test_a_group_by_weights_is_balanced_when_its_assignor_has_had_its_way() -> None:
+    group = Group(4, GroupSpec(assignors=("minimal",)), weights=((0, 0, Fraction(3)),)).start("a", "b")
+    assert sorted(group.owners().count(name) for name in "ab") == [1, 3]
+    assert summary(group.state).balanced
+    group.leave("b").step(10)
+    assert not summary(group.state).balanced
+    group.join("b", uid="another").settle(11)
+    assert summary(group.state).balanced
+    group.request = "now"
+    group.step(20)
+    assert not summary(group.state).balanced, "a plan is due"
