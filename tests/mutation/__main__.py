@@ -25,8 +25,6 @@ def killed_by(mutation: Mutation | None) -> str | None:
             text = module.read_text()
             if text.count(mutation.old) != 1:
                 raise SystemExit(f"{mutation.name}: {mutation.old!r} is {text.count(mutation.old)} times in {mutation.module}")
-                    f"{mutation.name}: {mutation.old!r} stands {text.count(mutation.old)} times in {mutation.module}"
-                )
             module.write_text(text.replace(mutation.old, mutation.new))
         environment = {**os.environ, "PYTHONPATH": f"{place}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         tests = _run(environment, "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS)
