@@ -1,8 +1,8 @@
 """`make bench-assignors`: our assignors beside Kafka's and RocketMQ's classes, on the same requests in one run.
 
-Timed is what a caller pays: from the request, whose claims are tuples (lists) of partitions, to an answer that names the queue and
-number of every partition of every member (ours in two columns per member, theirs in a list of objects). Both sides are warmed up
-and the median counts. The last line is JSON. With --chart the figures are also drawn.
+Timed is what a caller pays: from a request, whose claims are tuples (lists) of partitions, to an answer that names the queue and
+number of every partition of every member: ours in two columns per member, theirs in a list of objects. Both sides are warmed
+up and the median counts. The last line is JSON. With --chart the figures are also drawn.
 """
 
 import gc
