@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from tests.unit.assignors.worlds import requests
 
+from baton.assignors import Request, get
+from baton.assignors.claims import holders
+from baton.cli.comparison import Comparison
+from baton.cli.explanation import explanation
 from baton.cli.main import main
 
 
@@ -187,3 +193,18 @@ def test_the_example_of_the_reference_is_true() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "plan.md").read_text()
     request_, shown = re.search(r"```json\n(.*?)```.*?with `--explain`:\n\n```\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
     assert explained(json.loads(request_)).stdout == shown
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "minimal", "range", "round-robin", "solace"])
+@given(asked=requests(contested=True, zones=True))
+def test_what_is_told_adds_up(assignor: str, asked: Request) -> None:
+    answer, held = get(assignor)(asked), holders(asked)
+    withheld = frozenset(partition for hand in answer.withheld.values() for partition in hand)
+    moves = sum(name not in held.get(partition, (name,)) for partition, name in answer.owners().items())
+    made = Comparison(assignor, asked, held, answer.owners(), moves, 0, withheld)
+    assert sum(made.moves_of(queue) for queue in asked.queues) == moves
+    gained = sum(len(change.gains) + len(change.withheld) for change in made.changes)
+    assert gained == moves + sum(partition not in held for partition in answer.owners())
+    for change in made.changes:
+        assert change.after == change.before + len(change.gains) + len(change.withheld) - len(change.loses)
+    assert all(len(line) <= 100 for _, line in explanation(made))
