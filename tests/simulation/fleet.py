@@ -1,8 +1,4 @@
-"""A hostile world around the engine: observations are lost, writes fail, the operator dies between any two effects.
-
-It keeps what the outside can see (the written ledger, the queues' owner records, what consumers were told) and checks after
-every step that nobody could have been harmed.
-"""
+"""A fleet around the engine: the written ledger, the queues' owner records, what consumers were told. Checked after every step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -40,7 +36,6 @@ class Fleet:
     words: set[Release] = field(default_factory=set)
     outcomes: set[Outcome] = field(default_factory=set)
     uids: int = 0
-    request: str | None = None
     moves: int = 0
     issued: dict[tuple[Partition, Epoch], Uid | None] = field(default_factory=dict)
     highest: dict[Partition, Epoch] = field(default_factory=dict)
@@ -96,7 +91,6 @@ class Fleet:
             members=dict(self.members),
             releases=frozenset(self.words),
             outcomes=frozenset(self.outcomes),
-            request=self.request,
         )
 
     def think(self) -> Step | None:
@@ -143,35 +137,9 @@ class Fleet:
                 record = self.records[wanted.partition] = OwnerRecord(wanted.uid, wanted.epoch)
             self.outcomes.add(Outcome(wanted.partition, record))
 
-    def die(self) -> None:
-        self.operator = None
-        self.outcomes = set()
-
     def restart(self) -> None:
         if self.operator is None:
             self.operator = load(self.ledger) if self.ledger else GroupState.new(GROUP)
-
-    def lose_ledger(self) -> None:
-        """Somebody deleted it. What the queues know is shown to the next operator."""
-        self.die()
-        self.ledger = {}
-        self.show_owners()
-        self.issued.clear()
-        self.highest = {partition: record.epoch for partition, record in self.records.items()}
-
-    def restart_server(self, lost: Iterable[Partition], incarnation: str) -> None:
-        """A queue's server comes back and has forgotten the last grant of some partitions."""
-        for partition in lost:
-            record = self.records.pop(partition, None)
-            if record is not None and record.epoch > 1:
-                self.records[partition] = OwnerRecord(record.uid, Epoch(record.epoch - 1))
-        self.queues = {name: replace(queue, incarnation=incarnation) for name, queue in self.queues.items()}
-        self.show_owners()
-
-    def show_owners(self) -> None:
-        for name, queue in self.queues.items():
-            owners = {partition.number: record for partition, record in self.records.items() if partition.queue == name}
-            self.queues[name] = replace(queue, owners=owners)
 
     def work(self) -> None:
         """Step until nothing new comes of it, with everything carried out."""
