@@ -117,6 +117,13 @@ def test_a_check_that_fails_says_which_expectation(tmp_path: Path, expect: str, 
     assert message in result.output
 
 
+def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_path: Path) -> None:
+    result = run(tmp_path, SMALL + "expect: {moves: 2}", "--check", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout.splitlines()[-1])["event"] == "summary"
+    assert "expect.moves: expected 2, found 1" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -50,13 +50,13 @@ def simulate(
 
     The same engine as the operator's runs against simulated consumers and queues; no cluster is needed.
     """
-    if check and (as_json or drawing or in_words or changes):
-        raise click.UsageError("--check compares files as they are; leave the other options away")
+    if check and (drawing or in_words or changes):
+        raise click.UsageError("--check compares files as they are; leave --svg, --story and --set away")
     if drawing is not None and len(scenarios) > 1:
         raise click.UsageError("--svg draws one scenario; give one")
     use_own_assignors()
     if check:
-        _check(scenarios)
+        _check(scenarios, as_json)
         return
     try:
         settings = [read_setting(change) for change in changes]
@@ -80,10 +80,14 @@ def _live(scenario: Scenario, title: str, as_json: bool, drawing: Path | None, i
     if drawing is not None:
         _draw(drawing, title, scenario, result)
     if as_json:
-        for line in result.lines:
-            click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
+        _print_lines(result)
     else:
         _show(scenario, result, in_words)
+
+
+def _print_lines(result: Result) -> None:
+    for line in result.lines:
+        click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
 
 
 def _compare(path: Path, settings: Sequence[Setting], *, named: bool) -> None:
@@ -124,18 +128,22 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
         console.print(Text(sentence))
 
 
-def _check(paths: tuple[Path, ...]) -> None:
+def _check(paths: tuple[Path, ...], as_json: bool) -> None:
+    """With `as_json` the lines are the output, and what is said about the files goes to standard error."""
     failed = 0
     for path in paths:
         try:
             scenario = read_scenario(path)
-            found = failures(scenario.expect, run(scenario))
+            result = run(scenario)
+            found = failures(scenario.expect, result)
         except ScenarioError as error:
             failed += 1
             click.echo(str(error), err=True)
             continue
         failed += bool(found)
-        click.echo(f"{path}: {'ok' if not found else 'failed'}")
+        if as_json:
+            _print_lines(result)
+        click.echo(f"{path}: {'ok' if not found else 'failed'}", err=as_json)
         for sentence in found:
             click.echo(f"{path}: {sentence}", err=True)
     if failed:
