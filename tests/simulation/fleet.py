@@ -1,4 +1,4 @@
-"""A fleet around the engine: the written ledger, the queues' owner records, what consumers were told. Checked after every step."""
+"""A fleet around the engine: the written ledger, the queues' records, what consumers were told. Checked after every step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
