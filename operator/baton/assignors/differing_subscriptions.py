@@ -49,8 +49,7 @@ class _Table:
         partitions = [Partition(queue, n) for queue in fewest_readers_first for n in range(self._request.queues[queue])]
         free = [partition for partition in partitions if partition not in self._owner]
         if self._nearness.matters:
-            for partition in free:
-                self._give_near(partition)
+            self._give_near(free)
         for partition in free:
             if partition not in self._owner:
                 self._grow(self._emptiest_reader(partition.queue)[1], partition)
@@ -73,15 +72,24 @@ class _Table:
             heapq.heappush(self._emptiest[queue], (len(self._hands[name]), name))
 
     def _emptiest_reader(self, queue: QueueName) -> tuple[int, MemberId]:
-        heap = self._emptiest[queue]
+        return self._emptiest_of(self._emptiest[queue])
+
+    def _emptiest_of(self, heap: list[tuple[int, MemberId]]) -> tuple[int, MemberId]:
         while heap[0][0] != len(self._hands[heap[0][1]]):
             heapq.heapreplace(heap, (len(self._hands[heap[0][1]]), heap[0][1]))
         return heap[0]
 
-    def _give_near(self, partition: Partition) -> None:
-        near = [name for name in self._readers[partition.queue] if not self._nearness.far(name, partition)]
-        if near:
-            self._grow(min(near, key=lambda name: (len(self._hands[name]), name)), partition)
+    def _give_near(self, partitions: Iterable[Partition]) -> None:
+        """To the emptiest near reader. Partitions of a queue in the same zones are near to the same ones, and share a heap."""
+        heaps: dict[tuple[QueueName, frozenset[str]], list[tuple[int, MemberId]]] = {}
+        for partition in partitions:
+            alike = partition.queue, self._nearness.zones(partition)
+            if alike not in heaps:
+                near = (name for name in self._readers[partition.queue] if not self._nearness.far(name, partition))
+                heaps[alike] = [(len(self._hands[name]), name) for name in near]
+                heapq.heapify(heaps[alike])
+            if heaps[alike]:
+                self._grow(self._emptiest_of(heaps[alike])[1], partition)
 
     def _even_out(self, partitions: Iterable[Partition], earlier: Mapping[Partition, MemberId]) -> None:
         partitions = [partition for partition in partitions if len(self._readers[partition.queue]) > 1]

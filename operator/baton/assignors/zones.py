@@ -34,6 +34,10 @@ class Nearness:
         self.matters = zones_matter(homes.values(), self._zones)
         self._homes: Mapping[MemberId, str] = homes if self.matters else {}
 
+    def zones(self, partition: Partition) -> frozenset[str]:
+        """Where a partition has replicas."""
+        return self._zones.get(partition, NOWHERE)
+
     def far(self, member: MemberId, partition: Partition) -> bool:
         """The member has a zone, and the partition no replica in it."""
         home = self._homes.get(member)
