@@ -87,11 +87,7 @@ def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
     fresh = (MemberId(name) for number in range(1, LONGEST * 2) if (name := f"new-{number}") not in seen.members)
     for name, _ in zip(fresh, range(what_if.add), strict=False):
         members[name] = ObservedMember(Uid(f"supposed-{name}"), joined=now)
-    queues = {
-        # Where nothing is enforced, too, everybody is supposed to let go; and nobody's records are in doubt.
-        name: replace(queue, fenced=True, incarnation=None, owners={})
-        for name, queue in seen.queues.items()
-    }
+    queues = {name: replace(queue, incarnation=None, owners={}) for name, queue in seen.queues.items()}  # nothing is in doubt
     for queue_name, count in what_if.partitions.items():
         name_ = QueueName(queue_name)
         if name_ not in queues:
