@@ -109,13 +109,13 @@ def memory(members: int, partitions: int) -> dict[str, float]:
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
-    """The median; the first time warms up."""
+    """Of processor time, so that a busy machine matters less. The median; the first time warms up."""
     times: list[float] = []
     gc.collect()
     while len(times) < 4 or (sum(times) < ENOUGH and len(times) < 2000):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return 1000 * median(times[1:])
 
 
@@ -132,27 +132,31 @@ def table(title: str, sizes: Sequence[tuple[int, int]], rows: Sequence[Row]) -> 
         yield f"{row.what:34}{cells}".rstrip()
 
 
+Tabled = tuple[str, Sequence[tuple[int, int]], list[Row]]
+"""A title, the sizes, and a row per figure."""
+
+
 def measured(
-    work: Callable[[int, int], dict[str, float]], sizes: Sequence[tuple[int, int]], units: Callable[[str], str]
-) -> list[Row]:
-    """`work` at each size, a row per figure."""
+    title: str, work: Callable[[int, int], dict[str, float]], sizes: Sequence[tuple[int, int]], units: Callable[[str], str]
+) -> Tabled:
+    """`work` at each size."""
     found = []
     for members, partitions in sizes:
-        print(f"{members:,} members with {partitions:,} partitions: {(work.__doc__ or '').splitlines()[0]}", file=sys.stderr)
+        print(f"{members:,} members with {partitions:,} partitions: {title}", file=sys.stderr)
         found.append(work(members, partitions))
-    return [Row(what, units(what), tuple(one[what] for one in found)) for what in found[0]]
+    return title, sizes, [Row(what, units(what), tuple(one[what] for one in found)) for what in found[0]]
 
 
 def _unit(what: str) -> str:
     return {"ledger's size": "KiB", "hand-offs in it": ""}.get(what, "ms")
 
 
-def in_process() -> Iterator[tuple[str, Sequence[tuple[int, int]], list[Row]]]:
+def in_process() -> Iterator[Tabled]:
     """The tables, one by one as they are ready."""
-    yield "at rest", SIZES, measured(at_rest, SIZES, _unit)
-    yield "at rest, partitions alone", WIDE, measured(at_rest, WIDE, _unit)[:3]
-    yield "in a rebalance", SIZES, measured(in_a_rebalance, SIZES, _unit)
-    yield "memory", SIZES, measured(memory, SIZES, lambda _: "MB")
+    yield measured("at rest", at_rest, SIZES, _unit)
+    yield measured("at rest, partitions alone", at_rest, WIDE, _unit)
+    yield measured("in a rebalance", in_a_rebalance, SIZES, _unit)
+    yield measured("memory", memory, SIZES, lambda _: "MB")
 
 
 def on_a_cluster() -> list[Figure]:

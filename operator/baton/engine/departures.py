@@ -35,7 +35,7 @@ def _leave(draft: Draft, member: MemberId) -> None:
 def _unsubscribe(draft: Draft, member: MemberId) -> None:
     """Dropping a queue is leaving, for that queue: what it had there waits in a seat of its own."""
     reads = draft.subscribed(member)
-    dropped = [partition for partition in sorted(draft.owned[member]) if partition.queue not in reads]
+    dropped = sorted(partition for partition in draft.owned[member] if partition.queue not in reads)
     if not dropped:
         return
     left = frozenset(partition for partition in dropped if draft.settled(partition))
