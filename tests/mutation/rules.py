@@ -129,7 +129,7 @@ MUTATIONS = (
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py",
              "        elif not barrier or move.quiet:", "        elif (not barrier or move.quiet) and partition not in draft.before.moves:"),
-    Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "waiting={_in(p, slots)", "waiting={} or {_in(p, slots)  # "),
+    Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "for receiver, p in state.waiting.items())", "for receiver, p in ())"),
     Mutation("10", "wake nobody at the end of a holddown", "engine/step.py", "times.append(draft.holddown.until)", "pass"),
     Mutation("10", "wake nobody at a deadline", "engine/step.py", "times = [m.deadline for m in draft.moves.values()", "times = [m.deadline for m in ()"),
     # triggers

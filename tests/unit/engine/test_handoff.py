@@ -223,3 +223,8 @@ def test_where_nothing_fences_who_drops_a_queue_is_waited_for() -> None:
     assert any(word == f"revoke 0 {holder}" for word in group.moved())
     group.release(holder, 0).settle(11)
     assert holder not in group.owners()
+
+
+def test_a_deadline_from_a_clock_that_is_ahead_is_no_further_away_than_it_was_long() -> None:
+    group = handing_off()
+    assert group.step(4).wake_at == 7  # the next operator's clock is eight seconds behind

@@ -103,3 +103,10 @@ def test_when_the_newer_goes_the_older_may_have_the_seat_back() -> None:
     group.leave("c").settle(61)
     assert group.owners() == "abab"
     assert group.state.slots[next(iter(group.state.slots))].epoch == 3
+
+
+def test_a_term_from_a_clock_that_is_ahead_is_no_longer_than_it_was_meant_to_be() -> None:
+    group = fleet().leave("a")
+    group.settle(100)
+    group.step(50)  # the next operator's clock is behind
+    assert group.state.hold_until == 50 + STATIC.session_timeout
