@@ -52,12 +52,10 @@ PARTITION_TURNS = (
     PartitionTurn(_PAUSED, _UNBOUND, "its giver vanishes, or lets go of it and keeps its seat", "grant to the receiver, if any"),
     PartitionTurn(_PAUSED, _UNASSIGNED, "it is let go of, and nobody is there to take it", "it waits for a plan"),
     PartitionTurn(_UNASSIGNED, None, "it is deleted", "its epoch is kept; a grant to nobody, if there was one"),
-    PartitionTurn(
-        _UNBOUND, None, "its queue is deleted, or is not the group's any more", "its epoch is kept where the queue stays"
-    ),
     PartitionTurn(_PAUSED, None, "it is deleted: the queue has taken the grant to nobody", "its epoch is kept"),
 )
-"""Ready to Ready is no transition: an owner that is asserted again at a new epoch goes on working."""
+"""Ready to Ready is no transition: an owner that is asserted again at a new epoch goes on working. And a PartitionedQueue that is
+deleted takes its partitions with it at once, whatever they are doing: nothing is left to act on."""
 
 GROUP_TURNS = (
     GroupTurn(State.READY, State.HOLDDOWN, "a trigger", "the timer is written"),
