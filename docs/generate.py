@@ -10,8 +10,8 @@ INTRODUCTION = """# The state machine
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
 The words are Solace's. A partition is **Unassigned** while it is mapped to nobody; **Unbound** while it is mapped to a member
-that is not bound to it, because the seat is vacant or the queue has not taken the grant yet; **Ready** while its owner works on it;
-**Paused** while it is handed over. A group is **Ready**, in **Holddown**, **Rebalancing** or **Paused**
+that is not bound to it, because the seat is vacant or the queue has not taken the grant yet; **Ready** while its owner works
+on it; **Paused** while it is handed over. A group is **Ready**, in **Holddown**, **Rebalancing** or **Paused**
 ([what that means](rebalancing.md)).
 
 Everything in the last column is written to the ledger first and done afterwards, so whoever reads the ledger can go on. The

@@ -67,7 +67,7 @@ MUTATIONS = (
     Mutation("1", "do not withdraw deleted partitions", "engine/partitions.py", "for number in range(after, before):", "for number in ():"),
     Mutation("1", "forget that a change of the count may unbalance", "engine/partitions.py",
              "    draft.unsettled = True\n    draft.new_generation()\n    if draft.holddown", "    draft.new_generation()\n    if draft.holddown"),
-    Mutation("1", "a dropped queue is kept", "engine/departures.py", "if partition.queue not in reads]", "if False]"),
+    Mutation("1", "a dropped queue is kept", "engine/departures.py", "if partition.queue not in reads)", "if False)"),
     Mutation("1", "drop a queue that cannot fence without its word", "engine/departures.py", "if draft.queue(partition).fenced:", "if True:"),
     # 2: balance
     Mutation("2", "an old imbalance perpetuates itself", "engine/evenness.py", "<= 1:\n        return True", "<= 99:\n        return True"),
@@ -129,7 +129,7 @@ MUTATIONS = (
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py",
              "        elif not barrier or move.quiet:", "        elif (not barrier or move.quiet) and partition not in draft.before.moves:"),
-    Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "for receiver, p in state.waiting.items())", "for receiver, p in ())"),
+    Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "_grouped((receiver, p) for p, receiver in state.waiting.items())", "_grouped(())"),
     Mutation("10", "wake nobody at the end of a holddown", "engine/step.py", "times.append(draft.holddown.until)", "pass"),
     Mutation("10", "wake nobody at a deadline", "engine/step.py", "times = [m.deadline for m in draft.moves.values()", "times = [m.deadline for m in ()"),
     # triggers
