@@ -15,11 +15,12 @@ Reader = Callable[[object, str], object]
 """Reads the value at a path. Raises RequestError."""
 
 
-def read_options(assignor: str, raw: Object, known: Iterable[str]) -> dict[str, object]:
-    """The options of this assignor (and of the one within it), as its function takes them. Raises RequestError."""
+def read_options(assignor: str, raw: Object, known: Callable[[], Iterable[str]]) -> dict[str, object]:
+    """The options of this assignor (and of the one within it, one of those `known`), as its function takes them. Raises
+    RequestError."""
     readers = dict(_READERS.get(assignor, {}))
     if assignor == "machine-room-nearby":
-        within = _within(raw.get("within", WITHIN), sorted(set(known) - {assignor}))
+        within = _within(raw.get("within", WITHIN), sorted(set(known()) - {assignor}))
         readers = {"within": text, **_READERS.get(within, {})}
     for option in raw:
         if option not in readers:

@@ -77,7 +77,7 @@ def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
     _check_instances(members)
     zones = {QueueName(queue): _zones(value, queue, queues) for queue, value in inner_object(raw, "zones").items()}
     weights = {QueueName(queue): _weights(value, queue, queues) for queue, value in inner_object(raw, "weights").items()}
-    options = read_options(name, inner_object(raw, "options"), names())
+    options = read_options(name, inner_object(raw, "options"), names)
     request = Request(queues, members, zones, options, weights)
     check_needs(name, request)
     return name, assignor, request
