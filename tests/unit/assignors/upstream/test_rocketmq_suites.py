@@ -34,6 +34,8 @@ def test_ten_of_four_by_circle():
 def test_a_machine_room_gives_the_rest_of_its_runs_one_by_one():
     rooms = ["room1"] * 5 + ["room2"] * 5
     assert list(numbers("machine-room", 10, clients(2), rooms, rooms=frozenset({"room1"})).values()) == [[0, 1, 4], [2, 3]]
+    everywhere = numbers("machine-room", 8, clients(3), ["room1"] * 8, rooms=frozenset({"room1"}))
+    assert list(everywhere.values()) == [[0, 1, 6], [2, 3, 7], [4, 5]]
 
 
 @pytest.mark.parametrize(("size", "count"), [(20, 10), (10, 20), *((Random(seed).randint(1, 20), seed) for seed in range(2, 21))])
