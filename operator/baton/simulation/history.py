@@ -214,4 +214,4 @@ def _leaves(tree: object, path: str = "") -> Iterator[tuple[str, object]]:
         for key, value in tree.items():
             yield from _leaves(value, str(key))
     else:
-        yield path, tree
+        yield path, ", ".join(map(str, tree)) if isinstance(tree, list) else tree
