@@ -36,8 +36,8 @@ spec:
 The members of the group are the pods of its namespace with the label `baton.dev/group: orders` that are Ready. On a pod,
 `baton.dev/subscribed: orders,returns` says that it reads only these queues, and `baton.dev/assignors: range,solace` which
 assignors it supports ([changing over](../guides/change-assignor.md)); `baton.dev/capacity: "2"` says that it can carry twice as
-much as others, for assignors that look at it. On a ConsumerGroup, a new value of the annotation `baton.dev/rebalance` asks for a rebalance, and
-`baton.dev/approve: <id>` approves the proposal in `status.proposal` (`spec.approval: Manual`).
+much as others, for assignors that look at it. On a ConsumerGroup, a new value of the annotation `baton.dev/rebalance` asks for a
+rebalance, and `baton.dev/approve: <id>` approves the proposal in `status.proposal` (`spec.approval: Manual`).
 
 Who owns what is in the ConfigMap `<group>-assignments`; `baton status <group>` shows it on one screen.
 """
