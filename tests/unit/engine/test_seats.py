@@ -179,3 +179,17 @@ def test_who_reads_an_empty_queue_keeps_nobody_out() -> None:
     group.join("b").settle(10)
     group.settle(15)
     assert group.owners() == "b"
+
+
+def test_what_nobody_has_goes_to_who_had_it_last() -> None:
+    group = Group(4).start("a", "b")
+    before = group.owners()
+    group.leave("a", "b").settle(10)
+    group.settle(15)  # the seats have lapsed
+    group.now = 20
+    group.join("b").settle(20)
+    group.now = 21
+    group.join("a").settle(21)
+    group.settle(25)
+    assert group.owners() == before
+    assert group.state.totals.moves == group.state.totals.lower_bound == 0
