@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -183,12 +184,19 @@ def main(no_cluster: bool) -> None:
             for row in rows
             for one in row.figures(sizes)
         ]
-    cluster = [] if no_cluster else on_a_cluster()
+    cluster: list[Figure] = []
+    failed = False
+    try:
+        cluster = [] if no_cluster else on_a_cluster()
+    except Exception:  # whatever went wrong there, what was measured in process is told
+        traceback.print_exc()
+        failed = True
     if cluster:
         print("\non a cluster")
         for one in cluster:
             print(f"{one.name:60}{one.value:>16,.4g} {one.unit}")
     print(json.dumps({"cases": [asdict(one) for one in [*figures, *cluster]]}))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
