@@ -33,9 +33,9 @@ def propose(draft: Draft, receivers: Mapping[Partition, MemberId], why: str) -> 
 
 
 def withdraw_overtaken(draft: Draft) -> None:
-    """The proposal's moves are not possible as they were shown: there has to be a new plan."""
+    """Its moves are not possible as they were shown, or would not lead to balance any more: there has to be a new plan."""
     proposal = draft.proposal
-    if proposal is not None and not _holds(draft, proposal):
+    if proposal is not None and (draft.unsettled or not _holds(draft, proposal)):
         _withdraw(draft, "it does not fit the fleet and its partitions any more")
         draft.trigger(f"the proposal {proposal.id} was overtaken")
 

@@ -240,3 +240,13 @@ def test_standbys_are_told_that_they_own_nothing_yet() -> None:
     group = with_proposal()
     assert not group.state.known[MemberId("c")].active
     assert not [h for h in group.told if isinstance(h, Granted)]
+
+
+def test_a_queue_that_grows_overtakes_a_proposal() -> None:
+    """The new partitions go to the member that was to get the proposed ones: then there is nothing to move any more."""
+    group = with_proposal()
+    group.resize(5).settle(110)
+    assert group.owners() == "ababc"
+    assert group.state.proposal is None
+    group.settle(115)
+    assert group.state.proposal is None
