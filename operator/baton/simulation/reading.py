@@ -56,10 +56,15 @@ def _walk(scenario: Scenario) -> None:
     """Through the events in the order of time; those of one time in the order of the file."""
     group: dict[str, Any] = dict(scenario.group)
     queues: dict[str, Any] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
-    joined: set[str] = set()
     events = sorted(enumerate(scenario.events), key=lambda numbered: numbered[1].at)
-    first = {member.id: n for n, event in reversed(events) for member in event.join}
+    joins: dict[str, float] = {}
+    for _, event in events:
+        for member in event.join:
+            joins.setdefault(member.id, event.at)
     for number, event in events:
+        _members_are_there(event, number, joins)
+        if not (event.group or event.queues or event.scale):
+            continue
         group = merged(group, event.group)
         queues = merged(queues, event.queues)
         try:
@@ -73,17 +78,16 @@ def _walk(scenario: Scenario) -> None:
         for name in event.scale:
             if name not in queues:
                 raise _FaultError(f"events.{number}.scale.{name}: there is no such queue; {_choose(name, queues)}")
-        joined |= {member.id for n, other in events if other.at == event.at for member in other.join}
-        _known(event, number, joined, {name: scenario.events[n].at for name, n in first.items()})
 
 
-def _known(event: EventPart, number: int, joined: Collection[str], first: Mapping[str, float]) -> None:
-    """Only who has joined can go."""
+def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]) -> None:
+    """Only who has joined can go. `joins`: when each joins first."""
     for field in ("leave", "terminate"):
         for place, name in enumerate(getattr(event, field)):
-            if name in joined:
+            if name in joins and joins[name] <= event.at:
                 continue
-            cure = f"it first joins at {first[name]:g}" if name in first else _choose(name, joined)
+            there = [other for other, at in joins.items() if at <= event.at]
+            cure = f"it first joins at {joins[name]:g}" if name in joins else _choose(name, there)
             raise _FaultError(f"events.{number}.{field}.{place}: {name!r} has not joined by {event.at:g}; {cure}")
 
 
