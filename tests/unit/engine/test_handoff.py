@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.engine.group import Group, grants, partition, pauses
 
 from baton.engine import State, step, summary
+from baton.engine.happenings import Revoked, Turned
 from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Outcome, OwnerRecord, Protocol
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 
@@ -228,3 +229,20 @@ def test_where_nothing_fences_who_drops_a_queue_is_waited_for() -> None:
 def test_a_deadline_from_a_clock_that_is_ahead_is_no_further_away_than_it_was_long() -> None:
     group = handing_off()
     assert group.step(4).wake_at == 7  # the next operator's clock is eight seconds behind
+
+
+def test_a_hand_off_says_to_whom_it_goes_and_when_it_turns() -> None:
+    group = Group(4).start("a", "b")
+    group.join("c").settle(100)
+    (revoked,) = [one for one in group.settle(105).happenings if isinstance(one, Revoked)]
+    assert (revoked.member, revoked.receiver, revoked.why) == ("b", "c", "c joined")
+    turned = Turned(partition(3), MemberId("b"), MemberId("b"), MemberId("c"), "c is gone")
+    assert turned in group.leave("c").step(106).happenings
+
+
+def test_a_lost_hand_off_goes_back_to_its_giver_also_while_the_group_is_paused() -> None:
+    group = handing_off()
+    group.spec = replace(group.spec, paused=True)
+    group.leave("b").settle(13)
+    group.release("a", 1).settle(14)
+    assert group.owners() == "aa"
