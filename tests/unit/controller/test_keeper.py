@@ -108,6 +108,20 @@ async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept:
     assert kept.keeper.drained == set()
 
 
+async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_news_then(kept: Kept) -> None:
+    kept.queue.left[2] = 2
+    await until(lambda: kept.keeper.facts.partitions is not None)
+    before = kept.news
+    kept.keeper.want(4, [Pause(partition(2), Epoch(3))], NOTHING)
+    await until(lambda: kept.keeper.unacknowledged == {partition(2): 2})
+    assert kept.news == before + 1
+    kept.queue.left[2] = 1
+    await until(lambda: kept.keeper.unacknowledged == {partition(2): 1})
+    assert kept.news == before + 1, "every answer would wake the loop, and a hand-off has many"
+    kept.keeper.want(4, [], NOTHING)
+    assert kept.keeper.unacknowledged == {}
+
+
 async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wanted_is_done(kept: Kept) -> None:
     await until(lambda: kept.keeper.facts.partitions == 4)
     kept.queue.down = True

@@ -5,14 +5,19 @@ from typing import Any
 
 import pytest
 from tests.unit.controller.memory_api import MemoryApi
+from tests.unit.engine.group import Group
 
-from baton.controller.conditions import conditions, fenced, ready, rebalancing
+from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
 from baton.controller.keeper import QueueFacts
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_board import queue_status
+from baton.controller.report import group_status
 from baton.controller.status_writer import StatusWriter
-from baton.kube.objects import QueueView
-from baton.resources import ConditionStatus, PartitionedQueueSpec, PartitionScaleStatus
+from baton.engine import summary
+from baton.engine.observation import Approval, GroupSpec, Protocol
+from baton.kube.members import Membership
+from baton.kube.objects import GroupView, QueueView
+from baton.resources import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
 
 NOW = 1_800_000_000.0
 PATH = "/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders"
@@ -97,6 +102,48 @@ def test_a_server_that_may_lose_entries_is_named() -> None:
     status = queue_status(queue(), [replace(FINE, warnings=("set appendonly yes",))], NOW)
     durable = next(one for one in status.conditions if one.type == "Durable")
     assert (durable.status, durable.message) == (ConditionStatus.FALSE, "set appendonly yes")
+
+
+def group_view(**spec: Any) -> GroupView:
+    made = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], **spec})
+    return GroupView("shop", "orders", "uid", 2, made)
+
+
+def proposing(spec: GroupSpec, **queue: Any) -> Group:
+    """Two members have 60 partitions, and a third has joined."""
+    group = Group(60, spec, **queue).start("a", "b")
+    group.join("c").settle(100)
+    group.settle(105)
+    return group
+
+
+def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> None:
+    whole = summary(proposing(GroupSpec(approval=Approval.MANUAL, max_concurrent_handoffs=4), max_handoff=2.0).state)
+    told = group_status(group_view(approval="Manual"), whole, Membership(), [], NOW, {}).proposal
+    assert told is not None
+    assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 20, 4, 2)
+    assert (told.created_at, told.reason) == ("1970-01-01T00:01:45Z", "c joined")
+    assert {one.member: (one.before, one.after) for one in told.members} == {"a": (30, 20), "b": (30, 20), "c": (0, 20)}
+    assert {(one.giver, one.receiver) for one in told.handoffs} == {("a", "c"), ("b", "c")}
+    kind, status, reason, message = proposal_ready(whole.proposal)
+    assert (kind, status, reason) == ("ProposalReady", ConditionStatus.TRUE, Reason.WAITING_FOR_APPROVAL)
+    assert f"proposal {told.id} would move 20 partitions: c joined" in message
+    assert proposal_ready(None)[1] is ConditionStatus.FALSE
+
+
+def test_a_pause_that_nothing_bounds_is_told_as_such_and_eager_pauses_all() -> None:
+    spec = GroupSpec(approval=Approval.MANUAL, protocol=Protocol.EAGER)
+    told = group_status(group_view(), summary(proposing(spec, fenced=False).state), Membership(), [], NOW, {}).proposal
+    assert told is not None
+    assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 60, 60, None)
+
+
+def test_a_hand_off_shows_what_is_unacknowledged() -> None:
+    group = proposing(GroupSpec())
+    partition = next(iter(group.state.moves))
+    first, *rest = group_status(group_view(), summary(group.state), Membership(), [], NOW, {partition: 7}).handoffs
+    assert (first.partition, first.unacknowledged) == (partition.number, 7)
+    assert {one.unacknowledged for one in rest} == {None}
 
 
 async def test_a_status_is_written_when_it_changed_and_fields_that_are_gone_are_removed() -> None:
