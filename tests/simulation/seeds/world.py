@@ -270,7 +270,7 @@ class World:
 
             def arrive(operator: Operator = operator, deliver: Callable[[Operator], None] = deliver) -> None:
                 if not operator.dead:
-                    deliver(operator)
+                    (fresh if self.calm else deliver)(operator)
                     operator.wake()
 
             self.clock.later(self.latency(1.5 if late else 0.05), arrive)
