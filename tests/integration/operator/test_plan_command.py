@@ -1,0 +1,80 @@
+"""`baton plan --explain --group`: what would happen to a real group, and nothing happens."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.integration.operator.world import World
+
+from baton.kube.api import core_path, group_path
+from baton.kube.objects import GROUP_VERSION
+from baton.model.names import ledger_name
+
+BATON = Path(sys.executable).parent / "baton"
+
+
+async def plan(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BATON), "plan", "--explain", "--kubeconfig", str(kubeconfig), *arguments]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+async def versions(world: World, group: str) -> list[Any]:
+    """Of everything that a plan might touch; the operator itself goes on writing the group's status."""
+    pods = await world.api.get(core_path(world.namespace, "pods"))
+    group_ = (await world.api.get(group_path(GROUP_VERSION, world.namespace, "consumergroups", group)))["metadata"]
+    return [
+        (await world.api.get(core_path(world.namespace, "configmaps", ledger_name(group))))["metadata"]["resourceVersion"],
+        (group_["generation"], group_.get("annotations")),
+        sorted(pod["metadata"]["resourceVersion"] for pod in pods["items"]),
+    ]
+
+
+async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World, kubeconfig: Path) -> None:
+    zones = [{"partitions": "0-2", "zones": ["east"]}, {"partitions": "3-5", "zones": ["west"]}]
+    await shop.external("supposed", partitions=6, partitionAttributes=zones)
+    await shop.group("supposed", membership={"identityLabel": "app/index", "sessionTimeoutSeconds": 60})
+    for name, zone in (("supposed-a", "east"), ("supposed-b", "west")):
+        await shop.pod(name, "supposed", labels={"topology.kubernetes.io/zone": zone, "app/index": name})
+    await shop.spread("supposed", 3, 3)
+    await shop.told("supposed", "Ready")
+    before = await versions(shop, "supposed")
+
+    as_it_is = (await plan(kubeconfig, "--group", "supposed", "-n", "shop")).stdout.splitlines()
+    assert as_it_is[:3] == ["shop/supposed by solace: 6 partitions, 2 members", "Nothing moves.", "Balanced: 3 each."]
+    assert "Away from their member's zone" in as_it_is[3]
+
+    more = (await plan(kubeconfig, "--group", "shop/supposed", "--add", "1")).stdout
+    assert "shop/supposed by solace: 6 partitions, 3 members (1 without anything so far)" in more
+    assert "2 partitions move, the fewest after which members can be balanced." in more
+    assert "Balanced: 2 each." in more and "\nnew-1 " in more
+
+    fewer = (await plan(kubeconfig, "--group", "shop/supposed", "--remove", "supposed-b")).stdout
+    assert "6 partitions, 1 member (1 gone)" in fewer and "supposed-b (gone)" in fewer
+    assert "A static member's partitions wait 60 s for it before they move." in fewer
+
+    grown = (await plan(kubeconfig, "--group", "shop/supposed", "--partitions", "supposed=9")).stdout
+    assert "9 partitions, 2 members" in grown and "Nothing moves. 3 partitions get a first owner." in grown
+
+    other = (await plan(kubeconfig, "--group", "shop/supposed", "--assignor", "range")).stdout
+    assert "shop/supposed by range: 6 partitions" in other and "Away from their member's zone: 0 partitions" in other
+
+    assert await versions(shop, "supposed") == before
+
+
+async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path) -> None:
+    await shop.external("unsupposed", partitions=2)
+    await shop.group("unsupposed")
+    await shop.pod("unsupposed-a", "unsupposed")
+    await shop.spread("unsupposed", 2)
+    group = ("--group", "shop/unsupposed")
+    for arguments, said in (
+        (("--group", "shop/nothing"), '"nothing" not found'),
+        ((*group, "--remove", "nobody"), "--remove nobody: there is no such member; there are unsupposed-a"),
+        ((*group, "--partitions", "order=3"), "--partitions order=3: there is no such queue; there are unsupposed"),
+        ((*group, "--assignor", "best"), "there is no assignor 'best'; choose one of average"),
+    ):
+        done = await plan(kubeconfig, *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert said in done.stderr
