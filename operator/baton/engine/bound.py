@@ -1,4 +1,4 @@
-"""The lower bound of a rebalance, counted when it ends (section 4): the least moves from who owned what at its start."""
+"""The lower bound of a rebalance, counted when it ends: the least moves from who owned what at its start."""
 
 from collections.abc import Mapping
 

@@ -8,7 +8,7 @@ from baton.model.ids import MemberId, Partition
 
 
 def notice_departures(draft: Draft) -> None:
-    """Rule 1 and 7: who vanished has released all it had; who was asked to stop keeps it for now."""
+    """Rules 1 and 7: who vanished has released all it had; who was asked to stop keeps it for now."""
     for member in sorted(draft.known):
         known = draft.known[member]
         if not draft.present(member, known.uid):

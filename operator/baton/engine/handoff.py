@@ -62,7 +62,7 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
 
 
 def clamp(draft: Draft) -> None:
-    """A deadline from the ledger is never further away than the length it was written with: clocks differ (section 3, 4)."""
+    """A deadline from the ledger is never further away than the length it was written with: clocks differ (ledger 4)."""
     for partition, move in draft.moves.items():
         if move.giver is not None and move.deadline > draft.now + move.length + 1e-6:
             draft.moves[partition] = replace(move, deadline=draft.now + move.length)

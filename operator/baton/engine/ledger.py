@@ -1,4 +1,4 @@
-"""The ledger ConfigMap's data: the one record that the operator restarts from and that pods read (section 3).
+"""The ledger ConfigMap's data: the one record that the operator restarts from and that pods read.
 
 Who owns and revokes what stands only in the members' keys; the key `group` has the rest: seats, hand-offs with their receivers
 and deadlines, what has no owner, timers and totals. Partitions are written as ranges (`0-3@12,7@17`) and what is alike shares

@@ -1,4 +1,4 @@
-"""What a ledger does not know: it was lost, or the queue's server came back with older records (sections 3 and 5)."""
+"""What a ledger does not know: it was lost, or the queue's server came back with older records (ledger 2)."""
 
 from baton.engine.draft import Draft
 from baton.engine.observation import OwnerRecord

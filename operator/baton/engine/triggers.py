@@ -1,4 +1,4 @@
-"""What starts a rebalance besides members and partitions: the facts of the group, compared with those recorded (section 4)."""
+"""What starts a rebalance besides members and partitions: the facts of the group, compared with those recorded."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a pod reads: its own key of the ledger ConfigMap (design: one JSON object per member)."""
+"""What a pod reads: its own key of the ledger ConfigMap, one JSON object per member (docs/concepts/rules.md)."""
 
 import json
 from collections.abc import Mapping
