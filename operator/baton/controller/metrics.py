@@ -13,7 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.controller.clock import Clock
-from baton.resources import GroupState, PartitionScaleStatus
+from baton.engine import State
+from baton.resources import PartitionScaleStatus
 
 Key = tuple[str, str]
 
@@ -122,7 +123,7 @@ class Metrics(Collector):
             "baton_group_state",
             "1 for the state that the group is in",
             (*labels, "state"),
-            [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in GroupState],
+            [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in State],
         )
         yield _gauge(
             "baton_members",

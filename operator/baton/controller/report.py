@@ -1,6 +1,5 @@
 """What users and Prometheus see of a group, after every cycle of its loop."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,8 +27,7 @@ from baton.model.ids import Partition, QueueName
 from baton.model.names import GROUP_LABEL
 from baton.model.ranges import format_numbers
 from baton.resources import ConsumerGroupStatus, Handoff, PartitionScaleStatus, Proposal, ProposedChange, ProposedMove
-from baton.resources import GroupState as State
-from baton.resources.group import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
+from baton.resources.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
 
 PartitionCounts = Mapping[tuple[str, str], int]
 """By queue and state."""
@@ -106,9 +104,6 @@ class Reporter:
         self._services.metrics.forget(self._key)
         self._services.board.forget(self._key)
 
-    async def flush(self) -> None:
-        await asyncio.shield(self._writer.flush())
-
 
 def group_status(
     group: GroupView,
@@ -121,7 +116,7 @@ def group_status(
     """The status of a ConsumerGroup. Pure."""
     return ConsumerGroupStatus(
         observed_generation=group.generation,
-        state=State(whole.state.value),
+        state=whole.state,
         hold_until=None if whole.hold_until is None else to_text(whole.hold_until),
         assignment_generation=whole.generation,
         members=whole.members,

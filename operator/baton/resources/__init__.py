@@ -2,17 +2,8 @@
 
 from baton.resources.attributes import Attributes, attributes
 from baton.resources.condition import Condition, ConditionStatus
-from baton.resources.group import (
-    ConsumerGroup,
-    ConsumerGroupSpec,
-    ConsumerGroupStatus,
-    GroupState,
-    Handoff,
-    Proposal,
-    ProposedChange,
-    ProposedMove,
-    engine_spec,
-)
+from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, engine_spec
+from baton.resources.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove
 from baton.resources.queue import (
     AccessType,
     PartitionedQueue,
@@ -30,7 +21,6 @@ __all__ = [
     "ConsumerGroup",
     "ConsumerGroupSpec",
     "ConsumerGroupStatus",
-    "GroupState",
     "Handoff",
     "PartitionScaleStatus",
     "PartitionedQueue",

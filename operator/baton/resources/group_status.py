@@ -1,0 +1,132 @@
+"""ConsumerGroup.status: what the operator says of a group."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from baton.engine import State
+from baton.resources.condition import Conditions
+from baton.resources.shape import Shape, list_map
+
+MOST_HANDOFFS_SHOWN = 50
+"""The status lists at most so many moves in flight; the ledger has all of them."""
+
+MOST_PROPOSED_SHOWN = 50
+"""So many moves, and so many members, of a proposal; the ledger has all of them."""
+
+LONGEST_RANGES = 256
+"""Characters of a list of partitions in the status."""
+
+
+class Handoff(Shape):
+    """A partition that is changing hands."""
+
+    queue: Annotated[str, Field(max_length=253)]
+    """The queue."""
+    partition: int
+    """The partition."""
+    giver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="from")] = None
+    """The pod that lets it go; none for one that had no owner."""
+    receiver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="to")] = None
+    """The pod that gets it; none while there is nobody to take it."""
+    epoch: int
+    """The epoch at which it will be granted."""
+    deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When the giver is fenced off if it has not let go."""
+    unacknowledged: int | None = None
+    """How many messages the giver still has to acknowledge; none where the queue does not know."""
+    reason: Annotated[str, Field(max_length=256)] = ""
+    """Why it moves."""
+
+
+class ProposedMove(Shape):
+    """Partitions of one queue that would go from one pod to another."""
+
+    queue: Annotated[str, Field(max_length=253)]
+    """The queue."""
+    partitions: Annotated[str, Field(max_length=LONGEST_RANGES + 2)]
+    """The partitions, as ranges; the first of them where there are many."""
+    giver: Annotated[str, Field(alias="from", max_length=253)]
+    """The pod that would let them go."""
+    receiver: Annotated[str, Field(alias="to", max_length=253)]
+    """The pod that would get them."""
+
+
+class ProposedChange(Shape):
+    """How many partitions a pod has now, and would have."""
+
+    member: Annotated[str, Field(max_length=253)]
+    """The pod."""
+    before: int
+    """Now."""
+    after: int
+    """When the proposal is carried out."""
+
+
+class Proposal(Shape):
+    """A plan that waits for approval (spec.approval Manual)."""
+
+    id: Annotated[str, Field(max_length=64)]
+    """What to approve. It stands for these moves and no others: approved once, or overtaken, it never comes again."""
+    created_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """Since when it waits."""
+    reason: Annotated[str, Field(max_length=256)] = ""
+    """Why these moves are due."""
+    moves: int
+    """How many partitions would change hands."""
+    paused: int
+    """How many partitions would be paused for it. Under protocol Eager all of them."""
+    paused_at_once: int
+    """How many of them at the same time, at most."""
+    longest_pause_seconds: int | None = None
+    """How long one of them is paused at most. None: until its consumer lets go (External queues)."""
+    members: Annotated[list[ProposedChange], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("member"))] = Field(
+        default_factory=list
+    )
+    """Who would gain or lose, at most 50 of them."""
+    handoffs: Annotated[
+        list[ProposedMove], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
+    ] = Field(default_factory=list)
+    """What would go where, at most 50 lines."""
+
+
+class ConsumerGroupStatus(Shape):
+    """What the group is doing. Who owns what is in the ledger, the ConfigMap named after the group with -assignments."""
+
+    observed_generation: int | None = None
+    """The generation of the spec that this status is about."""
+    state: State | None = None
+    """Ready, Holddown (a change of the fleet is being waited out), Rebalancing (partitions change hands) or Paused. A summary of
+    the conditions."""
+    hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When the holddown ends."""
+    assignment_generation: int | None = None
+    """Counts the plans made."""
+    members: int | None = None
+    """How many pods take part, standbys included."""
+    standbys: int | None = None
+    """How many of these own nothing and wait for a seat."""
+    partitions: int | None = None
+    """How many partitions the group's queues have."""
+    moving: int | None = None
+    """How many partitions are changing hands."""
+    moves: int | None = None
+    """How often a partition went to another pod than its last owner, since the group was made."""
+    lower_bound: int | None = None
+    """The least number of moves that would have done."""
+    deadline_misses: int | None = None
+    """How often a partition was taken from a pod that did not let it go in time."""
+    assignor: Annotated[str, Field(max_length=128)] | None = None
+    """The assignor in use."""
+    selector: Annotated[str, Field(max_length=512)] | None = None
+    """The label selector of the group's pods, for autoscalers."""
+    replicas: int | None = None
+    """How many pods carry the group's label and are not terminating."""
+    handoffs: Annotated[
+        list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
+    ] = Field(default_factory=list)
+    """The moves in flight, at most 50 of them."""
+    proposal: Proposal | None = None
+    """What waits for approval."""
+    conditions: Conditions = Field(default_factory=list)
+    """Ready, Balanced, Rebalancing and Fenced; with spec.approval Manual also ProposalReady."""
