@@ -12,10 +12,6 @@ Told = tuple[str, ConditionStatus, Reason, str]
 """type, status, reason, message"""
 
 
-def truth(value: bool) -> ConditionStatus:
-    return ConditionStatus.TRUE if value else ConditionStatus.FALSE
-
-
 def ready(problem: Problem | None, sentence: str) -> Told:
     """Ready, with the worst problem or a sentence on how things are."""
     if problem is None:

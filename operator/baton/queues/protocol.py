@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.ids import Epoch, Uid
 
 
 class QueueUnreachable(Exception):  # noqa: N818 - a condition's reason, in the user's words
@@ -81,7 +81,3 @@ class QueueAdapter(Protocol):
 
     async def close(self) -> None:
         """Close connections. The adapter is not used after that."""
-
-
-AdapterKey = tuple[str, QueueName]
-"""namespace and name of a PartitionedQueue"""

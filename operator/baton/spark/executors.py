@@ -38,7 +38,6 @@ class SparkExecutors:
         self._context: Any = spark.sparkContext._jsc.sc()
         self._backend: Any = self._context.schedulerBackend()
         self._prefix = _pod_name_prefix(spark)
-        self._hosts: dict[str, str] = {}
 
     def registered(self) -> tuple[Executor, ...]:
         ids = self._backend.getExecutorIds()

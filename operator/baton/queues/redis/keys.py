@@ -6,9 +6,6 @@ only and Redis Cluster keeps a partition on one node.
 
 from typing import NamedTuple
 
-CONSUMER_GROUP = "baton"
-"""Of every segment's stream. There is one consumer in it: who may read is decided by the fence, so nothing is ever claimed."""
-
 FIRST_SEGMENT = 0
 
 

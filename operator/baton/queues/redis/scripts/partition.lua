@@ -1,5 +1,6 @@
 -- What every script knows of its partition. Included; never run by itself.
 local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD = unpack(KEYS)
+-- One consumer in one consumer group: who may read is decided by the fence, so nothing is ever claimed.
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
 
