@@ -2,9 +2,6 @@
 
 import base64
 import binascii
-from importlib import import_module
-from importlib.util import find_spec
-from typing import cast
 
 from baton.kube.api import Api, NotFoundError, core_path
 from baton.kube.objects import QueueView
@@ -38,22 +35,12 @@ async def open_queue(api: Api, queue: QueueView, group: str) -> QueueAdapter:
         case SourceType.EXTERNAL:
             from baton.queues.external import ExternalQueue
 
-            return cast(QueueAdapter, ExternalQueue())
+            return ExternalQueue()
         case SourceType.KAFKA:
-            return _kafka(queue, group, spec)
-
-
-def _kafka(queue: QueueView, group: str, spec: PartitionedQueueSpec) -> QueueAdapter:
-    if find_spec("baton.queues.kafka") is None:
-        raise UnsupportedSource(
-            f"spec.source.type Kafka of queue {queue.name}: this operator cannot speak to Kafka yet; use Redis, or External "
-            "where the consumers' word is enough"
-        )
-    adapter = import_module("baton.queues.kafka").KafkaQueue
-    assert spec.source.kafka is not None
-    return cast(
-        QueueAdapter, adapter(spec.source.kafka.bootstrap_servers, spec.source.kafka.topic, queue=queue.full_name, group=group)
-    )
+            raise UnsupportedSource(
+                f"spec.source.type Kafka of queue {queue.name}: this operator cannot speak to Kafka yet; use Redis, or External "
+                "where the consumers' word is enough"
+            )
 
 
 async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> str:

@@ -1,0 +1,57 @@
+"""From a PartitionedQueue to its adapter, and what is said where there is none."""
+
+import base64
+from typing import Any
+
+import pytest
+from tests.unit.controller.memory_api import MemoryApi
+
+from baton.controller.adapters import UnsupportedSource, open_queue
+from baton.kube.api import core_path
+from baton.kube.objects import queue_view
+from baton.queues.protocol import QueueUnreachable
+
+SECRET = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis", "key": "url"}}}
+
+
+def queue(source: dict[str, Any], **spec: Any) -> Any:
+    metadata = {"namespace": "shop", "name": "orders", "uid": "q-1", "generation": 1, "resourceVersion": "1"}
+    return queue_view({"metadata": metadata, "spec": {"source": source, **spec}})
+
+
+async def test_a_source_that_the_operator_cannot_speak_to_is_refused_with_what_to_use_instead() -> None:
+    source = {"type": "Kafka", "kafka": {"bootstrapServers": "kafka:9092", "topic": "orders"}}
+    with pytest.raises(UnsupportedSource, match=r"spec\.source\.type Kafka of queue orders.*use Redis, or External"):
+        await open_queue(MemoryApi(), queue(source), "shop/orders")
+
+
+async def test_an_external_queue_fences_nobody() -> None:
+    adapter = await open_queue(MemoryApi(), queue({"type": "External"}, partitions=4), "shop/orders")
+    assert not adapter.fenced
+
+
+async def test_the_url_comes_from_the_secret() -> None:
+    api = MemoryApi()
+    api.put(
+        core_path("shop", "secrets", "redis"), {"data": {"url": base64.b64encode(b"redis://:secret@redis:6379/0\n").decode()}}
+    )
+    adapter = await open_queue(api, queue(SECRET, partitions=4), "shop/orders")
+    assert adapter.fenced
+    await adapter.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "does not exist: create it with the key url"),
+        ({}, "has no key url: add it"),
+        ({"url": "no base64!"}, "has something else than a URL under url"),
+        ({"url": base64.b64encode(b"http://redis:6379").decode()}, "something else than a URL such as redis://"),
+    ],
+)
+async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str, str] | None, said: str) -> None:
+    api = MemoryApi()
+    if data is not None:
+        api.put(core_path("shop", "secrets", "redis"), {"data": data})
+    with pytest.raises(QueueUnreachable, match=rf"Secret shop/redis, which .*urlSecretRef of queue orders names, .*{said}"):
+        await open_queue(api, queue(SECRET, partitions=4), "shop/orders")
