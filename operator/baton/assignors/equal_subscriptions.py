@@ -62,9 +62,9 @@ class _Deal:
     def _keep(self, name: MemberId) -> None:
         """Lowest numbers first, whatever the queue."""
         mine = self._mine(name)
-        if len(mine) < self._floor:
+        if (count := len(mine.numbers)) < self._floor:
             self._wanting.append(name)
-        elif len(mine) >= self._ceiling and self._greater:
+        elif count >= self._ceiling and self._greater:
             self._one_more_is_great()
             mine = self._lowest(mine, self._ceiling)
         else:
@@ -72,11 +72,13 @@ class _Deal:
             if self._greater:
                 self._eager.append(name)
         self._kept[name] = mine
-        self._count[name] = len(mine)
+        self._count[name] = len(mine.numbers)
 
     def _mine(self, name: MemberId) -> Hand:
         """What it holds alone, and near to it."""
         hand = self._before.hands[name]
+        if not hand.numbers:
+            return hand
         if not self._nearness.matters and name not in self._before.doubtful and self._owner.keys() >= set(hand.queues):
             return hand
         mine: list[tuple[QueueName, int]] = []
@@ -91,9 +93,9 @@ class _Deal:
         return Hand.of_sorted(mine)
 
     def _lowest(self, mine: Hand, count: int) -> Hand:
-        if len(mine) == count:
+        if len(mine.numbers) == count:
             return mine
-        gone = nlargest(len(mine) - count, zip(mine.numbers, mine.queues, strict=True))
+        gone = nlargest(len(mine.numbers) - count, zip(mine.numbers, mine.queues, strict=True))
         for number, queue in gone:
             self._owner[queue][number] = None
         left_out = {(queue, number) for number, queue in gone}
@@ -106,7 +108,7 @@ class _Deal:
 
     def _give(self, name: MemberId, hand: Hand) -> None:
         self._dealt[name].append(hand)
-        self._count[name] += len(hand)
+        self._count[name] += len(hand.numbers)
 
     def _deal_near(self, free: Sequence[Partition]) -> list[Partition]:
         """In turn to those below the floor, else to those at it, near members only; returns what could not be dealt so."""

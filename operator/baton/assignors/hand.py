@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, pairwise
 from operator import itemgetter, lt
 from typing import overload
 
@@ -28,6 +28,8 @@ class Hand(Sequence[Partition]):
         if isinstance(partitions, Hand):
             return partitions
         listed = list(partitions)
+        if not listed:
+            return NOTHING
         in_order = all(map(lt, listed, islice(listed, 1, None)))
         return cls.of_sorted(listed if in_order else sorted(set(listed)))
 
@@ -40,16 +42,18 @@ class Hand(Sequence[Partition]):
     def joined(cls, parts: Iterable["Hand"]) -> "Hand":
         """From hands that have nothing in common."""
         parts = [part for part in parts if part.numbers]
-        if len(parts) < 2:
-            return parts[0] if parts else NOTHING
-        return cls.of_sorted(sorted(chain.from_iterable(part.pairs() for part in parts)))
+        if len(parts) > 1:
+            parts.sort(key=itemgetter(0))
+            if any(before[-1] > after[0] for before, after in pairwise(parts)):
+                return cls.of_sorted(sorted(chain.from_iterable(part.pairs() for part in parts)))
+        return cls.in_a_row(parts)
 
     @classmethod
     def in_a_row(cls, parts: Iterable["Hand"]) -> "Hand":
         """From hands each of which comes after the one before it."""
         parts = list(parts)
-        if len(parts) == 1:
-            return parts[0]
+        if len(parts) < 2:
+            return parts[0] if parts else NOTHING
         return cls(
             tuple(chain.from_iterable(part.queues for part in parts)),
             tuple(chain.from_iterable(part.numbers for part in parts)),

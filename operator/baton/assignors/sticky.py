@@ -38,12 +38,13 @@ def cooperative_sticky(request: Request) -> Answer:
 
 
 def _target(request: Request, before: Holdings) -> dict[MemberId, Hand]:
-    read = frozenset().union(*(member.subscribed for member in request.members.values()))
+    subscriptions = {member.subscribed for member in request.members.values()}
+    read = frozenset().union(*subscriptions)
     queues = [queue for queue in sorted(request.queues) if queue in read and request.queues[queue]]
     nearness = Nearness(request, queues)
     if not request.members:
         return {}
-    if len({member.subscribed for member in request.members.values()}) == 1:
+    if len(subscriptions) == 1:
         return share_equally(request, queues, before, nearness)
     return share_among_readers(request, queues, before, nearness)
 
