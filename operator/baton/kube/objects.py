@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from baton.model.names import API_GROUP, API_VERSION
 from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
+
+S = TypeVar("S", ConsumerGroupSpec, PartitionedQueueSpec)
 
 FINALIZER = "baton.dev/release"
 """On a ConsumerGroup: it goes only when its partitions have been taken back and its queues released."""
@@ -17,7 +20,7 @@ REBALANCE_ANNOTATION = "baton.dev/rebalance"
 APPROVE_ANNOTATION = "baton.dev/approve"
 """On a ConsumerGroup with spec.approval Manual: the id of the proposal that is to be carried out."""
 
-GROUP_VERSION = "baton.dev/v1alpha1"
+GROUP_VERSION = f"{API_GROUP}/{API_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,7 @@ class QueueView:
 def group_view(manifest: Mapping[str, Any]) -> GroupView:
     """A ConsumerGroup's manifest."""
     metadata = manifest["metadata"]
-    spec, problem = None, None
-    try:
-        spec = ConsumerGroupSpec.model_validate(manifest.get("spec") or {})
-    except ValidationError as error:
-        problem = _first(error)
+    spec, problem = _spec(ConsumerGroupSpec, manifest)
     return GroupView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -98,11 +97,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
 def queue_view(manifest: Mapping[str, Any]) -> QueueView:
     """A PartitionedQueue's manifest."""
     metadata = manifest["metadata"]
-    spec, problem = None, None
-    try:
-        spec = PartitionedQueueSpec.model_validate(manifest.get("spec") or {})
-    except ValidationError as error:
-        problem = _first(error)
+    spec, problem = _spec(PartitionedQueueSpec, manifest)
     return QueueView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -115,7 +110,10 @@ def queue_view(manifest: Mapping[str, Any]) -> QueueView:
     )
 
 
-def _first(error: ValidationError) -> str:
-    """The first mistake, with its field."""
-    mistake = error.errors(include_url=False)[0]
-    return f"spec.{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"
+def _spec(model: type[S], manifest: Mapping[str, Any]) -> tuple[S | None, str | None]:
+    """The spec, or the first mistake in it, with its field."""
+    try:
+        return model.model_validate(manifest.get("spec") or {}), None
+    except ValidationError as error:
+        mistake = error.errors(include_url=False)[0]
+        return None, f"spec.{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"

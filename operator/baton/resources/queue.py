@@ -157,7 +157,7 @@ class Source(Shape):
     redis: RedisSource | None = None
     """For type Redis."""
     kafka: KafkaSource | None = None
-    """For type Kafka."""
+    """For type Kafka, which this version of the operator cannot speak to yet: the group says UnsupportedSource."""
     external: ExternalSource | None = None
     """For type External; may be left out."""
 
