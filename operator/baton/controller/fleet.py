@@ -29,6 +29,7 @@ class Fleet:
         self._not_before: dict[GroupKey, float] = {}
         self._news = asyncio.Event()
         self._leads = False
+        self._leads_since = float("-inf")
         mirror = services.mirror
         mirror.wake = self._wake
         mirror.ledger_changed = self._ledger_changed
@@ -67,6 +68,7 @@ class Fleet:
             return
         if not self._leads:
             self._leads = True
+            self._leads_since = self._services.clock.ticks()
             self._services.mirror.sessions.outage(self._services.clock.ticks())
         wanted = {
             (view.namespace, view.name): view
@@ -97,7 +99,7 @@ class Fleet:
         self._not_before = {key: at for key, at in self._not_before.items() if key in wanted}
 
     def _start(self, key: GroupKey, view: GroupView) -> None:
-        loop = GroupLoop(view, self._services)
+        loop = GroupLoop(view, self._services, self._leads_since)
         task = asyncio.create_task(loop.run(), name=f"group {view.full_name}")
         task.add_done_callback(lambda _: self.notify())
         self._loops[key] = (loop, task)

@@ -141,7 +141,7 @@ class Keeper:
     async def _work(self) -> None:
         if Clock.ticks() >= self._check_at:
             await self._check()
-            self._check_at = Clock.ticks() + CHECK_EVERY
+            self._check_at = Clock.ticks() + (CHECK_EVERY if self.facts.fenced else float("inf"))
         grants = [grant for grant in self._grants if grant not in self._done]
         pauses = [pause for pause in self._pauses if (pause.partition, pause.epoch) not in self.drained]
         await _in_turns([self._grant(grant) for grant in grants])

@@ -21,7 +21,6 @@ from baton.controller.observe import (
     queue_problems,
 )
 from baton.controller.problems import Problem, Reason
-from baton.controller.relist import relist_group
 from baton.controller.report import Reporter
 from baton.controller.scaling import Scaling
 from baton.controller.scribe import Deposed, Scribe, TooLarge
@@ -50,11 +49,13 @@ SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
 class GroupLoop:
     """One group, as long as this operator leads and the group exists."""
 
-    def __init__(self, group: GroupView, services: Services) -> None:
+    def __init__(self, group: GroupView, services: Services, leads_since: float) -> None:
+        """`leads_since`: when this operator began to lead (monotonic seconds)."""
         self.key: GroupKey = (group.namespace, group.name)
         self.uid = group.uid
         self._full_name = group.full_name
         self._services = services
+        self._leads_since = leads_since
         self._path = group_path(GROUP_VERSION, group.namespace, "consumergroups", group.name)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
         self._news = asyncio.Event()
@@ -88,7 +89,8 @@ class GroupLoop:
         try:
             working = await self._until_it_works(self._begin)
             while working and await self._until_it_works(self._cycle):
-                await self._sleep()
+                while not await self._sleep():
+                    await self._until_it_works(self._resync)
             self._log.info("the group is gone")
         except Deposed:
             self._log.info("another leader has taken over")
@@ -112,7 +114,7 @@ class GroupLoop:
 
     async def _begin(self) -> bool:
         """Take the ledger over, and carry on from it."""
-        await relist_group(self._services.api, self._services.mirror, self.key)
+        await self._services.relists.since(self._leads_since)
         group = self._group()
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -139,7 +141,6 @@ class GroupLoop:
         self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
         if await self._scribe.check():
             self._restored()
-        await self._resync()
         group = self._group()
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -204,20 +205,18 @@ class GroupLoop:
                     f"the ledger contradicts what the queue {queue} has recorded; all of it is granted again, above both",
                 )
 
-    async def _resync(self) -> None:
-        """Every now and then compare with the facts, in case a notification was lost."""
-        now = self._services.clock.ticks()
-        if now < self._resync_at:
-            return
-        await relist_group(self._services.api, self._services.mirror, self.key)
-        self._scribe.doubt()
-        self._scaling.recheck()
-        if await self._scribe.check():
-            self._restored()
-        group = self._group()
+    async def _resync(self) -> bool:
+        """Every now and then compare with the facts, in case a notification was lost; what differs wakes the loop."""
+        group, now = self._group(), self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
-        self._resync_at = now + every
-        self._news.clear()
+        if now >= self._resync_at:
+            await self._services.relists.since(now - every / 2)
+            self._scribe.listed(self._services.relists.ledger_version(self.key))
+            if self._scribe.doubtful or self._scaling.recheck():
+                self.wake()
+            self._resync_at = now + every
+        self._reporter.beat()
+        return True
 
     def _membership(self, spec: ConsumerGroupSpec) -> Membership:
         mirror, now = self._services.mirror, self._services.clock.ticks()
@@ -307,19 +306,21 @@ class GroupLoop:
     def _retry_soon(self) -> None:
         asyncio.get_running_loop().call_later(AFTER_FAILURE, self.wake)
 
-    async def _sleep(self) -> None:
-        """Until news, the engine's next deadline, the next session that may lapse, or the next resync."""
+    async def _sleep(self) -> bool:
+        """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""
         clock, mirror = self._services.clock, self._services.mirror
         ticks = clock.ticks()
-        until = [self._resync_at, ticks + LONGEST_SLEEP]
-        until += [ticks + at - clock.now() for at in (self._wake_at, self._teller.due_at) if at is not None]
+        due = [ticks + at - clock.now() for at in (self._wake_at, self._teller.due_at) if at is not None]
         lapses = [mirror.sessions.lapses_at(lease) for lease in mirror.leases.bucket(*self.key).values() if lease.holder]
-        until += [at for at in lapses if at > ticks]
+        due += [at for at in lapses if at > ticks]
+        resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
+        until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
         try:
-            async with asyncio.timeout(max(SHORTEST_SLEEP, min(until) - ticks)):
+            async with asyncio.timeout(until - ticks):
                 await self._news.wait()
+            return True
         except TimeoutError:
-            pass
+            return any(at <= until for at in due)
 
 
 def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str] | None]:

@@ -20,6 +20,7 @@ from baton.controller.health import HealthServer
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
 from baton.controller.queue_board import QueueBoard
+from baton.controller.relists import Relists
 from baton.controller.services import Services
 from baton.controller.watch import watch
 from baton.kube.api import Api, ApiError, UnavailableError, connect
@@ -62,15 +63,25 @@ async def operate(options: Options) -> None:
     arm()
     stop = asyncio.Event()
     _on_signals(stop)
-    async with connect(options.kubeconfig) as (api, connection):
+    # The elector has connections of its own: behind the requests of a thousand groups a renewal would come too late.
+    async with connect(options.kubeconfig) as (api, connection), connect(options.kubeconfig) as (of_elector, _):
         clock, metrics = Clock(), Metrics()
         mirror = Mirror(clock)
         elector = Elector(
-            api, options.lease_namespace, options.lease_name, options.identity, options.terms, lambda: fleet.notify()
+            of_elector, options.lease_namespace, options.lease_name, options.identity, options.terms, lambda: fleet.notify()
         )
         events = Events(api, options.identity)
         services = Services(
-            api, mirror, clock, events, metrics, elector, Bumper(api), Scaler(api), QueueBoard(api, mirror, clock)
+            api=api,
+            mirror=mirror,
+            clock=clock,
+            events=events,
+            metrics=metrics,
+            elector=elector,
+            bumper=Bumper(api),
+            scaler=Scaler(api),
+            board=QueueBoard(api, mirror, clock),
+            relists=Relists(api, mirror, options.namespaces),
         )
         fleet = Fleet(services)
         watching = asyncio.Event()

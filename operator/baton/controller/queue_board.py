@@ -23,6 +23,8 @@ class _Writing:
     uid: str
     writer: StatusWriter
     task: asyncio.Task[None]
+    shown: tuple[QueueView, list[QueueFacts]] | None = None
+    """What the status was last made from."""
 
 
 class QueueBoard:
@@ -64,7 +66,11 @@ class QueueBoard:
         if writing is None:
             writer = StatusWriter(self._api, group_path(GROUP_VERSION, view.namespace, "partitionedqueues", view.name), view.uid)
             writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
-        status = queue_status(view, list(self._reports.get(queue, {}).values()), self._clock.now())
+        facts = view, list(self._reports.get(queue, {}).values())
+        if facts == writing.shown:
+            return
+        writing.shown = facts
+        status = queue_status(*facts, self._clock.now())
         writing.writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(view.status))
 
     def refresh_all(self) -> None:

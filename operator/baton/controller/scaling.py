@@ -21,9 +21,10 @@ class Scaling:
         self._applied: tuple[Target, int] | None = None
         self.problem: Problem | None = None
 
-    def recheck(self) -> None:
-        """Somebody may have scaled the target by hand."""
-        self._applied = None
+    def recheck(self) -> bool:
+        """Somebody may have scaled the target by hand. False: there is no target."""
+        known, self._applied = self._applied is not None or self.problem is not None, None
+        return known
 
     async def apply(
         self, spec: ConsumerGroupSpec, seen: Membership, pods: Iterable[PodView], owned: Mapping[MemberId, int]

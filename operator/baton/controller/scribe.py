@@ -44,6 +44,11 @@ class Scribe:
         return self._ledger.written
 
     @property
+    def doubtful(self) -> bool:
+        """What stands there may be something else than what was written."""
+        return self._doubtful
+
+    @property
     def bytes(self) -> int:
         return size(self._ledger.written or {})
 
@@ -73,15 +78,16 @@ class Scribe:
         self.tally.writes += 1
         return overruled
 
+    def listed(self, version: str | None) -> None:
+        """A list showed the ledger at this version; None: it showed none."""
+        if version != self._ledger.version:
+            self._doubtful = True
+
     def event(self, kind: str | None, manifest: Manifest) -> bool:
         """The watch shows the ledger; True if that is not what was written, so that it should be checked."""
         if kind == "DELETED" or (manifest.get("data") or {}) != self._ledger.written:
             self._doubtful = True
         return self._doubtful
-
-    def doubt(self) -> None:
-        """Check at the next opportunity, for an event may have been lost."""
-        self._doubtful = True
 
     async def check(self) -> bool:
         """If in doubt, look; and put right what somebody else wrote or deleted. True if that was necessary."""

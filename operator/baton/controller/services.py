@@ -6,6 +6,7 @@ from baton.controller.clock import Clock
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
 from baton.controller.queue_board import QueueBoard
+from baton.controller.relists import Relists
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
 from baton.kube.elector import Elector
@@ -24,3 +25,4 @@ class Services:
     bumper: Bumper
     scaler: Scaler
     board: QueueBoard
+    relists: Relists

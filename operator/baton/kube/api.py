@@ -20,6 +20,8 @@ REQUEST_TIMEOUT = 10.0
 """Seconds. No request may hold up a loop for longer."""
 
 MERGE = "application/merge-patch+json"
+JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class ApiError(Exception):
@@ -53,6 +55,10 @@ class Api:
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
 
+    async def list_metadata(self, path: str, **query: str) -> Json:
+        """A list of objects of which only the metadata are told."""
+        return await self._request("GET", path, query, accept=METADATA)
+
     async def find(self, path: str) -> Json | None:
         """The object, or None where there is none."""
         try:
@@ -77,14 +83,15 @@ class Api:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Json:
         try:
             arguments = await self._client.param_serialize(
                 method,
                 path,
                 query_params=list((query or {}).items()),
-                header_params={"Accept": "application/json", "Content-Type": content_type},
+                header_params={"Accept": accept, "Content-Type": content_type},
                 body=body,
                 auth_settings=["BearerToken"],
             )
@@ -111,14 +118,17 @@ def _error(status: int, data: bytes) -> Exception:
 
 
 @asynccontextmanager
-async def connect(kubeconfig: Path | None) -> AsyncIterator[tuple[Api, client.Configuration]]:
-    """An Api for this kubeconfig; None: the pod's own service account. Raises ConfigException, which says what is missing."""
+async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator[tuple[Api, client.Configuration]]:
+    """An Api for this kubeconfig and context (None: the current one). Without a kubeconfig: by the pod's own service account.
+
+    Raises ConfigException, which says what is missing.
+    """
     settings = client.Configuration()
     loader: Any = config
     if kubeconfig is None:
         loader.load_incluster_config(client_configuration=settings)
     else:
-        await loader.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
+        await loader.load_kube_config(config_file=str(kubeconfig), context=context, client_configuration=settings)
     async with client.ApiClient(configuration=settings) as connection:
         yield Api(connection), settings
 

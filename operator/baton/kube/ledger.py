@@ -79,7 +79,8 @@ class Ledger:
         self._api = api
         self.owner = owner
         self._term = term
-        self._version: str | None = None
+        self.version: str | None = None
+        """resourceVersion of what was last written, or seen in its place."""
         self.written: Mapping[str, str] | None = None
         """What this leader wrote last."""
 
@@ -101,7 +102,7 @@ class Ledger:
         """Replace what this leader wrote last. Raises ConflictError where something else stands there; then see `overrule`."""
         if (bytes_ := size(data)) > SIZE_LIMIT:
             raise TooLarge(bytes_)
-        await self._put(data, self._version)
+        await self._put(data, self.version)
 
     async def look(self) -> Stored | None:
         """What stands there instead of what was written last; the next write replaces it. Raises Deposed where a later leader
@@ -109,7 +110,7 @@ class Ledger:
         found = await self.read()
         if found is not None and found.owner_uid == self.owner.uid and found.term is not None and found.term > self._term:
             raise Deposed
-        self._version = found.version if found else None
+        self.version = found.version if found else None
         return found
 
     async def _put(self, data: Mapping[str, str], version: str | None) -> None:
@@ -118,7 +119,7 @@ class Ledger:
             made = await self._api.create(core_path(self.owner.namespace, "configmaps"), body)
         else:
             made = await self._api.replace(self.owner.path, body)
-        self._version = made["metadata"]["resourceVersion"]
+        self.version = made["metadata"]["resourceVersion"]
         self.written = dict(data)
 
     def _body(self, data: Mapping[str, str], version: str | None) -> Json:

@@ -50,19 +50,19 @@ class Shelf(Generic[V]):
         """A watch's event; `kind` DELETED, or anything else for an object that is there."""
         self._put(manifest, gone=kind == "DELETED")
 
-    def listed(self, namespace: str, group: str | None, manifests: Iterable[Manifest], version: str) -> None:
-        """A list of all of a namespace's objects (of one bucket, if given), as of this version."""
+    def listed(self, namespace: str | None, manifests: Iterable[Manifest], version: str) -> None:
+        """A list of all of a namespace's objects (None: of all namespaces) as of this version."""
         as_of = int(version)
         there = set()
         for manifest in manifests:
-            there.add(manifest["metadata"]["name"])
+            there.add((manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
             self._put(manifest, gone=False, as_of=as_of)
-        for (within, name), (seen, view) in list(self._objects.items()):
-            if within == namespace and name not in there and seen <= as_of and (view is None or group in (None, view.group)):
+        for key, (seen, view) in list(self._objects.items()):
+            if namespace in (None, key[0]) and key not in there and seen <= as_of:
                 if view is None:
-                    del self._objects[within, name]
+                    del self._objects[key]
                 else:
-                    self._replace((within, name), as_of, None)
+                    self._replace(key, as_of, None)
 
     def _put(self, manifest: Manifest, gone: bool, as_of: int | None = None) -> None:
         metadata = manifest["metadata"]
@@ -71,6 +71,8 @@ class Shelf(Generic[V]):
         seen, view = self._objects.get(key, (0, None))
         if version < seen or (view is None and as_of is not None and as_of < seen):
             return  # an old story
+        if version == seen and view is not None and not gone:
+            return  # the same story
         self._replace(key, version, None if gone else self._view(manifest))
 
     def _replace(self, key: tuple[str, str], version: int, after: V | None) -> None:

@@ -138,7 +138,7 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
     with pytest.raises(Deposed):
         await scribe.write({"group": "old"})
     with pytest.raises(Deposed):
-        scribe.doubt()
+        scribe.listed("another version")
         await scribe.check()
     assert data(api) == {"group": "new"}
 

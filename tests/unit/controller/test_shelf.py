@@ -43,25 +43,33 @@ def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
     one = Listener()
     one.shelf.event("ADDED", pod("a", 1))
     one.shelf.event("ADDED", pod("b", 2))
-    one.shelf.listed("shop", "orders", [pod("b", 2)], "9")
+    one.shelf.listed("shop", [pod("b", 2)], "9")
     assert one.names() == {"b"}
     assert ("a", None) in one.heard
 
 
-def test_a_list_leaves_other_groups_and_namespaces_alone() -> None:
+def test_a_list_of_one_namespace_leaves_others_alone() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1, "orders"))
-    one.shelf.event("ADDED", pod("b", 1, "returns"))
-    one.shelf.listed("shop", "orders", [], "9")
-    one.shelf.listed("elsewhere", None, [], "9")
-    assert (one.names("orders"), one.names("returns")) == (set(), {"b"})
+    one.shelf.event("ADDED", pod("a", 1))
+    one.shelf.listed("elsewhere", [], "9")
+    assert one.names() == {"a"}
+    one.shelf.listed(None, [], "9")
+    assert one.names() == set()
+
+
+def test_a_list_that_shows_what_is_known_is_no_news() -> None:
+    one = Listener()
+    one.shelf.event("ADDED", pod("a", 1))
+    one.heard.clear()
+    one.shelf.listed(None, [pod("a", 1)], "9")
+    assert one.heard == []
 
 
 def test_what_came_after_the_list_was_made_stays() -> None:
     one = Listener()
     one.shelf.event("ADDED", pod("new", 12))
     one.shelf.event("DELETED", pod("gone", 11))
-    one.shelf.listed("shop", "orders", [pod("gone", 3)], "10")
+    one.shelf.listed("shop", [pod("gone", 3)], "10")
     assert one.names() == {"new"}
 
 
