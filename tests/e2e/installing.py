@@ -50,3 +50,9 @@ def namespace(cluster: Cluster, name: str) -> Iterator[str]:
         yield name
     finally:
         cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def leader(cluster: Cluster) -> str:
+    """The name of the operator's pod that leads; empty: none does."""
+    leases = json.loads(cluster.kubectl("--namespace", NAMESPACE, "get", "leases", "-o", "json"))["items"]
+    return next((holder for lease in leases if (holder := lease["spec"].get("holderIdentity"))), "")

@@ -10,7 +10,7 @@ from charts.render import ROOT
 
 from tests.cluster import Cluster
 from tests.e2e import installing
-from tests.e2e.installing import NAMESPACE, eventually, namespace
+from tests.e2e.installing import NAMESPACE, eventually, leader, namespace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -72,11 +72,6 @@ def replicas(cluster: Cluster) -> list[str]:
     """The operator's pods, without those of an earlier installation that are still ending."""
     pods = json.loads(cluster.kubectl("--namespace", NAMESPACE, "get", "pods", "-o", "json"))["items"]
     return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-
-
-def leader(cluster: Cluster) -> str:
-    leases = json.loads(cluster.kubectl("--namespace", NAMESPACE, "get", "leases", "-o", "json"))["items"]
-    return next((holder for lease in leases if (holder := lease["spec"].get("holderIdentity"))), "")
 
 
 def assigned(cluster: Cluster, name: str) -> dict[str, str] | None:

@@ -58,7 +58,7 @@ class Load:
         while not self._over.wait(_EVERY):
             self._flows.wait()
             with self._sending:
-                if self._flows.is_set():
+                if self._flows.is_set() and not self._over.is_set():
                     self._send()
 
     def _send(self) -> None:

@@ -1,0 +1,144 @@
+"""A Deployment of plain pods that consume one queue, with its group, and what can be seen of them at the API server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from baton.model.names import GROUP_LABEL, ledger_name
+from tests.cluster import Cluster
+from tests.e2e.installing import eventually
+
+QUEUE = GROUP = "numbers"
+PARTITIONS = 12
+
+
+class Fleet:
+    """The pods of one group, and what can be seen of them."""
+
+    def __init__(self, node: Cluster, name: str, url: str, delay: int = 2) -> None:
+        self._node, self.namespace, self._url, self._delay = node, name, url, delay
+
+    def deploy(self, replicas: int) -> None:
+        self._apply(*queue_and_group(self._url, self._delay), *access(), self._deployment(replicas))
+
+    def scale(self, replicas: int) -> None:
+        self._kubectl("scale", "deployment/reader", f"--replicas={replicas}")
+
+    def roll(self) -> None:
+        """A rolling restart, a new pod at a time before an old one goes."""
+        self._kubectl("rollout", "restart", "deployment/reader")
+
+    def delete(self) -> None:
+        """While there is an operator that lets the group go."""
+        self._kubectl("delete", f"consumergroup/{GROUP}", f"partitionedqueue/{QUEUE}", "deployment/reader", "--timeout=60s")
+
+    def moving(self) -> bool:
+        """Somebody is to let go of something."""
+        return any(entry["revoking"] for entry in self._entries().values())
+
+    def settled(self, members: int) -> None:
+        """Ready, with this many members, and every partition owned by one of them."""
+        eventually(lambda: self._is_settled(members), 90)
+
+    def pods(self) -> list[str]:
+        found = json.loads(self._kubectl("get", "pods", "-l", f"{GROUP_LABEL}={GROUP}", "-o", "json"))["items"]
+        return sorted(pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"])
+
+    def restarts(self, pod: str) -> int:
+        statuses = json.loads(self._kubectl("get", "pod", pod, "-o", "json"))["status"]["containerStatuses"]
+        return sum(status["restartCount"] for status in statuses)
+
+    def group(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._kubectl("get", f"consumergroup/{GROUP}", "-o", "json"))
+        return found
+
+    def owned_by(self, pod: str) -> dict[str, str]:
+        return dict(self._entries().get(pod, {}).get("owned", {}))
+
+    def _is_settled(self, members: int) -> bool:
+        status = self.group().get("status", {})
+        held = [entry for entry in self._entries().values() if entry["owned"]]
+        moving = [entry for entry in self._entries().values() if entry["revoking"]]
+        return status.get("state") == "Ready" and status.get("members") == members and len(held) == members and not moving
+
+    def _entries(self) -> dict[str, Any]:
+        text = self._kubectl("get", "configmap", ledger_name(GROUP), "--ignore-not-found", "-o", "json")
+        data = json.loads(text or "{}").get("data") or {}
+        return {key: json.loads(entry) for key, entry in data.items() if key != "group"}
+
+    def _kubectl(self, *arguments: str) -> str:
+        return self._node.kubectl("--namespace", self.namespace, *arguments)
+
+    def _apply(self, *objects: dict[str, Any]) -> None:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self._node.kubectl("--namespace", self.namespace, "apply", "-f", "-", text=text)
+
+    def _deployment(self, replicas: int) -> dict[str, Any]:
+        volumes, mounts = self._node.host_volumes()
+        fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"}
+        environment = {"BATON_GROUP": GROUP, "BATON_REDIS_URL": self._url, "QUEUE": QUEUE}
+        program = {"name": "program", "configMap": {"name": "reader"}}
+        ledger = {"name": "assignments", "configMap": {"name": ledger_name(GROUP), "optional": True}}
+        container = {
+            "name": "reader",
+            "image": self._node.load_consumer_image(),
+            "imagePullPolicy": "Never",
+            "args": ["/program/reader.py"],
+            "env": [{"name": name, "value": value} for name, value in environment.items()]
+            + [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
+            "volumeMounts": [
+                *mounts,
+                {"name": "program", "mountPath": "/program"},
+                {"name": "assignments", "mountPath": "/etc/baton/assignments"},
+            ],
+        }
+        labels = {GROUP_LABEL: GROUP}
+        pod = {"serviceAccountName": "reader", "containers": [container], "volumes": [*volumes, program, ledger]}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "reader"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }
+
+
+def queue_and_group(url: str, delay: int) -> list[dict[str, Any]]:
+    source = {"type": "Redis", "redis": {"url": url}}
+    rebalance = {"delaySeconds": delay, "maxHandoffSeconds": 3}
+    return [
+        {
+            "apiVersion": "baton.dev/v1alpha1",
+            "kind": "PartitionedQueue",
+            "metadata": {"name": QUEUE},
+            "spec": {"source": source, "partitions": PARTITIONS, "rebalance": rebalance},
+        },
+        {
+            "apiVersion": "baton.dev/v1alpha1",
+            "kind": "ConsumerGroup",
+            "metadata": {"name": GROUP},
+            "spec": {"queues": [{"name": QUEUE}]},
+        },
+    ]
+
+
+def access() -> list[dict[str, Any]]:
+    """The program, and a service account that may keep its Lease."""
+    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    program = Path(__file__).with_name("reader.py").read_text()
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "reader"}, "data": {"reader.py": program}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"}, "rules": rules},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "reader"},
+            "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", "name": "reader"}],
+        },
+    ]
