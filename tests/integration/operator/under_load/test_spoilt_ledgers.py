@@ -1,0 +1,144 @@
+"""Somebody edits the ledger by hand, under load: it is put right, an event says so, and nobody acts on what it said meanwhile."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.integration.operator.under_load.conftest import GROUP, Busy
+from tests.integration.operator.world import Operator, eventually
+
+from baton.kube.api import core_path
+from baton.model.names import ledger_name
+
+Start = Callable[..., Operator]
+Data = dict[str, str]
+
+
+@pytest.fixture
+async def served(busy: Busy, start: Start) -> Operator:
+    """An operator that has the ledger in hand; what b owns it owns at a second epoch at least."""
+    operator = await start(busy.world).leads()
+    await busy.world.set_ready("b", False)
+    await busy.settled("a", "c", "d")
+    await busy.world.set_ready("b", True)
+    await busy.settled()
+    return operator
+
+
+def garbage(data: Data) -> Data:
+    return data | {"group": "{garbage"}
+
+
+def lowered(data: Data) -> Data:
+    """One member's partitions, all at epoch 1."""
+    entry = json.loads(data["b"])
+    entry["owned"] = {GROUP: ",".join(f"{part.partition('@')[0]}@1" for part in entry["owned"][GROUP].split(","))}
+    return data | {"b": json.dumps(entry)}
+
+
+def raised(data: Data) -> Data:
+    """One member's partitions, all at an epoch far above."""
+    entry = json.loads(data["b"])
+    entry["owned"] = {GROUP: ",".join(f"{part.partition('@')[0]}@999999" for part in entry["owned"][GROUP].split(","))}
+    return data | {"b": json.dumps(entry)}
+
+
+def without_a_member(data: Data) -> Data:
+    return {key: text for key, text in data.items() if key != "c"}
+
+
+def with_all_at_one(data: Data) -> Data:
+    """Everybody's partitions, at the epochs in force, in one member's hands as well."""
+    entry = json.loads(data["b"])
+    held = [json.loads(text)["owned"][GROUP] for key, text in data.items() if key != "group"]
+    entry["owned"] = {GROUP: ",".join(held)}
+    return data | {"b": json.dumps(entry)}
+
+
+EDITS = [garbage, lowered, raised, without_a_member, with_all_at_one]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit: Callable[[Data], Data]) -> None:
+    before = await busy.world.ledger_data(GROUP) or {}
+    told = await said(busy, "LedgerRestored")
+    await forge(busy, edit(before))
+    await restored(busy, before)
+    await eventually(lambda: more(busy, "LedgerRestored", told), "an event says so")
+    await busy.proven()
+
+
+@pytest.mark.parametrize("edit", EDITS)
+async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_no_further_than_the_queue_is(
+    busy: Busy, served: Operator, start: Start, edit: Callable[[Data], Data]
+) -> None:
+    told = await said(busy, "LedgerRebuilt")
+    served.kill()
+    await forge(busy, edit(await busy.world.ledger_data(GROUP) or {}))
+    await start(busy.world).leads()
+    await eventually(lambda: more(busy, "LedgerRebuilt", told), "an event says so")
+    await busy.proven()
+
+
+async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> None:
+    before = await busy.world.ledger_data(GROUP) or {}
+    told = await said(busy, "LedgerRestored")
+    await busy.world.api.delete(path(busy))
+    await restored(busy, before)
+    await eventually(lambda: more(busy, "LedgerRestored", told), "an event says so")
+    await busy.proven()
+
+
+async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_anew_above_the_queues_epochs(
+    busy: Busy, served: Operator, start: Start
+) -> None:
+    before = await busy.queue.owners()
+    served.kill()
+    await busy.world.api.delete(path(busy))
+    await start(busy.world).leads()
+    await busy.proven()
+    after = await busy.queue.owners()
+    assert all(after[number].epoch > owner.epoch for number, owner in before.items())
+
+
+async def test_a_ledger_that_another_owns_is_replaced(busy: Busy, served: Operator) -> None:
+    before = await busy.world.ledger_data(GROUP) or {}
+    found = await busy.world.api.get(path(busy))
+    found["metadata"]["ownerReferences"][0]["uid"] = "another"
+    found["data"] = with_all_at_one(before)
+    busy.fleet.ledger.forged((await busy.world.api.replace(path(busy), found))["metadata"]["resourceVersion"])
+    await restored(busy, before)
+
+    async def ours() -> bool:
+        owner = (await busy.world.api.get(path(busy)))["metadata"]["ownerReferences"][0]
+        return bool(owner["uid"] == ((await busy.world.get_group(GROUP)) or {})["metadata"]["uid"])
+
+    await eventually(ours, "the group owns it again")
+    await busy.proven()
+
+
+def path(busy: Busy) -> str:
+    return core_path(busy.world.namespace, "configmaps", ledger_name(GROUP))
+
+
+async def forge(busy: Busy, data: Data) -> None:
+    """As `kubectl edit` does: a replace of what stands there."""
+    found = await busy.world.api.get(path(busy))
+    written: dict[str, Any] = await busy.world.api.replace(path(busy), {**found, "data": data})
+    busy.fleet.ledger.forged(written["metadata"]["resourceVersion"])
+
+
+async def restored(busy: Busy, before: Data) -> None:
+    async def so() -> bool:
+        return await busy.world.ledger_data(GROUP) == before
+
+    await eventually(so, "the ledger is as it was", 10, lambda: busy.world.ledger_data(GROUP))
+
+
+async def said(busy: Busy, reason: str) -> int:
+    return len(await busy.world.events(reason))
+
+
+async def more(busy: Busy, reason: str, before: int) -> bool:
+    return await said(busy, reason) > before
