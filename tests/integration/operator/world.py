@@ -197,19 +197,20 @@ class Operator:
     def __init__(
         self,
         kubeconfig: Path,
-        namespace: str,
+        namespace: str | None,
         identity: str,
         folder: Path,
         *options: str,
         lease: str = "operator",
         fault: str | None = None,
     ) -> None:
-        """`fault`: see baton.controller.faults."""
+        """`namespace` None: all of them. `fault`: see baton.controller.faults."""
         self.log = folder / f"{identity}-{time.monotonic_ns()}.log"
         self._output = self.log.open("w")
         command = [
             *(str(Path(sys.executable).parent / "baton"), "operator"),
-            *("--kubeconfig", str(kubeconfig), "--namespace", namespace, "--lease-namespace", namespace, "--lease-name", lease),
+            *("--kubeconfig", str(kubeconfig), "--lease-namespace", namespace or "default", "--lease-name", lease),
+            *(("--namespace", namespace) if namespace is not None else ()),
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
             *options,
         ]
