@@ -141,4 +141,20 @@ MUTATIONS = (
     # what is counted
     Mutation("bound", "count nothing as needed", "engine/bound.py", "    assert origins is not None\n", "    assert origins is not None\n    return 0\n"),
     Mutation("bound", "a rebalance never ends", "engine/step.py", "    _end_rebalance(draft)\n\n\ndef _decide", "\n\ndef _decide"),
+    # Proposals
+    Mutation("approval", "take from who works without asking", "engine/approval.py", "draft.spec.approval is Approval.MANUAL", "False"),
+    Mutation("approval", "let stopping pods wait for a person", "engine/approval.py",
+             "draft.slots[partition].owner in draft.eligible and draft.settled(partition)", "draft.settled(partition)"),
+    Mutation("approval", "keep a proposal that was overtaken", "engine/approval.py",
+             "if proposal is not None and (draft.unsettled or not _holds(draft, proposal)):", "if False:"),
+    Mutation("approval", "keep a proposal whose premises have changed", "engine/approval.py", "(draft.unsettled or not _holds(draft, proposal))",
+             "not _holds(draft, proposal)"),
+    Mutation("approval", "carry out another proposal than the approved one", "engine/approval.py", "approved == proposal.id", "True"),
+    Mutation("approval", "refuse an approval again and again", "engine/approval.py", "if approved != draft.facts.answered:", "if True:"),
+    Mutation("approval", "give the same moves the same id for ever", "engine/approval.py", "@{slots[partition].epoch} ", " "),
+    Mutation("approval", "forget the proposal at a restart", "engine/ledger.py",
+             "None if state.proposal is None else _proposal(state.proposal)", "None"),
+    Mutation("approval", "ask twice for what waits for its turn", "engine/plan.py", " and approved.get(p) != owners[p]", ""),
+    Mutation("approval", "under Eager, pause everybody for what needs no approval", "engine/plan.py",
+             "if draft.spec.approval is Approval.AUTOMATIC:", "if True:"),
 )  # fmt: skip

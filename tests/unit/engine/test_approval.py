@@ -250,3 +250,10 @@ def test_a_queue_that_grows_overtakes_a_proposal() -> None:
     assert group.state.proposal is None
     group.settle(115)
     assert group.state.proposal is None
+
+
+def test_eager_pauses_nobody_for_what_needs_no_approval() -> None:
+    group = Group(4, replace(MANUAL, protocol=Protocol.EAGER)).start("a", "b")
+    group.leave("b").settle(100)
+    assert pauses(group.settle(105)) == []
+    assert group.owners() == "aaaa"
