@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from baton.cli.cluster import ask, cluster, cluster_options
+from baton.cli.cluster import ask, cluster
+from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
 from baton.kube.api import ConflictError, group_path
 from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION
@@ -20,18 +20,19 @@ Json = Mapping[str, Any]
 @click.argument("proposal", required=False)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cluster_options
-def approve(group: str, proposal: str | None, yes: bool, namespace: str | None, kubeconfig: Path | None) -> None:
+def approve(group: str, proposal: str | None, yes: bool, whom: Whom) -> None:
     """Show what a ConsumerGroup with spec.approval Manual proposes, and have it carried out.
 
     With the id of a PROPOSAL only this one is approved; if it has been replaced meanwhile, nothing is.
 
     The same as the annotation baton.dev/approve with the id.
     """
-    ask(_approve(group, proposal, yes, namespace, kubeconfig))
+    name, whom = whom.within(group)
+    ask(_approve(name, proposal, yes, whom))
 
 
-async def _approve(group: str, wanted: str | None, yes: bool, namespace: str | None, kubeconfig: Path | None) -> None:
-    async with cluster(kubeconfig, namespace) as (api, where):
+async def _approve(group: str, wanted: str | None, yes: bool, whom: Whom) -> None:
+    async with cluster(whom) as (api, where):
         path = group_path(GROUP_VERSION, where, "consumergroups", group)
         shown = _proposal(await api.get(path), wanted)
         for line in told(shown):

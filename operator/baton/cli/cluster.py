@@ -1,58 +1,74 @@
-"""What the commands that speak to a cluster share: whom to ask, which namespace, and how a refusal reads."""
+"""What the commands that speak to a cluster share: the connection, and how a refusal reads."""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from baton.kube.api import Api, ApiError, UnavailableError, connect
+from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
+from baton.cli.whom import Whom
+from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
 
-F = TypeVar("F", bound=Callable[..., Any])
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+"""Of the pod that this runs in."""
 
 
-def cluster_options(command: F) -> F:
-    """--namespace and --kubeconfig."""
-    namespace = click.option("--namespace", "-n", help="The group's namespace. Default: the kubeconfig's.")
-    kubeconfig = click.option(
-        "--kubeconfig",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Whom to ask. Default: as kubectl finds it.",
-    )
-    return namespace(kubeconfig(command))
+class NoAnswerError(Exception):
+    """The cluster has nothing to show, or cannot be asked. The message is one line."""
 
 
 @asynccontextmanager
-async def cluster(kubeconfig: Path | None, namespace: str | None) -> AsyncIterator[tuple[Api, str]]:
-    """The API server, and the namespace that is meant."""
-    from baton.cli.operator import default_kubeconfig
+async def cluster(whom: Whom) -> AsyncIterator[tuple[Api, str]]:
+    """The API server, and the namespace that is meant. What goes wrong with either is a NoAnswerError."""
+    from kubernetes.aio.config import ConfigException
 
-    file = kubeconfig or default_kubeconfig()
-    async with connect(file) as (api, _):
-        yield api, namespace or _namespace(file)
+    file, context, namespace = _meant(whom)
+    async with AsyncExitStack() as stack:
+        try:
+            api, settings = await stack.enter_async_context(connect(file, context))
+        except (ConfigException, OSError, ValueError) as error:
+            raise NoAnswerError(f"{file or 'the service account'} cannot be used: {error}") from None
+        try:
+            yield api, namespace
+        except UnavailableError as error:
+            raise NoAnswerError(f"{settings.host} does not answer: {error}") from None
+        except NotFoundError as error:
+            raise NoAnswerError(_missing(error, namespace)) from None
+        except ApiError as error:
+            raise NoAnswerError(f"{settings.host} refused: {error.message or error}") from None
+
+
+def _meant(whom: Whom) -> tuple[Path | None, str | None, str]:
+    """Kubeconfig and context (None: the pod's service account), and the namespace."""
+    file = whom.kubeconfig or default_kubeconfig()
+    try:
+        if file is None:
+            return None, None, whom.namespace or OWN_NAMESPACE.read_text().strip()
+        chosen = context_of(file, whom.context)
+    except KubeconfigError as error:
+        raise NoAnswerError(str(error)) from None
+    except OSError as error:
+        raise NoAnswerError(
+            f"{OWN_NAMESPACE}: {error.strerror}: give -n NAMESPACE, or --kubeconfig FILE for another cluster"
+        ) from None
+    return file, chosen.name, whom.namespace or chosen.namespace
+
+
+def _missing(error: NotFoundError, namespace: str) -> str:
+    if error.reason != "NotFound" or "requested resource" in error.message:  # the path itself is unknown
+        return "this cluster knows no ConsumerGroups: install Baton there, or name another cluster with --context"
+    return f"{error.message} in namespace {namespace}: `baton status -A` lists all groups, -n NAMESPACE names another namespace"
 
 
 def ask(work: Coroutine[Any, Any, None]) -> None:
     """Run it; a refusal is a line and exit 1."""
-    from kubernetes.aio.config import ConfigException
-
     command = click.get_current_context().info_name
     try:
         asyncio.run(work)
-    except (ApiError, UnavailableError, ConfigException) as error:
+    except NoAnswerError as error:
         click.echo(f"baton {command}: {error}", err=True)
         sys.exit(1)
-
-
-def _namespace(kubeconfig: Path | None) -> str:
-    """The context's, as kubectl takes it; in a pod the pod's own."""
-    import yaml
-
-    if kubeconfig is None:
-        return Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace").read_text().strip()
-    raw = yaml.safe_load(kubeconfig.read_text()) or {}
-    contexts = {one["name"]: one.get("context") or {} for one in raw.get("contexts") or ()}
-    return str((contexts.get(raw.get("current-context")) or {}).get("namespace") or "default")

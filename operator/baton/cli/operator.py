@@ -1,7 +1,6 @@
 """`baton operator`: the operator itself."""
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -80,6 +79,7 @@ def operator(
     """
     from kubernetes.aio.config import ConfigException
 
+    from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
     from baton.cli.own_assignors import use_own_assignors
     from baton.controller.faults import BadFault
     from baton.controller.health import PortTaken
@@ -93,8 +93,9 @@ def operator(
         terms = Terms(lease_duration, renew_deadline, retry_period)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    kubeconfig = kubeconfig or default_kubeconfig()
     options = Options(
-        kubeconfig=kubeconfig or default_kubeconfig(),
+        kubeconfig=kubeconfig,
         namespaces=namespaces,
         lease_namespace=lease_namespace,
         lease_name=lease_name,
@@ -104,9 +105,14 @@ def operator(
         metrics_port=metrics_port,
     )
     try:
+        if kubeconfig is not None:
+            context_of(kubeconfig)
         asyncio.run(operate(options))
+    except KubeconfigError as error:
+        click.echo(f"baton operator: {error}", err=True)
+        sys.exit(2)
     except ConfigException as error:
-        click.echo(f"no way to reach the API server: {error}; give --kubeconfig FILE", err=True)
+        click.echo(f"baton operator: no way to reach the API server: {error}; give --kubeconfig FILE", err=True)
         sys.exit(2)
     except BadFault as error:
         click.echo(str(error), err=True)
@@ -114,11 +120,3 @@ def operator(
     except PortTaken as error:
         click.echo(f"{error}; choose another --metrics-port", err=True)
         sys.exit(2)
-
-
-def default_kubeconfig() -> Path | None:
-    """None inside a pod (its service account is used); else as kubectl finds it."""
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return None
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return Path(named) if named else Path.home() / ".kube" / "config"

@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -12,6 +11,7 @@ import click
 from baton.assignors.refusal import RequestError
 from baton.assignors.wire import MOST_PARTITIONS, answer_line, planned
 from baton.cli.own_assignors import use_own_assignors
+from baton.cli.whom import Whom, cluster_options
 
 if TYPE_CHECKING:
     from baton.cli.comparison import Comparison
@@ -50,12 +50,7 @@ def _counts(context: click.Context, parameter: click.Parameter, values: tuple[st
     callback=_counts,
     help="With --group: what if the queue had so many partitions; may be repeated.",
 )
-@click.option("--namespace", "-n", help="With --group: its namespace. Default: the kubeconfig's.")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="With --group: whom to ask. Default: as kubectl finds it.",
-)
+@cluster_options
 def plan(
     file: BinaryIO | None,
     explain: bool,
@@ -64,8 +59,7 @@ def plan(
     add: int,
     remove: tuple[str, ...],
     partitions: dict[str, int],
-    namespace: str | None,
-    kubeconfig: Path | None,
+    whom: Whom,
 ) -> None:
     """Answer assignment requests: one line of JSON in, one line of JSON out.
 
@@ -78,9 +72,9 @@ def plan(
     """
     use_own_assignors()
     if group is None:
-        if assignor or add or remove or partitions or namespace or kubeconfig:
+        if assignor or add or remove or partitions or whom != Whom():
             raise click.UsageError(
-                "--assignor, --add, --remove, --partitions, -n and --kubeconfig go with --explain --group GROUP"
+                "--assignor, --add, --remove, --partitions, -n, --context and --kubeconfig go with --explain --group GROUP"
             )
         sys.exit(_answer(_requests(file), _explained if explain else _as_json))
     if not explain:
@@ -89,7 +83,7 @@ def plan(
         raise click.UsageError("give --request or --group, not both")
     from baton.cli.rehearsal import WhatIf
 
-    _live(group, namespace, kubeconfig, WhatIf(assignor, add, remove, partitions))
+    _live(group, whom, WhatIf(assignor, add, remove, partitions))
 
 
 def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
@@ -126,18 +120,16 @@ def _explained(number: int, line: bytes) -> bool:
     return True
 
 
-def _live(group: str, namespace: str | None, kubeconfig: Path | None, what_if: "WhatIf") -> None:
+def _live(group: str, whom: Whom, what_if: "WhatIf") -> None:
     from baton.assignors import UnknownAssignorError, get
     from baton.cli.cluster import ask, cluster
     from baton.cli.live_group import UnreadableError, read_group
     from baton.cli.rehearsal import WhatIfError, compare
 
-    within, slash, name = group.rpartition("/")
-    if slash and namespace is not None and namespace != within:
-        raise click.UsageError(f"--group {group} and --namespace {namespace} name two namespaces: give one")
+    name, whom = whom.within(group)
 
     async def work() -> None:
-        async with cluster(kubeconfig, within or namespace) as (api, where):
+        async with cluster(whom) as (api, where):
             state, seen = await read_group(api, where, name)
         _print(compare(f"{where}/{name}", state, seen, what_if, time.time()))
 

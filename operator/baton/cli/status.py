@@ -5,14 +5,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import click
 
-from baton.cli.cluster import ask, cluster, cluster_options
+from baton.cli.cluster import ask, cluster
 from baton.cli.group_view import Json, partitions, view
-from baton.kube.api import Api, core_path, group_path
+from baton.cli.whom import Whom, cluster_options
+from baton.kube.api import Api, UnavailableError, core_path, group_path
 from baton.kube.objects import GROUP_VERSION
 from baton.model.ledger import LedgerError
 from baton.model.names import ledger_name
@@ -34,16 +34,7 @@ LINES = 24
 @click.option(
     "--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP, or with --partitions)."
 )
-def status(
-    group: str | None,
-    namespace: str | None,
-    kubeconfig: Path | None,
-    all_namespaces: bool,
-    each: bool,
-    everybody: bool,
-    watch: bool,
-    as_json: bool,
-) -> None:
+def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool, watch: bool, as_json: bool, whom: Whom) -> None:
     """Show a ConsumerGroup: its state, who owns what, and what is changing hands. Without GROUP: all groups, a line each."""
     if group is not None and all_namespaces:
         raise click.UsageError("give GROUP or --all-namespaces, not both")
@@ -52,15 +43,21 @@ def status(
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them")
     if group is None:
-        ask(_list(namespace, all_namespaces, as_json, kubeconfig))
+        ask(_list(whom, all_namespaces, as_json))
     else:
-        ask(_show(group, namespace, kubeconfig, _shown(each, everybody, as_json), watch))
+        name, whom = whom.within(group)
+        shown = _shown(each, everybody, as_json)
+        try:
+            ask(_watch(name, whom, shown) if watch else _show(name, whom, shown))
+        except KeyboardInterrupt:
+            if not watch:
+                raise
 
 
-async def _list(namespace: str | None, everywhere: bool, as_json: bool, kubeconfig: Path | None) -> None:
+async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
     from baton.cli.group_screen import group_table
 
-    async with cluster(kubeconfig, namespace) as (api, where):
+    async with cluster(whom) as (api, where):
         found = (await api.get(group_path(GROUP_VERSION, None if everywhere else where, "consumergroups")))["items"]
     views = [view(one, {}) for one in found]
     if as_json:
@@ -77,18 +74,27 @@ Renderables = Iterable[Any]
 Shown = Callable[[Json, dict[str, str], list[Json]], Renderables]
 
 
-async def _show(group: str, namespace: str | None, kubeconfig: Path | None, shown: Shown, watch: bool) -> None:
-    async with cluster(kubeconfig, namespace) as (api, where):
-        if not watch:
-            _print(shown(*await _look(api, where, group)))
-            return
-        from rich.console import Group
-        from rich.live import Live
+async def _show(group: str, whom: Whom, shown: Shown) -> None:
+    async with cluster(whom) as (api, where):
+        _print(shown(*await _look(api, where, group)))
 
-        with Live(console=_console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
+
+async def _watch(group: str, whom: Whom, shown: Shown) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    async with cluster(whom) as (api, where):
+        seen = Group(*shown(*await _look(api, where, group)))
+        with Live(seen, console=_console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
-                live.update(Group(*shown(*await _look(api, where, group))), refresh=True)
                 await asyncio.sleep(EVERY)
+                try:
+                    seen = Group(*shown(*await _look(api, where, group)))
+                except UnavailableError as error:
+                    live.update(Group(Text(f"As last seen: {error}", "red"), seen), refresh=True)
+                else:
+                    live.update(seen, refresh=True)
 
 
 async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, str], list[Json]]:

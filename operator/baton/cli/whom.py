@@ -1,0 +1,48 @@
+"""Which cluster and namespace a command is about, as it was asked for. Imported by commands that must start fast."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """The cluster and the namespace that were asked for; None: as kubectl would take them."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    def within(self, group: str) -> tuple[str, "Whom"]:
+        """The group's bare name, and where it is: `shop/orders` is `orders` of `shop`."""
+        namespace, slash, name = group.rpartition("/")
+        if not slash:
+            return group, self
+        if not (namespace and name) or "/" in namespace:
+            raise click.UsageError(f"{group!r} is no group: give NAME, or NAMESPACE/NAME")
+        if self.namespace not in (None, namespace):
+            raise click.UsageError(f"{group} and --namespace {self.namespace} name two namespaces: give one")
+        return name, Whom(self.kubeconfig, self.context, namespace)
+
+
+def cluster_options(command: F) -> F:
+    """--namespace, --context and --kubeconfig, which reach the command as `whom`."""
+
+    @wraps(command)
+    def with_whom(*args: Any, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: Any) -> Any:
+        return command(*args, whom=Whom(kubeconfig, context, namespace), **rest)
+
+    namespace = click.option("--namespace", "-n", help="The group's namespace. Default: the context's.")
+    context = click.option("--context", metavar="NAME", help="Of the kubeconfig. Default: the current one.")
+    kubeconfig = click.option(
+        "--kubeconfig",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Whom to ask. Default: as kubectl finds it.",
+    )
+    return cast(F, namespace(context(kubeconfig(with_whom))))
