@@ -21,12 +21,12 @@ from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, SUBSCRIBED_ANNOTATION, ledger_name
 from tests.cluster import Cluster as Kubernetes
-from tests.e2e.installing import eventually as wait_for
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.integration.operator.conftest import apply_crds, namespace
-from tests.integration.operator.world import Cluster, Operator, World, eventually
+from tests.integration.operator.world import Cluster, Operator, World
 from tests.load.producer import Load
 from tests.redis_server import RedisServer
+from tests.waiting import eventually, until
 
 GROUPS, NAMESPACES = 1000, 10
 WATCHED = 60.0
@@ -194,7 +194,7 @@ def _subscribe(cluster: Kubernetes, pod: str, queue: str | None) -> None:
 
 
 def _moved(fleet: Fleet, pod: str, *, gone: bool) -> None:
-    wait_for(lambda: not fleet.moving() and bool(fleet.owned_by(pod)) != gone)
+    until(lambda: not fleet.moving() and bool(fleet.owned_by(pod)) != gone)
 
 
 # -- what is seen

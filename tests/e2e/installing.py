@@ -1,11 +1,9 @@
 """The operator in a cluster, installed as a user would."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from charts.render import ROOT
 
@@ -31,15 +29,6 @@ def installed_by_helm(node: Cluster, folder: Path) -> Iterator[Cluster]:
         node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
         node.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
         node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev", "--timeout=30s")
-
-
-def eventually(look: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The first answer of `look` that is true; AssertionError with the last one otherwise."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"not within {seconds} s: {found!r}"
-        time.sleep(0.2)
-    return found
 
 
 @contextmanager

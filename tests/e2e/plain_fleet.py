@@ -6,7 +6,7 @@ from typing import Any
 
 from baton.model.names import GROUP_LABEL, ledger_name
 from tests.cluster import Cluster
-from tests.e2e.installing import eventually
+from tests.waiting import until
 
 QUEUE = GROUP = "numbers"
 PARTITIONS = 12
@@ -38,7 +38,7 @@ class Fleet:
 
     def settled(self, members: int) -> None:
         """Ready, with this many members, and every partition owned by one of them."""
-        eventually(lambda: self._is_settled(members), 90)
+        until(lambda: self._is_settled(members), "the fleet has settled", 90)
 
     def pods(self) -> list[str]:
         found = json.loads(self._kubectl("get", "pods", "-l", f"{GROUP_LABEL}={GROUP}", "-o", "json"))["items"]

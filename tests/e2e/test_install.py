@@ -10,7 +10,8 @@ from charts.render import ROOT
 
 from tests.cluster import Cluster
 from tests.e2e import installing
-from tests.e2e.installing import NAMESPACE, eventually, leader, namespace
+from tests.e2e.installing import NAMESPACE, leader, namespace
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -56,14 +57,14 @@ def test_kubectl_apply_brings_a_working_operator(installed_by_kubectl: Cluster) 
 
 
 def leads_and_reconciles(cluster: Cluster, name: str) -> None:
-    eventually(lambda: len(replicas(cluster)) == 2 and any(name in leader(cluster) for name in replicas(cluster)))
+    until(lambda: len(replicas(cluster)) == 2 and any(name in leader(cluster) for name in replicas(cluster)))
     with namespace(cluster, name):
         cluster.kubectl("apply", "--namespace", name, "-f", str(Path(__file__).with_name("install-group.yaml")))
         try:
-            ledger = eventually(lambda: assigned(cluster, name))
+            ledger = until(lambda: assigned(cluster, name))
             assert json.loads(ledger["reader"])["owned"] == {"numbers": "0-5@1"}
             members = "jsonpath={.status.members}"  # the status follows the ledger
-            eventually(lambda: cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", members) == "1")
+            until(lambda: cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", members) == "1")
         finally:  # while there is an operator that lets the group go
             cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=30s")
 

@@ -10,12 +10,13 @@ from demo.audit import audit
 from demo.records import Evidence
 
 from tests.cluster import Cluster
-from tests.e2e.installing import NAMESPACE, eventually, installed_by_helm, leader, namespace
+from tests.e2e.installing import NAMESPACE, installed_by_helm, leader, namespace
 from tests.e2e.plain_fleet import PARTITIONS, QUEUE, Fleet
 from tests.load import sink
 from tests.load.producer import Load
 from tests.load.witness import Witness
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -26,17 +27,17 @@ def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluste
         first, second, third = fleet.pods()
 
         node.signal_container(first, signal.SIGKILL, name)  # the container starts again in place, in the same pod
-        eventually(lambda: fleet.restarts(first) == 1)
+        until(lambda: fleet.restarts(first) == 1)
         fleet.settled(members=3)
 
         node.kubectl("-n", name, "delete", "pod", second, "--grace-period=0", "--force")
-        eventually(lambda: second not in fleet.pods())
+        until(lambda: second not in fleet.pods())
         fleet.settled(members=3)
 
         owned = fleet.owned_by(third)
         assert owned
         node.signal_container(third, signal.SIGSTOP, name)
-        eventually(lambda: not fleet.owned_by(third))  # its Lease lapses, and its partitions go on elsewhere
+        until(lambda: not fleet.owned_by(third))  # its Lease lapses, and its partitions go on elsewhere
         node.signal_container(third, signal.SIGCONT, name)
         fleet.settled(members=3)
 
@@ -52,14 +53,14 @@ def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operat
     with installed_by_helm(node, tmp_path), under_load(node, "many") as fleet:
         before = fleet.pods()
         fleet.roll()
-        eventually(lambda: len(fleet.pods()) == 3 and not set(before) & set(fleet.pods()), 120)
+        until(lambda: len(fleet.pods()) == 3 and not set(before) & set(fleet.pods()), "the fleet has been rolled", 120)
         fleet.settled(members=3)
 
         fleet.scale(5)
         fleet.settled(members=5)
         lost = fleet.pods()[:3]
         node.kubectl("-n", fleet.namespace, "delete", "pod", *lost, "--grace-period=0", "--force")  # as a node's loss does
-        eventually(lambda: not set(lost) & set(fleet.pods()))
+        until(lambda: not set(lost) & set(fleet.pods()))
         fleet.settled(members=5)
 
         fleet.scale(2)
@@ -67,7 +68,7 @@ def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operat
         operator, slow = leader(node), fleet.pods()[0]
         node.signal_container(slow, signal.SIGSTOP, fleet.namespace)  # what it has in hand is waited for until the deadline
         fleet.scale(4)
-        eventually(lambda: fleet.group()["status"]["state"] != "Ready")
+        until(lambda: fleet.group()["status"]["state"] != "Ready")
         node.signal_container(operator, signal.SIGKILL, NAMESPACE)
         node.signal_container(slow, signal.SIGCONT, fleet.namespace)
         fleet.settled(members=4)
@@ -84,7 +85,7 @@ def under_load(node: Cluster, name: str) -> Iterator[Fleet]:
         with Load(server.url, queue) as load, Witness(server.url, queue, PARTITIONS) as witness:
             yield fleet
             load.pause()
-            eventually(lambda: processed(server, queue) >= load.total)
+            until(lambda: processed(server, queue) >= load.total)
         rows = sink.rows(server.client(), queue, PARTITIONS)
         status = fleet.group()["status"]
         fleet.delete()

@@ -1,12 +1,12 @@
 """Sessions at a real API server."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 import kubernetes
 import pytest
 from tests.cluster import Cluster
+from tests.waiting import until
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
@@ -37,13 +37,6 @@ def pod(api: kubernetes.client.ApiClient) -> Iterator[dict[str, str]]:
     made = pods.create_namespaced_pod("default", {"metadata": {"generateName": "orders-"}, "spec": spec})
     yield {"name": made.metadata.name, "uid": made.metadata.uid}
     pods.delete_namespaced_pod(made.metadata.name, "default", grace_period_seconds=0)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def read(lease: KubernetesLease) -> Manifest:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.cluster import Cluster
-from tests.integration.operator.world import Operator, World, eventually
+from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 BATON = Path(sys.executable).parent / "baton"
 SOON = {"delaySeconds": 1}

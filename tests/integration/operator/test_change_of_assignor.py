@@ -2,7 +2,8 @@
 
 import asyncio
 
-from tests.integration.operator.world import World, eventually
+from tests.integration.operator.world import World
+from tests.waiting import eventually
 
 
 async def in_use(world: World, group: str, assignor: str) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import json
 
-from tests.integration.operator.world import Operator, World, eventually
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.bump import mark

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.operator.world import LEASES, Operator, World, eventually
+from tests.integration.operator.world import LEASES, Operator, World
+from tests.waiting import eventually
 
 from baton.kube.api import group_path
 

@@ -3,7 +3,8 @@
 import asyncio
 import json
 
-from tests.integration.operator.world import World, eventually
+from tests.integration.operator.world import World
+from tests.waiting import eventually
 
 from baton.kube.api import core_path, group_path
 from baton.kube.objects import GROUP_VERSION

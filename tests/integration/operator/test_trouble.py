@@ -1,7 +1,8 @@
 """What goes wrong while it runs: a condition that names the cure, and work that goes on as soon as the cause is gone."""
 
-from tests.integration.operator.world import Operator, World, eventually
+from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.model.ids import QueueName

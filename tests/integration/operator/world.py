@@ -3,7 +3,6 @@
 There is no kubelet here: pods are objects whose status is written through the API; the operator sees no more of any pod.
 """
 
-import asyncio
 import contextlib
 import json
 import os
@@ -13,9 +12,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import eventually
 
 from baton.controller.faults import VARIABLE
 from baton.kube.api import Api, NotFoundError, core_path, group_path
@@ -178,17 +179,6 @@ class World:
 
         await eventually(so, f"{plural} {name} says {reason}", seconds, lambda: self.condition(name, plural=plural))
         return str((await self.condition(name, plural=plural))["message"])
-
-
-async def eventually(
-    check: Callable[[], Awaitable[object]], what: str, seconds: float = 10, shown: Callable[[], Awaitable[object]] | None = None
-) -> None:
-    """Wait for it, and fail with what there was instead."""
-    deadline = time.monotonic() + seconds
-    while not await check():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}; there is {await shown() if shown else 'something else'}")
-        await asyncio.sleep(0.03)
 
 
 class Operator:

@@ -9,6 +9,7 @@ import pytest
 from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 from baton.consumer import AssignmentSource, Consumer, Session
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -20,13 +21,6 @@ from baton.queues.redis import RedisReader
 pytestmark = pytest.mark.integration
 
 Grants = Mapping[int, int]
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Pod:

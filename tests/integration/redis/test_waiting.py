@@ -5,6 +5,7 @@ import time
 
 import pytest
 from tests.integration.redis.conftest import Queue
+from tests.waiting import until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -28,10 +29,7 @@ class Waiting:
 
     def until_blocked(self, queue: Queue) -> None:
         with queue.raw() as raw:
-            deadline = time.monotonic() + 10
-            while int(raw.info("clients")["blocked_clients"]) == 0:  # type: ignore[index]
-                assert time.monotonic() < deadline
-                time.sleep(0.005)
+            until(lambda: int(raw.info("clients")["blocked_clients"]), "the wait blocks")  # type: ignore[index]
 
     def result(self) -> set[int]:
         self._thread.join(10)

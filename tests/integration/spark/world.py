@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.waiting import until
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -31,10 +31,7 @@ SECONDS = 120.0
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < until, f"not within {SECONDS:.0f} s: {what}"
-        time.sleep(0.05)
+    until(condition, what, SECONDS)
 
 
 class LocalPod:

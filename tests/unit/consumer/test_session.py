@@ -1,12 +1,12 @@
 """A session's Lease: renewals, releases, an API server that is away, and one driver at a time."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.in_memory_lease import InMemoryLease
+from tests.waiting import until
 
 from baton.consumer import LeaseStore, Session
 from baton.consumer.lease import Manifest, Vacancy, renewed
@@ -16,13 +16,6 @@ from baton.model.session import Release
 
 ORDERS = QueueName("orders")
 NOW = datetime(2026, 11, 21, 9, 48, 0, tzinfo=UTC)
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def release(partition: int, epoch: int = 1) -> Release:

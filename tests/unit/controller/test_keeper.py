@@ -1,11 +1,11 @@
 """A keeper carries out what is wanted of its queue, and keeps trying."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.unit.controller.memory_queue import MemoryQueue
+from tests.waiting import eventually
 
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.keeper import Keeper
@@ -28,10 +28,10 @@ def grant(number: int, uid: str, epoch: int) -> Grant:
 
 
 async def until(so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 5
-    while not so():
-        assert time.monotonic() < deadline, "it did not come about"
-        await asyncio.sleep(0.005)
+    async def look() -> object:
+        return so()
+
+    await eventually(look)
 
 
 class Kept:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
-from tests.integration.operator.world import Operator, World, eventually
+from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 from baton.controller.faults import EFFECTS
 from baton.queues.redis import RedisQueue

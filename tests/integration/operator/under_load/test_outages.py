@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
-from tests.integration.operator.world import Operator, eventually
+from tests.integration.operator.world import Operator
+from tests.waiting import eventually
 
 from baton.kube.api import ApiError, UnavailableError
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tests.integration.operator.under_load.conftest import GROUP, Busy
-from tests.integration.operator.world import Operator, eventually
+from tests.integration.operator.world import Operator
+from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.model.names import ledger_name

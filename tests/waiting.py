@@ -1,0 +1,38 @@
+"""Waiting for a condition, never for time: with a bound, and with words for what did not come about."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], what: str = "it has come about", seconds: float = 60.0) -> T:
+    """The first answer of `look` that is true. Raises AssertionError after so many seconds, with the last answer."""
+    begun = time.monotonic()
+    while not (found := look()):
+        waited = time.monotonic() - begun
+        assert waited < seconds, f"not within {seconds:g} s: {what}; there is {found!r}"
+        time.sleep(_pause(waited))
+    return found
+
+
+async def eventually(
+    look: Callable[[], Awaitable[T]],
+    what: str = "it has come about",
+    seconds: float = 10.0,
+    shown: Callable[[], Awaitable[object]] | None = None,
+) -> T:
+    """`until` for a look that is awaited; where it fails, `shown` says what there is instead."""
+    begun = time.monotonic()
+    while not (found := await look()):
+        waited = time.monotonic() - begun
+        assert waited < seconds, f"not within {seconds:g} s: {what}; there is {await shown() if shown else found!r}"
+        await asyncio.sleep(_pause(waited))
+    return found
+
+
+def _pause(waited: float) -> float:
+    """Seconds until the next look: the longer it takes, the less it matters."""
+    return min(0.2, max(0.005, waited / 5))
