@@ -37,7 +37,7 @@ def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, n
     after = rehearse(state, supposed, now)
     told = summary(after)
     if told.problem is not None:
-        raise WhatIfError(f"{group}: {told.problem.sentence}")
+        raise WhatIfError(f"{group}: {told.problem.message}")
     members = _members(after, supposed)
     return Comparison(
         assignor=told.assignor or supposed.spec.assignors[0],

@@ -198,7 +198,7 @@ def _of_engine(whole: Summary) -> Problem:
         reason = Reason(whole.problem.reason)
     except ValueError:
         reason = Reason.PROBLEM
-    return Problem(reason, whole.problem.sentence)
+    return Problem(reason, whole.problem.message)
 
 
 def _snapshot(

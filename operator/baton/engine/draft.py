@@ -8,7 +8,7 @@ from baton.engine.observation import Observation, ObservedMember, ObservedQueue,
 from baton.engine.state import (
     GroupState,
     Holddown,
-    Known,
+    KnownMember,
     Move,
     Problem,
     Rebalance,
@@ -286,7 +286,7 @@ class Draft:
         seen = self.observation.members[member]
         old = self.known.get(member)
         if old is None or old.uid != seen.uid:
-            self.known[member] = Known(seen.uid, instance=seen.instance, subscribed=seen.subscribed, capacity=seen.capacity)
+            self.known[member] = KnownMember(seen.uid, instance=seen.instance, subscribed=seen.subscribed, capacity=seen.capacity)
             self.touched.add(member)
 
     def sit(self, member: MemberId) -> Seat:

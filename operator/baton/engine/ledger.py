@@ -16,10 +16,10 @@ from baton.engine.state import (
     Facts,
     GroupState,
     Holddown,
-    Known,
+    KnownMember,
+    KnownQueue,
     Move,
     Proposal,
-    QueueFacts,
     Rebalance,
     Seat,
     Slot,
@@ -113,7 +113,7 @@ def _group(state: GroupState) -> dict[str, Any]:
 def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> GroupState:
     if raw["version"] != _VERSION:
         raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {_VERSION}")
-    queues = {QueueName(name): QueueFacts(**facts) for name, facts in raw.get("queues", {}).items()}
+    queues = {QueueName(name): KnownQueue(**facts) for name, facts in raw.get("queues", {}).items()}
     for name, facts in queues.items():
         if not 0 <= facts.partitions <= _MOST:
             raise LedgerError(f"queues.{name}.partitions: {facts.partitions} is not between 0 and {_MOST:,}")
@@ -141,7 +141,7 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     instances = raw.get("instances", {})
     capacities = {MemberId(m): Fraction(text) for m, text in raw.get("capacities", {}).items()}
     known = {
-        member: Known(
+        member: KnownMember(
             entry.uid,
             entry.active,
             entry.generation,
@@ -187,7 +187,7 @@ def _seat(seat: Seat) -> dict[str, Any]:
     return _slim(raw)
 
 
-def _read_seat(raw: Any, known: Mapping[MemberId, Known], slots: Mapping[Partition, Slot]) -> Seat:
+def _read_seat(raw: Any, known: Mapping[MemberId, KnownMember], slots: Mapping[Partition, Slot]) -> Seat:
     if isinstance(raw, str):
         member = _present(MemberId(raw), known)
         return Seat(member, known[member].uid, known[member].instance)
@@ -200,7 +200,7 @@ def _proposal(proposal: Proposal) -> dict[str, Any]:
     return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
 
 
-def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, Known]) -> Proposal:
+def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]) -> Proposal:
     receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in _read_numbers(of)}
     uids = {member: known[_present(member, known)].uid for member in receivers.values()}
     return Proposal(raw["id"], receivers, uids, raw["why"], raw["created"])
@@ -230,7 +230,7 @@ def _moves(state: GroupState) -> list[dict[str, Any]]:
 
 
 def _read_moves(
-    raw: Iterable[Mapping[str, Any]], slots: Mapping[Partition, Slot], known: Mapping[MemberId, Known]
+    raw: Iterable[Mapping[str, Any]], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]
 ) -> dict[Partition, Move]:
     moves: dict[Partition, Move] = {}
     for batch in raw:
@@ -304,7 +304,7 @@ def _read_numbers(raw: Mapping[str, str]) -> list[Partition]:
     return [Partition(QueueName(queue), number) for queue, text in raw.items() for number in sorted(parse_numbers(text))]
 
 
-def _present(member: MemberId, known: Mapping[MemberId, Known]) -> MemberId:
+def _present(member: MemberId, known: Mapping[MemberId, KnownMember]) -> MemberId:
     if member not in known:
         raise LedgerError(f"the key of {member!r} is missing")
     return member

@@ -5,7 +5,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.placement import fewest
 from baton.engine.recovery import adopt, assert_again
-from baton.engine.state import QueueFacts, Seat, Slot
+from baton.engine.state import KnownQueue, Seat, Slot
 from baton.model.ids import Epoch, Partition, QueueName
 
 
@@ -37,14 +37,14 @@ def follow_queues(draft: Draft) -> None:
     for queue, seen in sorted(draft.observation.queues.items()):
         facts = draft.queues.get(queue)
         if facts is None:
-            draft.queues[queue] = QueueFacts(seen.partitions, seen.exclusive, seen.incarnation)
+            draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, seen.incarnation)
             for number in range(seen.partitions):
                 _open(draft, Partition(queue, number))
             adopt(draft, queue)
             if not fresh and draft.seats:
                 draft.trigger(f"the queue {queue} was added")
             continue
-        draft.queues[queue] = QueueFacts(seen.partitions, seen.exclusive, facts.incarnation)
+        draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, facts.incarnation)
         if seen.partitions != facts.partitions:
             _resize(draft, queue, facts.partitions, seen.partitions)
         if seen.exclusive != facts.exclusive:

@@ -71,7 +71,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownMember:
     """A member that has a key in the ledger."""
 
     uid: Uid
@@ -83,8 +83,8 @@ class Known:
     capacity: Fraction = Fraction(1)
 
 
-class QueueFacts(NamedTuple):
-    """What the last step made of a queue."""
+class KnownQueue(NamedTuple):
+    """A queue as the last step left it."""
 
     partitions: int
     exclusive: bool = False
@@ -153,7 +153,7 @@ class Problem(NamedTuple):
 
     reason: str
     """A condition's reason, such as UnknownAssignor."""
-    sentence: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +176,11 @@ class GroupState:
 
     group: str
     generation: int = 0
-    queues: Mapping[QueueName, QueueFacts] = field(default_factory=dict)
+    queues: Mapping[QueueName, KnownQueue] = field(default_factory=dict)
     slots: Mapping[Partition, Slot] = field(default_factory=dict)
     tombs: Mapping[Partition, Epoch] = field(default_factory=dict)
     """The highest epochs of partitions that were withdrawn: they may come back."""
-    known: Mapping[MemberId, Known] = field(default_factory=dict)
+    known: Mapping[MemberId, KnownMember] = field(default_factory=dict)
     seats: tuple[Seat, ...] = ()
     standbys: tuple[MemberId, ...] = ()
     """Members without a partition, who has waited longest first. One that was left with none may still have its seat."""

@@ -60,7 +60,7 @@ def test_an_answer_that_gives_a_partition_to_nobody_is_not_used(mine: Moody) -> 
     group.join("c").step(10)
     group.settle(15)
     problem = summary(group.state).problem
-    assert problem is not None and (problem.reason, "gave orders 0-3 to nobody" in problem.sentence) == (
+    assert problem is not None and (problem.reason, "gave orders 0-3 to nobody" in problem.message) == (
         "InvalidAssignment",
         True,
     )
@@ -89,5 +89,5 @@ def test_an_assignor_that_is_not_installed_any_more_is_unknown(mine: Moody) -> N
     group.join("c").step(10)
     group.settle(15)
     problem = summary(group.state).problem
-    assert problem is not None and problem.reason == "UnknownAssignor" and MINE in problem.sentence
+    assert problem is not None and problem.reason == "UnknownAssignor" and MINE in problem.message
     assert group.owners() == "abab"

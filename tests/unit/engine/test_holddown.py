@@ -105,7 +105,7 @@ def test_an_unknown_assignor_is_said_and_mended() -> None:
     group.step(5)
     problem = summary(group.state).problem
     assert problem is not None and problem.reason == "UnknownAssignor"
-    assert "there is no assignor 'solice'; choose one of" in problem.sentence
+    assert "there is no assignor 'solice'; choose one of" in problem.message
     assert group.step(6).wake_at is None, "nothing to wake up for"
     group.spec = GroupSpec(assignors=("solace",))
     group.settle(7)
@@ -120,5 +120,5 @@ def test_an_assignor_that_a_member_does_not_support_is_not_used() -> None:
     group.spec = GroupSpec(assignors=("range",))
     group.step(10)
     problem = summary(group.state).problem
-    assert problem is not None and "b announces solace in its annotation baton.dev/assignors" in problem.sentence
+    assert problem is not None and "b announces solace in its annotation baton.dev/assignors" in problem.message
     assert group.owners() == "abab", "what stands stays"
