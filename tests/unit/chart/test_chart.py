@@ -21,6 +21,11 @@ def test_the_chart_passes_helm_lint(helm: Path) -> None:
         ("logLevel=loud", "value must be one of 'debug', 'info', 'warning', 'error'"),
         ("replicas=-1", "minimum: got -1, want 0"),
         ("watchNamespaces={Shop}", "does not match pattern"),
+        ("fullnameOverride=a.b", "does not match pattern"),  # a Service's name has no dots
+        ("metrics=null", "missing property 'metrics'"),
+        ("metrics.service=null", "missing property 'service'"),
+        ("rbac=null", "missing property 'rbac'"),
+        ("livenessProbe=null", "missing property 'livenessProbe'"),
     ],
 )
 def test_a_value_that_is_unknown_or_wrong_is_refused_by_its_name(template, setting: str, complaint: str) -> None:
