@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 import structlog
 
@@ -13,6 +12,7 @@ from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.state import KnownQueue
 from baton.kube.api import Api, ApiError, UnavailableError
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
@@ -20,13 +20,6 @@ from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.resources import PartitionedQueueSpec
 
 log = structlog.get_logger("baton.queue")
-
-
-class Recorded(NamedTuple):
-    """What the ledger knows of a queue."""
-
-    partitions: int
-    incarnation: str | None = None
 
 
 class Keepers:
@@ -61,7 +54,7 @@ class Keepers:
                 self._sources[name] = _where(view.spec, view.uid)
                 self._keepers[name].reconnect(partial(open_queue, self._api, view, "/".join(self._key)))
 
-    def sights(self, named: Iterable[QueueName], recorded: Mapping[QueueName, Recorded]) -> list[QueueSight]:
+    def sights(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of."""
         of_spec = frozenset(named)
         return [
@@ -69,7 +62,7 @@ class Keepers:
             for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
         ]
 
-    def _sight(self, name: QueueName, named: bool, recorded: Recorded | None) -> QueueSight:
+    def _sight(self, name: QueueName, named: bool, recorded: KnownQueue | None) -> QueueSight:
         keeper = self._keepers.get(name)
         facts = keeper.facts if keeper is not None else QueueFacts()
         if recorded is None:

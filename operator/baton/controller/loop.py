@@ -2,24 +2,20 @@
 to do."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import structlog
 
+from baton.controller.diagnosis import deletion_problem, queue_problems
 from baton.controller.doubt import contradicted, in_doubt
 from baton.controller.event_reasons import EventReason
 from baton.controller.faults import boundary
-from baton.controller.keepers import Keepers, Recorded
+from baton.controller.group_sight import GroupSight
+from baton.controller.keepers import Keepers
 from baton.controller.mirror import GroupKey
-from baton.controller.observe import (
-    QueueSight,
-    annotation_problems,
-    deletion_problem,
-    membership_problems,
-    observation,
-    queue_problems,
-)
+from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason
 from baton.controller.report import Reporter
 from baton.controller.scaling import Scaling
@@ -32,10 +28,10 @@ from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableEr
 from baton.kube.bump import Bump, bumps
 from baton.kube.events import Regarding
 from baton.kube.ledger import Ledger, Owner
-from baton.kube.members import Membership, membership
+from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView
 from baton.kube.shelf import Manifest
-from baton.model.ids import MemberId, QueueName
+from baton.model.ids import QueueName
 from baton.model.ledger import LedgerError
 from baton.resources import ConsumerGroupSpec
 
@@ -58,6 +54,7 @@ class GroupLoop:
         self._leads_since = leads_since
         self._path = group_path(GROUP_VERSION, group.namespace, "consumergroups", group.name)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
+        self._sight = GroupSight(self.key, group.uid, services.mirror)
         self._news = asyncio.Event()
         self._scribe = Scribe(
             Ledger(services.api, Owner(group.namespace, group.name, group.uid), services.elector.term), services.elector
@@ -115,7 +112,7 @@ class GroupLoop:
     async def _begin(self) -> bool:
         """Take the ledger over, and carry on from it."""
         await self._services.relists.since(self._leads_since)
-        group = self._group()
+        group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
         if FINALIZER not in group.finalizers and not group.deleting:
@@ -141,7 +138,7 @@ class GroupLoop:
         self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
         if await self._scribe.check():
             self._restored()
-        group = self._group()
+        group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
         spec = group.spec or (UNREADABLE if group.deleting else None)
@@ -150,15 +147,15 @@ class GroupLoop:
             self._reporter.invalid(group)
             return True
         self._compare_with_queues()
-        names, recorded = self._names(spec), self._recorded()
-        self._keepers.sync(names, recorded)
-        sights = self._keepers.sights(() if group.deleting else names, recorded)
-        seen = self._membership(spec)
+        names = self._names(spec)
+        self._keepers.sync(names, self._state.queues)
+        sights = self._keepers.sights(() if group.deleting else names, self._state.queues)
+        seen = self._sight.membership(spec.membership.identity_label, self._services.clock.ticks())
         problems = await self._advance(group, spec, sights, seen)
         self._bump()
         await self._apply_scale(spec, seen, deleting=group.deleting)
         done = await self._let_go(group)
-        problems += self._problems(group, spec, sights, seen)
+        problems += self._problems(group, sights, seen)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
         self._teller.trouble(trouble)
         return not done
@@ -207,7 +204,7 @@ class GroupLoop:
 
     async def _resync(self) -> bool:
         """Every now and then compare with the facts, in case a notification was lost; what differs wakes the loop."""
-        group, now = self._group(), self._services.clock.ticks()
+        group, now = self._sight.group, self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
         if now >= self._resync_at:
             await self._services.relists.since(now - every / 2)
@@ -218,21 +215,8 @@ class GroupLoop:
         self._reporter.beat()
         return True
 
-    def _membership(self, spec: ConsumerGroupSpec) -> Membership:
-        mirror, now = self._services.mirror, self._services.clock.ticks()
-        return membership(
-            self.key[1],
-            mirror.pods.bucket(*self.key).values(),
-            mirror.leases.bucket(*self.key).values(),
-            lambda lease: mirror.sessions.lapsed(lease, now),
-            spec.membership.identity_label,
-        )
-
-    def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
-        leases = self._services.mirror.leases.bucket(*self.key).values()
-        problems = queue_problems(self.key[0], sights)
-        problems += membership_problems(self.key[1], self.key[0], seen, {one.name: one.problem for one in leases if one.problem})
-        problems += annotation_problems(self._services.mirror.pods.bucket(*self.key).values())
+    def _problems(self, group: GroupView, sights: list[QueueSight], seen: Membership) -> list[Problem]:
+        problems = queue_problems(self.key[0], sights) + self._sight.problems(seen)
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
@@ -257,17 +241,14 @@ class GroupLoop:
     async def _apply_scale(self, spec: ConsumerGroupSpec, seen: Membership, deleting: bool) -> None:
         if deleting:
             return
-        owned: dict[MemberId, int] = {}
-        for slot in self._state.slots.values():
-            if slot.owner is not None:
-                owned[slot.owner] = owned.get(slot.owner, 0) + 1
-        scaled = await self._scaling.apply(spec, seen, self._services.mirror.pods.bucket(*self.key).values(), owned)
+        owned = Counter(slot.owner for slot in self._state.slots.values() if slot.owner is not None)
+        scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
         if scaled is not None:
             self._teller.say(EventReason.SCALED, scaled)
 
     def _bump(self) -> None:
         """Not waited for: the effects need not wait until kubelets have been told."""
-        wanted = bumps(self._scribe.written or {}, self._services.mirror.pods.bucket(*self.key).values())
+        wanted = bumps(self._scribe.written or {}, self._sight.pods)
         if wanted:
             task = asyncio.create_task(self._tell_pods(wanted))
             self._background.add(task)
@@ -279,12 +260,10 @@ class GroupLoop:
 
     def _measure_latency(self, seen: Membership) -> None:
         """For everybody who was taken into account for the first time."""
-        mirror, uids = self._services.mirror, {member.uid for member in seen.members.values()}
-        for pod in mirror.pods.bucket(*self.key).values():
-            if pod.uid in uids and (since := mirror.take_eligible_since(self.key, pod)) is not None:
-                took = self._services.clock.ticks() - since
-                self._services.metrics.ready_to_ledger.labels(*self.key).observe(took)
-                self._log.info("a new member is in the ledger", member=pod.name, ready_to_ledger_ms=round(took * 1000, 1))
+        for member, since in self._sight.newly_eligible(seen):
+            took = self._services.clock.ticks() - since
+            self._services.metrics.ready_to_ledger.labels(*self.key).observe(took)
+            self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
     def _restored(self) -> None:
         self._teller.warn(
@@ -293,26 +272,18 @@ class GroupLoop:
             "ConsumerGroup instead",
         )
 
-    def _group(self) -> GroupView | None:
-        group = self._services.mirror.group(self.key)
-        return group if group is not None and group.uid == self.uid else None
-
     def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
         return [QueueName(queue.name) for queue in spec.queues]
-
-    def _recorded(self) -> Mapping[QueueName, Recorded]:
-        return {name: Recorded(facts.partitions, facts.incarnation) for name, facts in self._state.queues.items()}
 
     def _retry_soon(self) -> None:
         asyncio.get_running_loop().call_later(AFTER_FAILURE, self.wake)
 
     async def _sleep(self) -> bool:
         """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""
-        clock, mirror = self._services.clock, self._services.mirror
+        clock = self._services.clock
         ticks = clock.ticks()
         due = [ticks + at - clock.now() for at in (self._wake_at, self._teller.due_at) if at is not None]
-        lapses = [mirror.sessions.lapses_at(lease) for lease in mirror.leases.bucket(*self.key).values() if lease.holder]
-        due += [at for at in lapses if at > ticks]
+        due += self._sight.lapses_after(ticks)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
         try:

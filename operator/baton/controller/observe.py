@@ -1,15 +1,12 @@
 """From what the operator knows to what the engine is shown. Pure."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from baton.controller.keeper import QueueFacts
-from baton.controller.problems import Problem, Reason
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, OnDeadline, Outcome
 from baton.kube.members import Membership
-from baton.kube.objects import FINALIZER, GroupView, QueueView
-from baton.kube.pods import PodView
+from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.resources import (
     AccessType,
@@ -119,74 +116,3 @@ def _on_deadline(sight: QueueSight) -> OnDeadline:
         return OnDeadline.FORCE
     external = sight.spec.source.external if sight.spec else None
     return external.on_deadline if external else OnDeadline.WAIT
-
-
-def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem]:
-    """What is wrong with the group's queues."""
-    problems = []
-    for sight in queues:
-        view = sight.view
-        if not sight.named:
-            if sight.facts.problem is not None:
-                problems.append(sight.facts.problem)
-        elif view is None or view.deleting:
-            gone = "does not exist" if view is None else "is being deleted"
-            problems.append(
-                Problem(
-                    Reason.QUEUE_NOT_FOUND,
-                    f"PartitionedQueue {namespace}/{sight.name}, which spec.queues names, {gone}: create it, or take it out of "
-                    "spec.queues",
-                )
-            )
-        elif view.spec is None:
-            problems.append(Problem(Reason.INVALID_SPEC, f"PartitionedQueue {view.full_name}: {view.problem}"))
-        elif sight.facts.problem is not None:
-            problems.append(sight.facts.problem)
-        elif sight.facts.refused is not None:
-            problems.append(Problem(Reason.PARTITION_COUNT_REFUSED, sight.facts.refused))
-        elif sight.partitions is not None:
-            problems += (
-                Problem(Reason.INVALID_ATTRIBUTES, f"PartitionedQueue {view.full_name}: {sentence}")
-                for sentence in sight.attributes.beyond(sight.partitions)
-            )
-    return problems
-
-
-def membership_problems(group: str, namespace: str, seen: Membership, sessions: Mapping[str, str]) -> list[Problem]:
-    """Whether anybody is there, and what of the sessions cannot be read (`sessions`: Lease name -> what is wrong)."""
-    problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in sorted(sessions.items())]
-    if seen.members:
-        return problems
-    if seen.pods == 0:
-        why = f"no pod in namespace {namespace} has the label baton.dev/group: {group}; add it to the pods' template"
-    else:
-        what = "1 pod has" if seen.pods == 1 else f"{seen.pods} pods have"
-        why = (
-            f"{what} the label baton.dev/group: {group}, and none takes part: they are not Ready, their session has lapsed, or "
-            "(Spark executors) their driver has not registered them"
-        )
-    return [*problems, Problem(Reason.NO_MEMBERS, why)]
-
-
-def annotation_problems(pods: Iterable[PodView]) -> list[Problem]:
-    """What pods say of themselves that cannot be meant so; of each thing the first few by name."""
-    by_text: dict[str, list[str]] = defaultdict(list)
-    for pod in sorted(pods, key=lambda pod: pod.name):
-        for text in pod.problems:
-            by_text[text].append(pod.name)
-    return [
-        Problem(
-            Reason.BAD_ANNOTATION,
-            f"{', '.join(names[:3])}{f' and {len(names) - 3} more pods' if len(names) > 3 else ''}: {text}",
-        )
-        for text, names in by_text.items()
-    ]
-
-
-def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
-    """What a group that is being deleted still waits for."""
-    waiting = "; ".join(sorted(one.message for one in others if one.reason is Reason.QUEUE_UNREACHABLE))
-    blocked = (
-        f". It waits for a queue: {waiting} To give up on it, remove the finalizer {FINALIZER} from the group" if waiting else ""
-    )
-    return Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back{blocked}")

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from baton.controller.diagnosis import annotation_problems, membership_problems, queue_problems
 from baton.controller.keeper import QueueFacts
-from baton.controller.observe import QueueSight, annotation_problems, membership_problems, observation, queue_problems
+from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
 from baton.engine.observation import OwnerRecord
 from baton.kube.members import Membership
