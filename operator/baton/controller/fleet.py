@@ -55,9 +55,6 @@ class Fleet:
         finally:
             await self._stop_all()
 
-    def loops(self) -> Mapping[GroupKey, GroupLoop]:
-        return {key: loop for key, (loop, _) in self._loops.items()}
-
     async def _follow(self) -> None:
         leads = self._services.elector.leading
         self._services.metrics.leading(leads)

@@ -19,7 +19,7 @@ from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason
 from baton.controller.report import Reporter
 from baton.controller.scaling import Scaling
-from baton.controller.scribe import Deposed, Scribe, TooLarge
+from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.tell import Teller
 from baton.engine import GroupState, Step, dump, load, step
@@ -27,7 +27,7 @@ from baton.engine.observation import Observation
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError, group_path
 from baton.kube.bump import Bump, bumps
 from baton.kube.events import Regarding
-from baton.kube.ledger import Ledger, Owner
+from baton.kube.ledger import Deposed, Ledger, Owner, TooLarge
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView
 from baton.kube.shelf import Manifest

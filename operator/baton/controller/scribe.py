@@ -9,7 +9,7 @@ from baton.controller.clock import Clock
 from baton.controller.faults import boundary
 from baton.kube.api import ConflictError, NotFoundError
 from baton.kube.elector import Elector
-from baton.kube.ledger import Deposed, Ledger, TooLarge, size
+from baton.kube.ledger import Deposed, Ledger, size
 from baton.kube.shelf import Manifest
 
 APART = 0.05
@@ -116,6 +116,3 @@ class Scribe:
     def _must_lead(self) -> None:
         if not self._elector.leading:
             raise Deposed
-
-
-__all__ = ["Deposed", "Scribe", "Tally", "TooLarge"]

@@ -24,7 +24,7 @@ def strays(mirror: Mirror, now: float) -> Mapping[GroupKey, list[PodView]]:
 
 
 def report_strays(services: Services) -> None:
-    """An event on every such pod, and a gauge."""
+    """An event on every such pod and on those whose name or annotations cannot be meant so, and a gauge of the first."""
     found = strays(services.mirror, services.clock.now())
     services.metrics.strays({key: len(pods) for key, pods in found.items()})
     for (namespace, name), pods in found.items():
@@ -40,14 +40,16 @@ def report_strays(services: Services) -> None:
             f"pod's template, or create the group {name}"
         )
         for pod in pods:
-            about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-            services.events.post(about, Kind.WARNING, EventReason.NO_SUCH_GROUP, note, action="Join", once=True)
+            _warn(services, pod, EventReason.NO_SUCH_GROUP, note)
     for held in services.mirror.pods.buckets().values():
         for pod in held.values():
             if not pod.nameable:
-                about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
                 note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
-                services.events.post(about, Kind.WARNING, EventReason.NAME_TAKEN, note, action="Join", once=True)
+                _warn(services, pod, EventReason.NAME_TAKEN, note)
             for problem in pod.problems:
-                about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-                services.events.post(about, Kind.WARNING, EventReason.BAD_ANNOTATION, problem, action="Join", once=True)
+                _warn(services, pod, EventReason.BAD_ANNOTATION, problem)
+
+
+def _warn(services: Services, pod: PodView, reason: EventReason, note: str) -> None:
+    about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+    services.events.post(about, Kind.WARNING, reason, note, action="Join", once=True)

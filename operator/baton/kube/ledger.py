@@ -8,7 +8,8 @@ later leader (it must stop) from somebody who edited the ledger by hand (who is 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.kube.api import Api, ConflictError, Json, core_path
+from baton.kube.api import Api, Json, core_path
+from baton.kube.objects import GROUP_VERSION
 from baton.model.names import GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"
@@ -51,7 +52,6 @@ class TooLarge(Exception):  # noqa: N818 -- says which limit
 
     def __init__(self, size: int) -> None:
         super().__init__(f"the ledger would have {size:,} bytes, and a ConfigMap takes {SIZE_LIMIT:,}")
-        self.size = size
 
 
 def size(data: Mapping[str, str]) -> int:
@@ -99,7 +99,7 @@ class Ledger:
         return None if found is None else stored(found)
 
     async def write(self, data: Mapping[str, str]) -> None:
-        """Replace what this leader wrote last. Raises ConflictError where something else stands there; then see `overrule`."""
+        """Replace what this leader wrote last. Raises ConflictError where something else stands there; then see `look`."""
         if (bytes_ := size(data)) > SIZE_LIMIT:
             raise TooLarge(bytes_)
         await self._put(data, self.version)
@@ -129,7 +129,7 @@ class Ledger:
             "annotations": {WRITER_ANNOTATION: str(self._term)},
             "ownerReferences": [
                 {
-                    "apiVersion": "baton.dev/v1alpha1",
+                    "apiVersion": GROUP_VERSION,
                     "kind": "ConsumerGroup",
                     "name": self.owner.group,
                     "uid": self.owner.uid,
@@ -141,6 +141,3 @@ class Ledger:
         if version is not None:
             metadata["resourceVersion"] = version
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
-
-
-__all__ = ["SIZE_LIMIT", "ConflictError", "Deposed", "Ledger", "Owner", "Stored", "TooLarge", "size", "stored"]
