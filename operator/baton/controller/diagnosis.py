@@ -1,13 +1,16 @@
 """What is wrong with a group: with its queues, its sessions and its pods; each in a sentence with the cure. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER
 from baton.kube.pods import PodView
+from baton.model.ids import QueueName
+from baton.model.names import SUBSCRIBED_ANNOTATION
+from baton.resources import ConsumerGroupSpec
 
 
 def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem]:
@@ -57,19 +60,42 @@ def membership_problems(group: str, namespace: str, seen: Membership, sessions: 
     return [*problems, Problem(Reason.NO_MEMBERS, why)]
 
 
-def annotation_problems(pods: Iterable[PodView]) -> list[Problem]:
+def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[Problem]:
     """What pods say of themselves that cannot be meant so; of each thing the first few by name."""
+    queues = {QueueName(one.name) for one in spec.queues}
     by_text: dict[str, list[str]] = defaultdict(list)
     for pod in sorted(pods, key=lambda pod: pod.name):
-        for text in pod.problems:
+        for text in (*pod.problems, *_reads_nothing(pod, queues)):
             by_text[text].append(pod.name)
-    return [
-        Problem(
-            Reason.BAD_ANNOTATION,
-            f"{', '.join(names[:3])}{f' and {len(names) - 3} more pods' if len(names) > 3 else ''}: {text}",
+    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in by_text.items()]
+
+
+def _reads_nothing(pod: PodView, queues: Set[QueueName]) -> Iterator[str]:
+    """A slip in the name of a queue would otherwise only show as a pod that gets nothing."""
+    if pod.subscribed is not None and not pod.subscribed & queues:
+        yield (
+            f"annotation {SUBSCRIBED_ANNOTATION} names {', '.join(sorted(pod.subscribed))}, which spec.queues does not: "
+            f"it gets nothing; name one of {', '.join(sorted(queues))} there, or add the queue to spec.queues"
         )
-        for text, names in by_text.items()
+
+
+def identity_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[Problem]:
+    """Pods that cannot be static members although the group is to have such."""
+    label = spec.membership.identity_label
+    if label is None or not spec.membership.session_timeout_seconds:
+        return []
+    without = sorted(pod.name for pod in pods if pod.ready and not pod.terminating and not pod.label(label))
+    if not without:
+        return []
+    why = f"no label {label}, which spec.membership.identityLabel names, so no seat is kept for it"
+    return [
+        Problem(Reason.NO_IDENTITY, f"{_named(without)}: {why}: add it to the pods, or correct spec.membership.identityLabel")
     ]
+
+
+def _named(pods: Sequence[str]) -> str:
+    """The first few."""
+    return f"{', '.join(pods[:3])}{f' and {len(pods) - 3} more pods' if len(pods) > 3 else ''}"
 
 
 def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:

@@ -2,14 +2,15 @@
 
 from collections.abc import Collection, Iterator
 
-from baton.controller.diagnosis import annotation_problems, membership_problems
+from baton.controller.diagnosis import annotation_problems, identity_problems, membership_problems
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Problem
 from baton.kube.leases import LeaseView
-from baton.kube.members import Membership, membership
+from baton.kube.members import DRIVER, Membership, membership
 from baton.kube.objects import GroupView
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId
+from baton.resources import ConsumerGroupSpec
 
 
 class GroupSight:
@@ -40,10 +41,15 @@ class GroupSight:
         sessions = self._mirror.sessions
         return membership(self._key[1], self.pods, self._leases, lambda lease: sessions.lapsed(lease, now), identity_label)
 
-    def problems(self, seen: Membership) -> list[Problem]:
+    def problems(self, spec: ConsumerGroupSpec, seen: Membership) -> list[Problem]:
         """What is wrong with pods and sessions."""
         unread = {lease.name: lease.problem for lease in self._leases if lease.problem}
-        return membership_problems(self._key[1], self._key[0], seen, unread) + annotation_problems(self.pods)
+        pods = [pod for pod in self.pods if pod.spark_role != DRIVER]
+        return [
+            *membership_problems(self._key[1], self._key[0], seen, unread),
+            *annotation_problems(spec, pods),
+            *identity_problems(spec, pods),
+        ]
 
     def lapses_after(self, now: float) -> Iterator[float]:
         """When sessions lapse unless they are renewed."""

@@ -155,7 +155,7 @@ class GroupLoop:
         self._bump()
         await self._apply_scale(spec, seen, deleting=group.deleting)
         done = await self._let_go(group)
-        problems += self._problems(group, sights, seen)
+        problems += self._problems(group, spec, sights, seen)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
         self._teller.trouble(trouble)
         return not done
@@ -215,8 +215,8 @@ class GroupLoop:
         self._reporter.beat()
         return True
 
-    def _problems(self, group: GroupView, sights: list[QueueSight], seen: Membership) -> list[Problem]:
-        problems = queue_problems(self.key[0], sights) + self._sight.problems(seen)
+    def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
+        problems = queue_problems(self.key[0], sights) + self._sight.problems(spec, seen)
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:

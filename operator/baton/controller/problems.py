@@ -20,6 +20,7 @@ class Reason(StrEnum):
     INVALID_ATTRIBUTES = "InvalidAttributes"
     SIZE_LIMIT = "SizeLimit"
     BAD_ANNOTATION = "BadAnnotation"
+    NO_IDENTITY = "NoIdentity"
     NO_MEMBERS = "NoMembers"
     SCALE_FAILED = "ScaleFailed"
     DELETING = "Deleting"
@@ -66,6 +67,7 @@ _RANK = (
     Reason.INVALID_ATTRIBUTES,
     Reason.NO_MEMBERS,
     Reason.BAD_ANNOTATION,
+    Reason.NO_IDENTITY,
 )
 
 

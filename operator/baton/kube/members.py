@@ -10,7 +10,8 @@ from baton.model.ids import MemberId
 from baton.model.names import driver_lease_name, session_lease_name
 from baton.model.session import Release
 
-EXECUTOR = "executor"
+EXECUTOR, DRIVER = "executor", "driver"
+"""Of a pod's Spark role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def membership(
     driver = sessions.get(driver_lease_name(group))
     members: dict[MemberId, ObservedMember] = {}
     releases: set[Release] = set()
-    labelled = [pod for pod in pods if pod.spark_role != "driver"]
+    labelled = [pod for pod in pods if pod.spark_role != DRIVER]
     for pod in labelled:
         session = _session_of(pod, sessions, driver)
         if session is not None:

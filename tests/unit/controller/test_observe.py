@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.diagnosis import annotation_problems, membership_problems, queue_problems
+from baton.controller.diagnosis import annotation_problems, identity_problems, membership_problems, queue_problems
 from baton.controller.keeper import QueueFacts
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
@@ -151,9 +151,34 @@ def test_attributes_beyond_the_queue_are_told() -> None:
     )
 
 
-def test_the_same_slip_of_many_pods_is_told_once() -> None:
-    def pod(name: str) -> PodView:
-        return PodView("shop", MemberId(name), Uid(name), "orders", problems=("annotation x: no",))
+def pod(name: str, **fields: Any) -> PodView:
+    return PodView("shop", MemberId(name), Uid(name), "orders", **fields)
 
-    (problem,) = annotation_problems([pod(name) for name in "edcba"])
+
+def test_the_same_slip_of_many_pods_is_told_once() -> None:
+    (problem,) = annotation_problems(SPEC, [pod(name, problems=("annotation x: no",)) for name in "edcba"])
     assert problem == Problem(Reason.BAD_ANNOTATION, "a, b, c and 2 more pods: annotation x: no")
+
+
+def test_a_pod_that_reads_no_queue_of_the_group_is_told() -> None:
+    slip = pod("a", subscribed=frozenset({QueueName("ordres")}))
+    fine = pod("b", subscribed=frozenset({ORDERS, QueueName("soon")}))
+    (problem,) = annotation_problems(SPEC, [slip, fine, pod("c")])
+    assert problem.reason is Reason.BAD_ANNOTATION
+    assert problem.message.startswith("a: annotation baton.dev/subscribed names ordres, which spec.queues does not: ")
+    assert "name one of orders there" in problem.message
+
+
+def test_pods_that_cannot_be_static_members_are_told() -> None:
+    membership = {"identityLabel": "app/index", "sessionTimeoutSeconds": 60}
+    static = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "membership": membership})
+    seen = [
+        pod("a", ready_since=1.0),
+        pod("b", ready_since=1.0, labels=(("app/index", "1"),)),
+        pod("c"),
+        pod("d", ready_since=1.0, terminating=True),
+    ]
+    (problem,) = identity_problems(static, seen)
+    assert problem.reason is Reason.NO_IDENTITY
+    assert problem.message.startswith("a: no label app/index, which spec.membership.identityLabel names")
+    assert identity_problems(SPEC, seen) == []
