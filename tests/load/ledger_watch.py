@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +12,7 @@ from kubernetes import client, config, watch
 
 from baton.engine import load
 from baton.model.ids import Partition
-from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.ledger import LedgerError, MemberEntry, flat
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
 
 Json = dict[str, Any]
@@ -97,13 +98,11 @@ class LedgerWatch:
             return
         holders: dict[Partition, str] = {}
         for member, entry in entries.items():
-            for queue, grants in (*entry.owned.items(), *entry.revoking.items()):
-                for number, epoch in grants.items():
-                    partition = Partition(queue, number)
-                    if partition in holders:
-                        yield f"{partition} is at {holders[partition]} and at {member}"
-                    holders[partition] = member
-                    yield from self._grew(partition, epoch, entry.uid)
+            for partition, epoch in chain(flat(entry.owned), flat(entry.revoking)):
+                if partition in holders:
+                    yield f"{partition} is at {holders[partition]} and at {member}"
+                holders[partition] = member
+                yield from self._grew(partition, epoch, entry.uid)
 
     def _grew(self, partition: Partition, epoch: int, uid: str) -> Iterator[str]:
         before, whose = self._epochs.get(partition, (0, uid))

@@ -66,7 +66,7 @@ MUTATIONS = (
              "fewest(draft, draft.opened).items():", "dict[Partition, str]().items():"),
     Mutation("1", "do not withdraw deleted partitions", "engine/partitions.py", "for number in range(after, before):", "for number in ():"),
     Mutation("1", "forget that a change of the count may unbalance", "engine/partitions.py",
-             "    draft.unsettled = True\n    draft.new_generation()\n    if draft.holddown", "    draft.new_generation()\n    if draft.holddown"),
+             "    draft.unsettled = True\n    if draft.holddown", "    if draft.holddown"),
     Mutation("1", "a dropped queue is kept", "engine/departures.py", "if partition.queue not in reads)", "if False)"),
     Mutation("1", "drop a queue that cannot fence without its word", "engine/departures.py", "if draft.queue(partition).fenced:", "if True:"),
     # 2: balance
@@ -106,7 +106,10 @@ MUTATIONS = (
              "seats.append(replace(seat, expires=moment(draft.now + seat.length)))", "seats.append(seat)"),
     Mutation("6", "keep exclusive partitions for a static member", "engine/departures.py",
              "exclusive = frozenset(p for p in seat.left if draft.queues[p.queue].exclusive)", "exclusive = frozenset[Partition]()"),
-    Mutation("6", "another name is another member", "engine/seats.py", "seat.instance is not None and seen.instance == seat.instance", "False"),
+    Mutation("6", "an identity counts without a session timeout", "engine/seats.py",
+             "return draft.spec.session_timeout > 0 and seat.instance", "return seat.instance"),
+    Mutation("6", "another name is another member", "engine/seats.py",
+             "draft.eligible[member].instance == seat.instance", "False"),
     Mutation("6", "two pods may have one identity", "engine/census.py",
              "fenced[newest[instance]] = name", "pass"),
     # 7: terminating pods
@@ -129,7 +132,7 @@ MUTATIONS = (
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py",
              "        elif not barrier or move.quiet:", "        elif (not barrier or move.quiet) and partition not in draft.before.moves:"),
-    Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "_grouped((receiver, p) for p, receiver in state.waiting.items())", "_grouped(())"),
+    Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "grouped((receiver, p) for p, receiver in state.waiting.items())", "grouped(())"),
     Mutation("10", "wake nobody at the end of a holddown", "engine/step.py", "times.append(draft.holddown.until)", "pass"),
     Mutation("10", "wake nobody at a deadline", "engine/step.py", "times = [m.deadline for m in draft.moves.values()", "times = [m.deadline for m in ()"),
     # triggers

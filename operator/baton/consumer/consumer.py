@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -16,8 +16,8 @@ from baton.consumer.session import Session
 from baton.consumer.source import AssignmentSource
 from baton.consumer.waiter import Waiter
 from baton.consumer.work import Work
-from baton.model.ids import Epoch, Partition, QueueName, Uid
-from baton.model.ledger import MemberEntry
+from baton.model.ids import Partition, QueueName, Uid
+from baton.model.ledger import MemberEntry, flat
 from baton.model.names import session_lease_name
 from baton.model.session import Release
 from baton.queues.entry import Entry
@@ -128,7 +128,7 @@ class Consumer:
         if entry is self._entry:
             return
         self._entry = entry
-        owned, revoking = (_grants(entry.owned), _grants(entry.revoking)) if entry else ({}, {})
+        owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry else ({}, {})
         told = owned | revoking
         # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
         self._holdings = {
@@ -184,10 +184,6 @@ class Consumer:
                 self._source.close()
                 if self._session is not None:
                     self._session.close()
-
-
-def _grants(queues: Mapping[QueueName, Mapping[int, Epoch]]) -> dict[Partition, Epoch]:
-    return {Partition(queue, number): epoch for queue, grants in queues.items() for number, epoch in grants.items()}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from baton.engine.observation import Protocol
+from baton.engine.spelling import by_queue, grouped, read_grants, read_numbers, spell_grants, spell_numbers
 from baton.engine.state import (
     Facts,
     GroupState,
@@ -26,9 +27,8 @@ from baton.engine.state import (
     Totals,
 )
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.ledger import LedgerError, MemberEntry, flat
 from baton.model.names import LEDGER_GROUP_KEY
-from baton.model.ranges import format_grants, format_numbers, parse_grants, parse_numbers
 
 _VERSION = 1
 _MOST = 1_000_000
@@ -50,8 +50,8 @@ def dump(state: GroupState) -> dict[str, str]:
             uid=known.uid,
             generation=known.generation,
             active=known.active,
-            owned=_by_queue(owned[member]),
-            revoking=_by_queue(revoking[member]),
+            owned=by_queue(owned[member]),
+            revoking=by_queue(revoking[member]),
         ).to_json()
         for member, known in sorted(state.known.items())
     }
@@ -92,16 +92,16 @@ def _group(state: GroupState) -> dict[str, Any]:
         "instances": {m: known.instance for m, known in sorted(state.known.items()) if known.instance is not None},
         "subscribed": _subscriptions(state),
         "capacities": {m: str(known.capacity) for m, known in sorted(state.known.items()) if known.capacity != 1},
-        "free": [{"last": last, "of": _grants(part)} for last, part in _free(state)],
+        "free": [{"last": last, "of": spell_grants(part)} for last, part in _free(state)],
         "moves": _moves(state),
-        "waiting": {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in state.waiting.items())},
+        "waiting": {m: spell_numbers(part) for m, part in grouped((receiver, p) for p, receiver in state.waiting.items())},
         "proposal": None if state.proposal is None else _proposal(state.proposal),
         "holddown": None if held is None else _fields(held),
         "rebalance": None if running is None else {"full": running.full, "eager": running.eager, "why": running.why},
         "origins": []
         if running is None
-        else [{"owner": o, "of": _numbers(part)} for o, part in _grouped((o, p) for p, o in running.origins.items())],
-        "tombs": _grants(state.tombs),
+        else [{"owner": o, "of": spell_numbers(part)} for o, part in grouped((o, p) for p, o in running.origins.items())],
+        "tombs": spell_grants(state.tombs),
         "fenced": sorted(state.fenced),
         "victims": state.victims,
         "scale": None if state.replicas is None else {"replicas": state.replicas, "victims": [name for name, _ in state.victims]},
@@ -117,60 +117,27 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     for name, facts in queues.items():
         if not 0 <= facts.partitions <= _MOST:
             raise LedgerError(f"queues.{name}.partitions: {facts.partitions} is not between 0 and {_MOST:,}")
-    slots = {Partition(name, number): Slot() for name, facts in queues.items() for number in range(facts.partitions)}
-    free: set[Partition] = set()
-    for part in raw.get("free", ()):
-        for partition, epoch in _read_grants(part["of"]).items():
-            slots[partition] = Slot(epoch, None, part.get("last"))
-            free.add(partition)
-    revoking: set[Partition] = set()
-    for member, entry in entries.items():
-        if entry.group != raw["group"] or entry.member != member:
-            raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
-        for queue, grants, gives in [(*item, False) for item in entry.owned.items()] + [
-            (*item, True) for item in entry.revoking.items()
-        ]:
-            for number, epoch in grants.items():
-                partition = Partition(queue, number)
-                if partition in free or slots.get(partition, Slot()).owner is not None:
-                    raise LedgerError(f"partition {number} of {queue} stands at {member} and elsewhere")
-                slots[partition] = Slot(epoch, member, member)
-                if gives:
-                    revoking.add(partition)
-    subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
-    instances = raw.get("instances", {})
-    capacities = {MemberId(m): Fraction(text) for m, text in raw.get("capacities", {}).items()}
-    known = {
-        member: KnownMember(
-            entry.uid,
-            entry.active,
-            entry.generation,
-            instances.get(member),
-            subscribed.get(member),
-            capacities.get(member, Fraction(1)),
-        )
-        for member, entry in entries.items()
-    }
+    slots, revoking = _read_slots(raw, queues, entries)
+    known = _read_known(raw, entries)
     moves = _read_moves(raw.get("moves", ()), slots, known)
     strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
-    strays |= {partition for partition in slots if partition.queue not in queues}
-    strays |= {p for p in slots if p.number >= queues[p.queue].partitions and p not in moves}
+    strays |= {p for p in slots if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
     if strays:
-        raise LedgerError(f"{sorted(strays)[0]} has an owner but no queue, or a revoke but no deadline")
+        raise LedgerError(f"{min(strays)} has an owner but no queue, or a revoke but no deadline")
     running = raw.get("rebalance")
-    origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in _read_numbers(part["of"])}
+    origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in read_numbers(part["of"])}
     recorded = raw.get("facts")
     return GroupState(
         group=str(raw["group"]),
         generation=int(raw["generation"]),
         queues=queues,
         slots=slots,
-        tombs=_read_grants(raw.get("tombs", {})),
+        tombs=read_grants(raw.get("tombs", {})),
         known=known,
         seats=tuple(_read_seat(seat, known, slots) for seat in raw.get("seats", ())),
         standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),
         moves=moves,
-        waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in _read_numbers(of)},
+        waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
         proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], slots, known),
         holddown=None if raw.get("holddown") is None else Holddown(**raw["holddown"]),
         rebalance=None if running is None else Rebalance(origins, **running),
@@ -182,8 +149,49 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     )
 
 
+def _read_slots(
+    raw: Mapping[str, Any], queues: Mapping[QueueName, KnownQueue], entries: Mapping[MemberId, MemberEntry]
+) -> tuple[dict[Partition, Slot], set[Partition]]:
+    """Who has what, and which of it is being revoked: from the members' keys, and what nobody has from the key `group`."""
+    slots = {Partition(name, number): Slot() for name, queue in queues.items() for number in range(queue.partitions)}
+    free: set[Partition] = set()
+    for part in raw.get("free", ()):
+        for partition, epoch in read_grants(part["of"]).items():
+            slots[partition] = Slot(epoch, None, part.get("last"))
+            free.add(partition)
+    revoking: set[Partition] = set()
+    for member, entry in entries.items():
+        if entry.group != raw["group"] or entry.member != member:
+            raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
+        for queues_of, gives in ((entry.owned, False), (entry.revoking, True)):
+            for partition, epoch in flat(queues_of):
+                if partition in free or slots.get(partition, Slot()).owner is not None:
+                    raise LedgerError(f"partition {partition.number} of {partition.queue} stands at {member} and elsewhere")
+                slots[partition] = Slot(epoch, member, member)
+                if gives:
+                    revoking.add(partition)
+    return slots, revoking
+
+
+def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> dict[MemberId, KnownMember]:
+    subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
+    instances = raw.get("instances", {})
+    capacities = {MemberId(m): Fraction(text) for m, text in raw.get("capacities", {}).items()}
+    return {
+        member: KnownMember(
+            entry.uid,
+            entry.active,
+            entry.generation,
+            instances.get(member),
+            subscribed.get(member),
+            capacities.get(member, Fraction(1)),
+        )
+        for member, entry in entries.items()
+    }
+
+
 def _seat(seat: Seat) -> dict[str, Any]:
-    raw = _fields(seat) | {"left": _numbers(seat.left or ())}
+    raw = _fields(seat) | {"left": spell_numbers(seat.left or ())}
     return _slim(raw)
 
 
@@ -191,17 +199,17 @@ def _read_seat(raw: Any, known: Mapping[MemberId, KnownMember], slots: Mapping[P
     if isinstance(raw, str):
         member = _present(MemberId(raw), known)
         return Seat(member, known[member].uid, known[member].instance)
-    return Seat(**{**raw, "left": frozenset(_in(p, slots) for p in _read_numbers(raw["left"]))})
+    return Seat(**{**raw, "left": frozenset(_in(p, slots) for p in read_numbers(raw["left"]))})
 
 
 def _proposal(proposal: Proposal) -> dict[str, Any]:
     """Its receivers have keys, and stand in them with the UIDs that they are meant with."""
-    to = {m: _numbers(part) for m, part in _grouped((receiver, p) for p, receiver in proposal.receivers.items())}
+    to = {m: spell_numbers(part) for m, part in grouped((receiver, p) for p, receiver in proposal.receivers.items())}
     return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
 
 
 def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]) -> Proposal:
-    receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in _read_numbers(of)}
+    receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in read_numbers(of)}
     uids = {member: known[_present(member, known)].uid for member in receivers.values()}
     return Proposal(raw["id"], receivers, uids, raw["why"], raw["created"])
 
@@ -222,7 +230,7 @@ def _moves(state: GroupState) -> list[dict[str, Any]]:
     return [
         {
             **_slim(dict(zip(_ALIKE, alike, strict=True))),
-            "to": {receiver or "": _grants(part) for receiver, part in receivers.items()},
+            "to": {receiver or "": spell_grants(part) for receiver, part in receivers.items()},
             **({"uids": found} if (found := {m: uid for m, uid in uids.items() if m in receivers}) else {}),
         }
         for alike, receivers in batches.items()
@@ -238,7 +246,7 @@ def _read_moves(
         for name, of in batch["to"].items():
             receiver = MemberId(name) if name else None
             uid = None if receiver is None else batch.get("uids", {}).get(receiver) or known[receiver].uid
-            for partition, epoch in _read_grants(of).items():
+            for partition, epoch in read_grants(of).items():
                 slot = slots[partition]
                 if partition in moves or (slot.owner is None and slot.epoch != epoch):
                     raise LedgerError(f"{partition} is on its way twice, or at two epochs")
@@ -269,39 +277,6 @@ def _fields(value: Any) -> dict[str, Any]:
 def _slim(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Without what says nothing. A number always says something."""
     return {name: value for name, value in raw.items() if value or (isinstance(value, int | float) and value is not False)}
-
-
-def _grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Partition]]]:
-    groups: defaultdict[Any, list[Partition]] = defaultdict(list)
-    for key, partition in pairs:
-        groups[key].append(partition)
-    return sorted(groups.items(), key=lambda group: group[0] or "")
-
-
-def _by_queue(grants: Mapping[Partition, Epoch]) -> dict[QueueName, dict[int, Epoch]]:
-    queues: defaultdict[QueueName, dict[int, Epoch]] = defaultdict(dict)
-    for partition, epoch in grants.items():
-        queues[partition.queue][partition.number] = epoch
-    return queues
-
-
-def _grants(grants: Mapping[Partition, Epoch]) -> dict[QueueName, str]:
-    return {queue: format_grants(part) for queue, part in sorted(_by_queue(grants).items())}
-
-
-def _numbers(partitions: Iterable[Partition]) -> dict[QueueName, str]:
-    groups = _grouped((partition.queue, partition) for partition in partitions)
-    return {queue: format_numbers(partition.number for partition in part) for queue, part in groups}
-
-
-def _read_grants(raw: Mapping[str, str]) -> dict[Partition, Epoch]:
-    return {
-        Partition(QueueName(queue), number): epoch for queue, text in raw.items() for number, epoch in parse_grants(text).items()
-    }
-
-
-def _read_numbers(raw: Mapping[str, str]) -> list[Partition]:
-    return [Partition(QueueName(queue), number) for queue, text in raw.items() for number in sorted(parse_numbers(text))]
 
 
 def _present(member: MemberId, known: Mapping[MemberId, KnownMember]) -> MemberId:

@@ -1,11 +1,11 @@
 """What a pod reads: its own key of the ledger ConfigMap, one JSON object per member (docs/concepts/rules.md)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ranges import Grants, format_grants, parse_grants
 
 T = TypeVar("T")
@@ -69,6 +69,13 @@ class MemberEntry:
             owned=_from_text(_take(raw, "owned", dict), "owned"),
             revoking=_from_text(_take(raw, "revoking", dict), "revoking"),
         )
+
+
+def flat(queues: Mapping[QueueName, Grants]) -> Iterator[tuple[Partition, Epoch]]:
+    """Each partition of an entry's `owned` or `revoking`, with the epoch of its grant."""
+    for queue, grants in queues.items():
+        for number, epoch in grants.items():
+            yield Partition(queue, number), epoch
 
 
 def _take(raw: dict[str, object], name: str, kind: type[T]) -> T:

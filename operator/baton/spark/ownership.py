@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.ledger import MemberEntry
+from baton.model.ledger import MemberEntry, flat
 from baton.model.ranges import Grants
 from baton.model.session import Release
 
@@ -64,6 +64,5 @@ def refusal(grant: Grant, pod: str, pod_uid: str | None, entry: MemberEntry | No
 
 
 def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[Grant]:
-    for queue, grants in queues.items():
-        for number, epoch in grants.items():
-            yield Grant(queue, number, epoch, entry.member, entry.uid)
+    for partition, epoch in flat(queues):
+        yield Grant(*partition, epoch, entry.member, entry.uid)
