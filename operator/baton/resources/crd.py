@@ -30,6 +30,7 @@ def _consumer_groups() -> Document:
             _column("Hold-until", ".status.holdUntil", "When the holddown ends"),
             _column("Standbys", ".status.standbys", "Pods that wait for a seat", kind="integer", wide=True),
             _column("Moves", ".status.moves", "Moves since the group was made", kind="integer", wide=True),
+            _column("Proposed", ".status.proposal.moves", "Moves that wait for approval", kind="integer", wide=True),
             _column("Assignor", ".status.assignor", "The assignor in use", wide=True),
             _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why the group is ready or not", wide=True),
             _column("Age", ".metadata.creationTimestamp", "Since when it exists", kind="date"),

@@ -65,7 +65,22 @@ class RedisSource(Shape):
         )
     )
 
-    url: Annotated[str, Field(max_length=2048, pattern=r"^rediss?://.+")] | None = None
+    url: (
+        Annotated[
+            str,
+            Field(
+                max_length=2048,
+                json_schema_extra=rules(
+                    rule(
+                        "self.matches('^rediss?://.+')",
+                        "spec.source.redis.url is no URL of a Redis: write redis://redis.shop:6379/0, or rediss:// for TLS",
+                        reason="FieldValueInvalid",
+                    )
+                ),
+            ),
+        ]
+        | None
+    ) = None
     """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS). Without a user or password: a URL with
     these belongs into a Secret, see urlSecretRef."""
     url_secret_ref: SecretKey | None = None

@@ -33,11 +33,18 @@ spec:
   queues: [{{name: orders}}]
 ```
 
-The members of the group are the pods of its namespace with the label `baton.dev/group: orders` that are Ready. On a pod,
-`baton.dev/subscribed: orders,returns` says that it reads only these queues, and `baton.dev/assignors: range,solace` which
-assignors it supports ([changing over](../guides/change-assignor.md)); `baton.dev/capacity: "2"` says that it can carry twice as
-much as others, for assignors that look at it. On a ConsumerGroup, a new value of the annotation `baton.dev/rebalance` asks for a
-rebalance, and `baton.dev/approve: <id>` approves the proposal in `status.proposal` (`spec.approval: Manual`).
+The members of the group are the pods of its namespace with the label `baton.dev/group: orders` that are Ready.
+
+| label or annotation | on | meaning |
+|---|---|---|
+| label `baton.dev/group: orders` | pod | The group that the pod takes part in. |
+| annotation `baton.dev/subscribed: orders,returns` | pod | It reads only these of the group's queues. Without it: all. |
+| annotation `baton.dev/assignors: range,solace` | pod | The assignors that it supports. Without it: all. |
+| annotation `baton.dev/capacity: "2"` | pod | It can carry twice as much as others, for assignors that look at it. |
+| annotation `baton.dev/rebalance: "…"` | ConsumerGroup | A new value asks for a rebalance, as `baton rebalance` does. |
+| annotation `baton.dev/approve: <id>` | ConsumerGroup | Approves the proposal in `status.proposal`, as `baton approve` does. |
+
+How to [change over to another assignor](../guides/change-assignor.md), and to [approve](../guides/approve.md).
 
 Who owns what is in the ConfigMap `<group>-assignments`; `baton status <group>` shows it on one screen.
 """
@@ -57,7 +64,7 @@ def _page(document: Schema) -> str:
         parts.append(f"\n### {kind}.{part}\n\n| field | type | default | meaning |\n|---|---|---|---|\n")
         parts += [_row(path, field, required) for path, field, required in _fields(schema["properties"][part])]
     refused = [rule["message"] for rule in _rules(schema)]
-    parts.append("\nRefused at apply, with these words:\n\n" + "".join(f"- {message}\n" for message in refused))
+    parts.append("\nRefused at apply, with these words:\n\n" + "".join(f"- {_plain(message)}\n" for message in refused))
     return "".join(parts)
 
 
@@ -71,7 +78,12 @@ def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]
 
 def _row(path: str, field: Schema, required: bool) -> str:
     default = "required" if required else _default(field)
-    return f"| `{path}` | {_type(field)} | {default} | {field['description'].replace('|', '&#124;')} |\n"
+    return f"| `{path}` | {_type(field)} | {default} | {_plain(field['description'])} |\n"
+
+
+def _plain(text: str) -> str:
+    """A text as Markdown shows it: a bar would end the cell, and <this> would be taken for HTML."""
+    return text.replace("|", "&#124;").replace("<", "&lt;")
 
 
 def _default(field: Schema) -> str:
