@@ -14,8 +14,6 @@ from baton.kube.times import to_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
 
-LEASES = "coordination.k8s.io/v1"
-
 
 class UnreadableError(ValueError):
     """It is there, and cannot be read. The message is one line."""
@@ -31,7 +29,7 @@ async def read_group(api: Api, namespace: str, name: str) -> tuple[GroupState, O
     sights = [await _sight(api, namespace, QueueName(one.name), state) for one in group.spec.queues]
     selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
     found = await api.get(core_path(namespace, "pods"), **selected)
-    sessions = await api.get(group_path(LEASES, namespace, "leases"), **selected)
+    sessions = await api.get(group_path(leases.LEASES, namespace, "leases"), **selected)
     now = datetime.now(UTC).timestamp()
     seen = membership(
         name,

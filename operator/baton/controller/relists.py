@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from baton.controller.clock import Clock
 from baton.controller.mirror import GroupKey, Mirror
 from baton.kube.api import Api, core_path, group_path
-from baton.kube.elector import LEASES
+from baton.kube.leases import LEASES
 from baton.kube.objects import GROUP_VERSION
 from baton.model.names import GROUP_LABEL, ledger_name
 

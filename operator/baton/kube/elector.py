@@ -9,9 +9,8 @@ import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError, group_path
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
+from baton.kube.leases import LEASES
 from baton.kube.times import to_micro_text
-
-LEASES = "coordination.k8s.io/v1"
 
 log = structlog.get_logger("baton.elector")
 

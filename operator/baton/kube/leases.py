@@ -8,7 +8,11 @@ from baton.model.ids import Uid
 from baton.model.names import EXECUTORS_ANNOTATION, GROUP_LABEL, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION
 from baton.model.session import Release, parse_releases
 
+LEASES = "coordination.k8s.io/v1"
+"""Their API group and version."""
+
 DEFAULT_DURATION = 15.0
+"""Seconds, for a Lease that does not say."""
 
 
 @dataclass(frozen=True, slots=True)

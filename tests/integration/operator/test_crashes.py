@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from tests.integration.operator.test_trouble import assert_the_queue_agrees
-from tests.integration.operator.world import LEASES, Operator, World
+from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 from baton.kube.api import core_path, group_path
+from baton.kube.leases import LEASES
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.operator.world import LEASES, Operator, World
+from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
 from baton.kube.api import group_path
+from baton.kube.leases import LEASES
 
 Start = Callable[..., Operator]
 Mood = Callable[[str], object]

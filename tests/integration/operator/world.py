@@ -21,6 +21,7 @@ from tests.waiting import eventually
 from baton.controller.faults import VARIABLE
 from baton.kube.api import Api, NotFoundError, core_path, group_path
 from baton.kube.events import EVENTS
+from baton.kube.leases import LEASES
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.times import to_micro_text, to_text
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -29,7 +30,6 @@ from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, ledger_name, ses
 from baton.model.session import Release, format_releases
 
 Json = dict[str, Any]
-LEASES = "coordination.k8s.io/v1"
 
 
 class Cluster(Api):
