@@ -12,7 +12,6 @@ from baton.kube.leases import LEASES
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
-from baton.queues.redis import RedisQueue
 
 Start = Callable[..., Operator]
 
@@ -155,18 +154,9 @@ async def test_deleting_a_group_takes_everything_back_first(empty: World, start:
     await empty.spread("orders", 4)
     epochs = (await empty.owned("orders"))["a"]
     await empty.delete("consumergroups", "orders")
-
-    async def gone() -> bool:
-        return await empty.get_group("orders") is None
-
-    await eventually(gone, "the group is gone", 15, lambda: empty.get_group("orders"))
-    queue = RedisQueue(redis_server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
-    try:
-        owners = await queue.owners()
-        assert all(owners[number].uid is None and owners[number].epoch > epoch for number, epoch in epochs.items())
-        await queue.ensure(4)
-    finally:
-        await queue.close()
+    await empty.gone("orders")
+    owners = await empty.inherited(redis_server.url, "orders", 4)
+    assert all(owners[number].uid is None and owners[number].epoch > epoch for number, epoch in epochs.items())
 
 
 async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(
@@ -184,12 +174,7 @@ async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(
         return await empty.reason("orders", "partitionedqueues") == "Unused"
 
     await eventually(unused, "the queue is nobody's", 15)
-    queue = RedisQueue(redis_server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
-    try:
-        await queue.ensure(4)
-        assert all(owner.uid is None for owner in (await queue.owners()).values())
-    finally:
-        await queue.close()
+    assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())
     assert await empty.counts("orders", "returns") == {"a": 2}
 
 
@@ -211,14 +196,5 @@ async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_f
         operator.kill()
         await start(empty, "one").leads()
         server.start()
-
-        async def gone() -> bool:
-            return await empty.get_group("orders") is None
-
-        await eventually(gone, "the group is gone", 20, lambda: empty.get_group("orders"))
-        queue = RedisQueue(server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
-        try:
-            await queue.ensure(4)
-            assert all(owner.uid is None for owner in (await queue.owners()).values())
-        finally:
-            await queue.close()
+        await empty.gone("orders", 20)
+        assert all(owner.uid is None for owner in (await empty.inherited(server.url, "orders", 4)).values())

@@ -111,11 +111,7 @@ async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadlin
     await shop.pod("mute-a", "mute")
     await shop.spread("mute", 6)
     await shop.delete("consumergroups", "mute")
-
-    async def gone() -> bool:
-        return await shop.get_group("mute") is None
-
-    await eventually(gone, "the group is gone", 15, lambda: shop.get_group("mute"))
+    await shop.gone("mute")
     await shop.told("mute", "Unused", "partitionedqueues")
 
 

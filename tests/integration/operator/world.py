@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, ledger_name, session_lease_name
 from baton.model.session import Release, format_releases
+from baton.queues.protocol import Owner
+from baton.queues.redis import RedisQueue
 
 Json = dict[str, Any]
 
@@ -161,7 +163,24 @@ class World:
         found = await self.api.get(group_path(EVENTS, self.namespace, "events"))
         return [event for event in found["items"] if event["reason"] == reason]
 
+    async def inherited(self, url: str, queue: str, partitions: int) -> Mapping[int, Owner]:
+        """The owner records that the next group finds when it takes the queue. Raises QueueConflict where it may not."""
+        adapter = RedisQueue(url, queue=f"{self.namespace}/{queue}", group=f"{self.namespace}/next")
+        try:
+            await adapter.ensure(partitions)
+            return await adapter.owners()
+        finally:
+            await adapter.close()
+
     # -- waiting
+
+    async def gone(self, group: str, seconds: float = 15) -> None:
+        """Wait until the group has been deleted."""
+
+        async def so() -> bool:
+            return await self.get_group(group) is None
+
+        await eventually(so, f"{group} is gone", seconds, lambda: self.get_group(group))
 
     async def spread(self, group: str, *counts: int, queue: str | None = None, seconds: float = 10) -> None:
         """Wait until members own these numbers of partitions (in any order)."""

@@ -11,7 +11,6 @@ from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 from baton.controller.faults import EFFECTS
-from baton.queues.redis import RedisQueue
 
 Start = Callable[..., Operator]
 
@@ -98,14 +97,5 @@ async def test_a_deletion_that_a_killed_operator_had_begun_is_finished(
     await empty.delete("consumergroups", "orders")
     await killed(start(empty, fault=f"KILL:{when}:{place}"))
     await start(empty).leads()
-
-    async def gone() -> bool:
-        return await empty.get_group("orders") is None
-
-    await eventually(gone, "the group is gone", 15, lambda: empty.get_group("orders"))
-    queue = RedisQueue(redis_server.url, queue=f"{empty.namespace}/orders", group=f"{empty.namespace}/next")
-    try:
-        await queue.ensure(4)
-        assert all(owner.uid is None for owner in (await queue.owners()).values())
-    finally:
-        await queue.close()
+    await empty.gone("orders")
+    assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())
