@@ -61,7 +61,7 @@ bench-engine: setup ## Time steps of the engine, small to large, and (as root) h
 	@nice $(BIN)/python -m tests.bench.engine
 
 .PHONY: generate
-generate: setup ## Write what is generated: crds/, charts/baton/crds/, manifests/install.yaml
+generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
 	$(BIN)/python -m baton.resources.generate
 	$(BIN)/python -m charts.render
 	$(BIN)/python -m docs.generate
