@@ -1,10 +1,17 @@
-"""Clusters for the tests that need one: started when first asked for, stopped when all tests are over."""
+"""For all tests: clusters, started when first asked for and stopped when all is over; and hypothesis, which plays the same examples
+every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.cluster import Cluster
+
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session")
