@@ -1,5 +1,5 @@
-"""For all tests: clusters, started when first asked for and stopped when all is over; and hypothesis, which plays the same examples
-every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones."""
+"""For all tests: clusters, started when first asked for and stopped when all is over; and hypothesis, which plays the same
+examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones."""
 
 import os
 from collections.abc import Iterator
