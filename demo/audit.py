@@ -11,7 +11,7 @@ The promises, each in a form that a record can break:
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from demo.records import Evidence, Fence, Processed
 
@@ -41,7 +41,6 @@ class Verdict:
     duplicates: Finding
     order_violations: Finding
     stale_accepted: Finding
-    per_executor: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:
@@ -69,9 +68,6 @@ def audit(evidence: Evidence) -> Verdict:
     rows = list(evidence.processed)
     taken = [row for row in rows if not row.late]
     done = {(row.key, row.sequence) for row in taken}
-    per_executor: dict[str, int] = defaultdict(int)
-    for row in taken:
-        per_executor[row.executor] += 1
     return Verdict(
         produced=sum(evidence.produced.values()),
         processed=len(done),
@@ -81,7 +77,6 @@ def audit(evidence: Evidence) -> Verdict:
         duplicates=_duplicates(rows),
         order_violations=_order(taken),
         stale_accepted=_stale(rows, evidence),
-        per_executor=dict(per_executor),
     )
 
 

@@ -73,10 +73,6 @@ class Consumer:
                 if key not in self.busy:
                     self._release(key, epoch)
 
-    def holds(self, key: Key) -> int | None:
-        """The epoch under which it would act."""
-        return self.owned.get(key)
-
     def restart_in_place(self) -> None:
         """The container, not the pod: it has forgotten how far it had read."""
         self.busy.clear()
