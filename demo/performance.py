@@ -1,6 +1,5 @@
 """The run from the first process to the verdict, and how to look around where it is kept."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from rich.console import Console, RenderableType
@@ -39,13 +38,16 @@ class Performance:
         self._run: Run | None = None
         self.world: World | None = None
         self.url = ""
+        self.line = ""
+        """The verdict for machines, once there is one."""
 
     def tell(self) -> Verdict:
         """The whole story. Raises what went wrong; then `world` still says what there is to look at."""
         self._watching.enter_context(Screen(self._console, self._draw, self._story))
         run = self._run = self._prepare()
-        for number, (title, step) in enumerate(self._steps(), 1):
-            self._title = f"{number} of {len(self._steps())}: {title}"
+        plan = steps()
+        for number, (title, step) in enumerate(plan, 1):
+            self._title = f"{number} of {len(plan)}: {title}"
             self._story.step(title)
             step(run)
         self._title = "the verdict"
@@ -54,9 +56,6 @@ class Performance:
         self._watching.close()
         self._conclude(run, verdict)
         return verdict
-
-    def _steps(self) -> list[tuple[str, Callable[[Run], None]]]:
-        return steps()
 
     def _prepare(self) -> Run:
         story = self._story

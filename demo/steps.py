@@ -44,6 +44,7 @@ class Run:
 
 
 def steps() -> list[tuple[str, Callable[[Run], None]]]:
+    """The story's steps in their order, each with its title."""
     return [
         ("two executors share twelve partitions", begin),
         ("scale out to four, under load", scale_out),
