@@ -53,6 +53,8 @@ class Snapshot:
     reconciled_at: float
     """monotonic seconds"""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
+    trouble: str | None = None
+    """The reason why the condition Ready is not True."""
 
 
 class Metrics(Collector):
@@ -124,6 +126,12 @@ class Metrics(Collector):
             "1 for the state that the group is in",
             (*labels, "state"),
             [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in State],
+        )
+        yield _gauge(
+            "baton_group_ready",
+            "1 where the condition Ready is True; otherwise 0, and why",
+            (*labels, "reason"),
+            [((*key, one.trouble or "Ready"), float(one.trouble is None)) for key, one in groups.items()],
         )
         yield _gauge(
             "baton_members",

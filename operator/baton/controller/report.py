@@ -72,9 +72,10 @@ class Reporter:
         }
         self._services.board.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts.partitions) for one in sights if one.view is not None}
-        self._last = _snapshot(whole, self._counts(state), facts, scales, scribe)
+        found = worst(problems)
+        self._last = _snapshot(whole, self._counts(state), facts, scales, scribe, found)
         self._services.metrics.group(self._key, self._last)
-        return worst(problems)
+        return found
 
     def _counts(self, state: GroupState) -> PartitionCounts:
         """Counted once for each state: a step at rest gives the same one again."""
@@ -91,6 +92,7 @@ class Reporter:
         rest = [one for one in before if one.get("type") != "Ready"]
         shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
         self._writer.want({**group.status, "conditions": [*shown, *rest]}, dict(group.status))
+        self._last = None if self._last is None else replace(self._last, trouble=problem.reason.value)
         self.beat()
 
     def beat(self) -> None:
@@ -207,6 +209,7 @@ def _snapshot(
     facts: Mapping[str, QueueFacts],
     scales: Mapping[QueueName, PartitionScaleStatus | None],
     scribe: Scribe,
+    found: Problem | None,
 ) -> Snapshot:
     return Snapshot(
         state=whole.state.value,
@@ -232,6 +235,7 @@ def _snapshot(
             )
             for name, known in facts.items()
         },
+        trouble=None if found is None else found.reason.value,
     )
 
 

@@ -46,13 +46,14 @@ def test_health_says_what_is_wrong(served: Served) -> None:
 def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
     key = ("shop", "orders")
     queues = {"orders": QueueSnapshot(True, {3: 5}, 2, scale="ScalingUp")}
-    snapshot = Snapshot("Holddown", 3, 1, {("orders", "Ready"): 12}, 0, 2, 7, 6, 1, 900, 4, 0, 0.0, queues)
+    snapshot = Snapshot("Holddown", 3, 1, {("orders", "Ready"): 12}, 0, 2, 7, 6, 1, 900, 4, 0, 0.0, queues, "QueueUnreachable")
     served.metrics.group(key, snapshot)
     served.metrics.pause.labels(*key).observe(0.2)
     _, page = served.get("/metrics")
     for line in (
         'baton_group_state{group="orders",namespace="shop",state="Holddown"} 1.0',
         'baton_group_state{group="orders",namespace="shop",state="Ready"} 0.0',
+        'baton_group_ready{group="orders",namespace="shop",reason="QueueUnreachable"} 0.0',
         'baton_members{group="orders",namespace="shop",role="active"} 2.0',
         'baton_partitions{group="orders",namespace="shop",queue="orders",state="Ready"} 12.0',
         'baton_queue_scale_status{group="orders",namespace="shop",queue="orders",status="ScalingUp"} 1.0',

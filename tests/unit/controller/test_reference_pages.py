@@ -2,12 +2,17 @@
 
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.problems import Reason
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+ROOT = Path(__file__).parents[3]
+REFERENCE, EXAMPLES = ROOT / "docs" / "reference", ROOT / "manifests" / "examples"
 
 
 def test_every_reason_is_explained() -> None:
@@ -21,13 +26,42 @@ def test_every_event_is_explained_and_no_other() -> None:
     assert explained == {reason.value for reason in EventReason}
 
 
+def families() -> dict[str, set[str]]:
+    """Every metric that there is, with its labels."""
+    metrics = Metrics()
+    queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
+    metrics.group(("shop", "orders"), Snapshot("Ready", 2, 1, {("orders", "Ready"): 1}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, queues))
+    metrics.strays({("shop", "ordres"): 1})
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): {
+            label for sample in family.samples for label in sample.labels
+        }
+        for family in metrics.registry.collect()
+    }
+
+
 def test_every_metric_is_explained() -> None:
     page = (REFERENCE / "metrics.md").read_text()
-    metrics = Metrics()
-    metrics.group(
-        ("shop", "orders"),
-        Snapshot("Ready", 2, 1, {}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}),
-    )
-    names = {family.name + ("_total" if family.type == "counter" else "") for family in metrics.registry.collect()}
+    names = families().keys()
     assert len(names) > 15
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+ALERTS = yaml.safe_load((EXAMPLES / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=[rule["alert"] for rule in ALERTS])
+def test_an_alert_speaks_of_metrics_and_labels_that_there_are(rule: dict[str, Any]) -> None:
+    known, said = families(), rule["expr"]
+    used = set(re.findall(r"baton_\w+", said))
+    assert used and used <= known.keys()
+    labels = set.union(*(known[name] for name in used))
+    summed = re.findall(r"by \(([^)]*)\)", said)
+    kept = {name.strip() for names in summed for name in names.split(",")} if summed else labels
+    assert kept | set(re.findall(r"(\w+)=~?\"", said)) <= labels
+    assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= kept
+
+
+def test_the_page_names_every_alert() -> None:
+    page = (REFERENCE / "metrics.md").read_text()
+    assert [rule["alert"] for rule in ALERTS if f"`{rule['alert']}`" not in page] == []
