@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.unit.controller.memory_api import MemoryApi
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.kube.api import core_path

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.controller.memory_api import MemoryApi
 from tests.unit.engine.group import Group
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
 from baton.controller.keeper import QueueFacts

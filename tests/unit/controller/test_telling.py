@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.controller.memory_api import MemoryApi
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason

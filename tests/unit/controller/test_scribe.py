@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.controller.memory_api import MemoryApi
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.scribe import Scribe
 from baton.kube.election import Terms

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "manifests" / "examples" / "own-assignor"
+EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "own-assignor"
 BIN = Path(sys.executable).parent
 GROUP = {"queues": {"orders": 4}, "members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["orders"]}}}
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.unit.controller.memory_api import MemoryApi
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.kube.bump import Bumper, bumps, mark
 from baton.kube.pods import DELETION_COST, PodView

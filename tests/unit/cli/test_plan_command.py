@@ -285,6 +285,6 @@ def test_help_says_what_it_reads():
 
 
 def test_the_example_of_the_reference_is_true():
-    reference = Path(__file__).parents[2] / "docs" / "reference" / "plan.md"
+    reference = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
     request, answer = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", reference.read_text(), re.DOTALL))
     assert answers(plan(request)) == [answer]

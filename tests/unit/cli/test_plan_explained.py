@@ -190,7 +190,7 @@ def test_an_unknown_assignor_is_refused_before_anybody_is_asked() -> None:
 
 
 def test_the_example_of_the_reference_is_true() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "plan.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "plan.md").read_text()
     request_, shown = re.search(r"```json\n(.*?)```.*?with `--explain`:\n\n```\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
     assert explained(json.loads(request_)).stdout == shown
 

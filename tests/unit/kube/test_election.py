@@ -1,7 +1,7 @@
 """Who leads: the decision, and what becomes of the Lease."""
 
 import pytest
-from tests.unit.controller.memory_api import MemoryApi
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
 from baton.kube.elector import Elector
