@@ -29,9 +29,10 @@ class Relists:
     async def since(self, at: float) -> None:
         """List, unless that was begun since then (monotonic seconds). Raises what `Api` raises."""
         while self._begun < at:
-            if self._under_way is None:
+            # One that has just ended is no use: to await it would not let anybody else go on, and it may have been begun too early.
+            if self._under_way is None or self._under_way.done():
                 self._under_way = asyncio.create_task(self._list(), name="relist")
-                self._under_way.add_done_callback(self._ended)
+                self._under_way.add_done_callback(_heard)
             await asyncio.shield(self._under_way)
 
     def ledger_version(self, key: GroupKey) -> str | None:
@@ -61,7 +62,8 @@ class Relists:
             found = await self._api.get(path, **selector)
             shelf.listed(namespace, found["items"], found["metadata"]["resourceVersion"])
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._under_way = None
-        if not task.cancelled():
-            task.exception()  # whoever waits has it
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Whoever waits has the failure; asyncio need not report it as one that nobody looked at."""
+    if not task.cancelled():
+        task.exception()

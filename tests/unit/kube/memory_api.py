@@ -29,6 +29,7 @@ class MemoryApi(Api):
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Json:
         if self.away:
             raise UnavailableError("away")
