@@ -29,7 +29,7 @@ class Relists:
     async def since(self, at: float) -> None:
         """List, unless that was begun since then (monotonic seconds). Raises what `Api` raises."""
         while self._begun < at:
-            # One that has just ended is no use: to await it would not let anybody else go on, and it may have been begun too early.
+            # One that has just ended may have been begun too early, and to await it would let nobody else go on.
             if self._under_way is None or self._under_way.done():
                 self._under_way = asyncio.create_task(self._list(), name="relist")
                 self._under_way.add_done_callback(_heard)
