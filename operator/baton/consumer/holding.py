@@ -9,6 +9,8 @@ from baton.queues.entry import Entry
 
 
 class Phase(Enum):
+    """Where a holding is in its life."""
+
     SERVING = auto()
     LETTING_GO = auto()
     """Nothing new is read; what is in hand is finished."""

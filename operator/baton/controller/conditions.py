@@ -20,6 +20,7 @@ def ready(problem: Problem | None, sentence: str) -> Told:
 
 
 def balanced(value: bool, members: int) -> Told:
+    """`value`: the partitions are spread as evenly as the assignor in use makes it."""
     if value:
         return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
     if members == 0:
@@ -67,6 +68,7 @@ def proposal_ready(proposal: Outlook | None) -> Told:
 
 
 def fenced(unfenced: Iterable[str]) -> Told:
+    """`unfenced`: the queues that cannot refuse anybody."""
     names = ", ".join(sorted(unfenced))
     if not names:
         return ("Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues themselves refuse whoever does not own a partition")

@@ -25,6 +25,8 @@ HOLDDOWNS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
+    """One queue of a group; per partition where it maps."""
+
     reachable: bool = False
     lag: Mapping[int, int] = field(default_factory=dict)
     stale_refused: int = 0

@@ -53,6 +53,7 @@ class Scaling:
 
 
 def target_of(namespace: str, spec: ConsumerGroupSpec) -> Target | None:
+    """What spec.scale.targetRef names; None: there is nothing that the operator scales."""
     if spec.scale is None or spec.scale.target_ref is None:
         return None
     reference = spec.scale.target_ref

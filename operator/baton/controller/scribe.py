@@ -24,6 +24,8 @@ SETTLE = 0.003
 
 @dataclass(slots=True)
 class Tally:
+    """Counted since this replica leads."""
+
     writes: int = 0
     restored: int = 0
 

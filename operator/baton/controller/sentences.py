@@ -22,6 +22,8 @@ LONGEST_LIST = 240
 
 
 class Sentence(NamedTuple):
+    """An event to be: one word for machines, a sentence for people."""
+
     reason: EventReason
     note: str
     kind: Kind = Kind.NORMAL

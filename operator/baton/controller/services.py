@@ -16,6 +16,8 @@ from baton.kube.scale import Scaler
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """One of each, shared by all groups."""
+
     api: Api
     mirror: Mirror
     clock: Clock

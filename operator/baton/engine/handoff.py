@@ -75,6 +75,7 @@ def clamp(draft: Draft) -> None:
 
 
 def waits_for_giver(move: Move) -> bool:
+    """Somebody has to let go of the partition first, and has not."""
     return move.giver is not None and move.released is None and not move.quiet
 
 

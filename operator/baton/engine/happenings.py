@@ -25,6 +25,8 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
+    """The group is in another state, or in the same with another end."""
+
     state: State
     until: float | None = None
     """Holddown: when it ends."""
@@ -33,6 +35,8 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
+    """A hand-off begins: its owner has to let go until the deadline (seconds, on the clock of `now`)."""
+
     partition: Partition
     member: MemberId
     epoch: Epoch
@@ -56,6 +60,8 @@ class Turned:
 
 @dataclass(frozen=True, slots=True)
 class Released:
+    """A partition came free."""
+
     partition: Partition
     member: MemberId
     how: How
@@ -63,6 +69,8 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
+    """A queue has taken a grant."""
+
     partition: Partition
     member: MemberId
     epoch: Epoch
@@ -75,6 +83,8 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class StandsBy:
+    """A member takes part and has nothing to own."""
+
     member: MemberId
 
 

@@ -20,6 +20,8 @@ Spans = tuple[tuple[int, int, T], ...]
 
 
 class Protocol(StrEnum):
+    """Whether a rebalance takes only what moves, or everything first (rule 4)."""
+
     COOPERATIVE = "Cooperative"
     EAGER = "Eager"
 
@@ -39,6 +41,8 @@ class Approval(StrEnum):
 
 
 class ScaleMode(StrEnum):
+    """Who carries the desired size out: the operator at a workload, or the Spark driver."""
+
     WORKLOAD = "Workload"
     SPARK = "Spark"
 

@@ -45,6 +45,8 @@ class Sighting:
 
 
 class Move(Enum):
+    """What a candidate does about the Lease."""
+
     CREATE = "create"
     RENEW = "renew"
     TAKE = "take"

@@ -22,6 +22,8 @@ log = structlog.get_logger("baton.events")
 
 
 class Kind(StrEnum):
+    """An event's type, as Kubernetes has them."""
+
     NORMAL = "Normal"
     WARNING = "Warning"
 

@@ -43,6 +43,7 @@ in time is not asked again at once: its user should know.
 
 
 def retry() -> Retry:
+    """For the clients that block; the operator's asyncio client has a class of its own."""
     return Retry(**RETRY)
 
 
@@ -72,6 +73,7 @@ def explained(place: str, queue: str) -> Iterator[None]:
 
 
 def explain(error: Exception, place: str, queue: str) -> str:
+    """What an error of the library means for a queue, and the cure. `place` is `where(url)`."""
     text = str(error).strip() or type(error).__name__
     match error:
         case AuthenticationError() | AuthorizationError():

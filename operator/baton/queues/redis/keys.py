@@ -53,6 +53,7 @@ def queue_key(queue: str) -> str:
 
 
 def entry_id(number: int, segment: int = FIRST_SEGMENT) -> str:
+    """The id of the n-th entry of a segment's stream: `n-segment`."""
     return f"{number}-{segment}"
 
 

@@ -15,6 +15,8 @@ _INCLUDE = "--@include partition\n"
 
 
 class Script(NamedTuple):
+    """A script's text, and the SHA-1 under which the server keeps it."""
+
     text: str
     sha: str
 
