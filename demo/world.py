@@ -28,16 +28,8 @@ class World:
         self.cluster.kubectl("apply", "-f", str(path))
 
     def install_operator(self) -> None:
-        image = self.cluster.load_operator_image()
-        volumes, mounts = self.cluster.host_volumes()
-        repository, _, tag = image.rpartition(":")
-        values = {
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "extraVolumes": volumes,
-            "extraVolumeMounts": mounts,
-        }
         path = self.folder / "values.json"
-        path.write_text(json.dumps(values))
+        path.write_text(json.dumps(self.cluster.operator_values()))
         self.story.deed(f"helm install baton charts/baton --namespace {OPERATOR_NAMESPACE}")
         self.cluster.helm(
             "install", "baton", str(ROOT / "charts" / "baton"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace",

@@ -161,6 +161,16 @@ class Cluster:
         """Spark driver and executors, by its name with tag. Pods of it need `host_volumes`."""
         return self._load("localhost/baton-spark:test", images.spark)
 
+    def operator_values(self) -> dict[str, Any]:
+        """The chart's values with which the operator of this checkout runs here."""
+        repository, _, tag = self.load_operator_image().rpartition(":")
+        volumes, mounts = self.host_volumes()
+        return {
+            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+            "extraVolumes": volumes,
+            "extraVolumeMounts": mounts,
+        }
+
     @staticmethod
     def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Volumes and volumeMounts to merge into pods of these images."""

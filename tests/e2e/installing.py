@@ -15,11 +15,8 @@ NAMESPACE = "baton-system"
 @contextmanager
 def installed_by_helm(node: Cluster, folder: Path) -> Iterator[Cluster]:
     """From the chart, with the image of this checkout; uninstalled afterwards."""
-    repository, _, tag = node.load_operator_image().rpartition(":")
-    volumes, mounts = node.host_volumes()
     values = folder / "values.json"
-    image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
-    values.write_text(json.dumps({"image": image, "extraVolumes": volumes, "extraVolumeMounts": mounts}))
+    values.write_text(json.dumps(node.operator_values()))
     chart = str(ROOT / "charts" / "baton")
     node.helm("install", "baton", chart, "--namespace", NAMESPACE, "--create-namespace", "--values", str(values), "--wait")
     try:

@@ -46,16 +46,8 @@ class Shop:
     # -- set-up
 
     def install_operator(self) -> None:
-        volumes, mounts = self.cluster.host_volumes()
-        repository, _, tag = self.cluster.load_operator_image().rpartition(":")
-        values = {
-            "replicas": 1,
-            "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "extraVolumes": volumes,
-            "extraVolumeMounts": mounts,
-        }
         path = self.cluster.folder / "spark-values.json"
-        path.write_text(json.dumps(values))
+        path.write_text(json.dumps({"replicas": 1, **self.cluster.operator_values()}))
         self.cluster.helm(
             "upgrade", "--install", "baton", str(ROOT / "charts" / "baton"), "--namespace", "baton-system", "--create-namespace",
             "--values", str(path), "--wait", "--timeout", "120s",
