@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from baton.controller.clock import Clock
 from baton.controller.faults import boundary
-from baton.kube.api import ConflictError, NotFoundError
+from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.elector import Elector
 from baton.kube.ledger import Deposed, Ledger, size
 from baton.kube.shelf import Manifest
@@ -96,22 +96,26 @@ class Scribe:
         if not self._doubtful or self._ledger.written is None:
             return False
         self._must_lead()
-        wanted = self._ledger.written
-        found = await self._ledger.read()
-        self._doubtful = False
-        if found is not None and found.data == wanted and found.owner_uid == self._ledger.owner.uid:
-            return False
-        return await self._overrule(wanted)
+        self._doubtful = False  # what is shown from now on counts anew
+        try:
+            return await self._overrule(None)
+        except (ApiError, UnavailableError):
+            self._doubtful = True
+            raise
 
-    async def _overrule(self, data: Mapping[str, str]) -> bool:
-        before = self._ledger.written
+    async def _overrule(self, data: Mapping[str, str] | None) -> bool:
+        """Make it so, whatever stands there; None: as it was written last. True if that was somebody else's."""
         found = await self._ledger.look()
+        before = self._ledger.written or {}
+        ours = found is not None and found.owner_uid == self._ledger.owner.uid
+        restored = found is None or found.data != before
+        if ours and not restored and data in (None, before):
+            return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         if not await self._elector.confirm():
             raise Deposed
         with boundary("ledger-write"):
-            await self._ledger.write(data)
-        restored = found is None or found.data != before
+            await self._ledger.write(before if data is None else data)
         self.tally.restored += restored
         return restored
 

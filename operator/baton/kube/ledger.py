@@ -83,6 +83,8 @@ class Ledger:
         """resourceVersion of what was last written, or seen in its place."""
         self.written: Mapping[str, str] | None = None
         """What this leader wrote last."""
+        self._sent: Mapping[str, str] | None = None
+        """What it last asked to be written; whether it was, is not known while the answer is missing."""
 
     async def claim(self) -> Mapping[str, str] | None:
         """The ledger's content, with this leader's term now on it. None: there was none of this group's; an empty one now stands
@@ -105,22 +107,25 @@ class Ledger:
         await self._put(data, self.version)
 
     async def look(self) -> Stored | None:
-        """What stands there instead of what was written last; the next write replaces it. Raises Deposed where a later leader
-        wrote it."""
+        """What stands there instead of what was written last; the next write replaces it. What this leader itself wrote, when the
+        answer was lost, counts as written. Raises Deposed where a later leader wrote it."""
         found = await self.read()
         if found is not None and found.owner_uid == self.owner.uid and found.term is not None and found.term > self._term:
             raise Deposed
         self.version = found.version if found else None
+        if found is not None and found.term == self._term and found.data == self._sent:
+            self.written = found.data
         return found
 
     async def _put(self, data: Mapping[str, str], version: str | None) -> None:
         body = self._body(data, version)
+        self._sent = dict(data)
         if version is None:
             made = await self._api.create(core_path(self.owner.namespace, "configmaps"), body)
         else:
             made = await self._api.replace(self.owner.path, body)
         self.version = made["metadata"]["resourceVersion"]
-        self.written = dict(data)
+        self.written = self._sent
 
     def _body(self, data: Mapping[str, str], version: str | None) -> Json:
         metadata: Json = {

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.scribe import Scribe
+from baton.kube.api import UnavailableError
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.ledger import SIZE_LIMIT, Deposed, Ledger, Owner, TooLarge, size
@@ -123,6 +124,42 @@ async def test_an_echo_of_an_earlier_write_of_its_own_is_looked_into_and_left() 
     assert scribe.event("MODIFIED", echo)
     assert not await scribe.check()
     assert data(api) == {"group": "2"}
+
+
+async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    edit(api, group="mine")
+    scribe.event("MODIFIED", api.objects[OWNER.path])
+    api.read_only = True
+    with pytest.raises(UnavailableError):
+        await scribe.check()
+    api.read_only = False
+    assert await scribe.check()
+    assert data(api) == {"group": "1"}
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["the watch shows it", "nobody shows it"])
+async def test_a_write_whose_answer_was_lost_is_nobody_elses(shown: bool) -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    api.mute = True
+    with pytest.raises(UnavailableError):
+        await scribe.write({"group": "2"})
+    api.mute = False
+    if shown:
+        scribe.event("MODIFIED", api.objects[OWNER.path])
+    version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+    assert not await scribe.check()
+    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "what stands there is what it wrote last"
+    assert not await scribe.write({"group": "2"})
+    assert not await scribe.write({"group": "3"})
+    assert data(api) == {"group": "3"}
+    assert scribe.tally.restored == 0
 
 
 async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:

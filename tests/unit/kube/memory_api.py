@@ -12,6 +12,10 @@ class MemoryApi(Api):
         self.objects: dict[str, Json] = {}
         self.created: list[Json] = []
         self.away = False
+        self.read_only = False
+        """Writes are not carried out."""
+        self.mute = False
+        """Writes are carried out, and their answers are lost."""
         self._version = 0
 
     def put(self, path: str, body: Json) -> Json:
@@ -31,8 +35,14 @@ class MemoryApi(Api):
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> Json:
-        if self.away:
+        if self.away or (self.read_only and method != "GET"):
             raise UnavailableError("away")
+        answer = self._carry_out(method, path, body)
+        if self.mute and method != "GET":
+            raise UnavailableError("the answer was lost")
+        return answer
+
+    def _carry_out(self, method: str, path: str, body: Json | None) -> Json:
         if method == "POST":
             assert body is not None
             self.created.append(body)
