@@ -207,7 +207,7 @@ class GroupLoop:
         group, now = self._sight.group, self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
         if now >= self._resync_at:
-            await self._services.relists.since(now - every / 2)
+            await self._services.relists.since(now - every)
             self._scribe.listed(self._services.relists.ledger_version(self.key))
             if self._scribe.doubtful or self._scaling.recheck():
                 self.wake()

@@ -67,9 +67,9 @@ class QueueBoard:
             writer = StatusWriter(self._api, group_path(GROUP_VERSION, view.namespace, "partitionedqueues", view.name), view.uid)
             writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
         facts = view, list(self._reports.get(queue, {}).values())
-        if facts == writing.shown:
+        shown, writing.shown = writing.shown, facts
+        if facts == shown:  # at once where they are the same objects
             return
-        writing.shown = facts
         status = queue_status(*facts, self._clock.now())
         writing.writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(view.status))
 
