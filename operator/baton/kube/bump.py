@@ -5,7 +5,8 @@ a restarted operator repeats none.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -18,6 +19,9 @@ from baton.model.names import LEDGER_KEY_ANNOTATION
 
 AT_ONCE = 16
 """Patches in flight."""
+
+SHOWN_WITHIN = 15.0
+"""Seconds. A pod that does not show by then what it was sent is sent it again: somebody else may have changed it."""
 
 log = structlog.get_logger("baton.bump")
 
@@ -47,21 +51,24 @@ def bumps(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Bump]:
 
 
 class Bumper:
-    """Carries bumps out, each once at a time."""
+    """Carries bumps out, each once, as long as the watch may still be about to show it."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
-        self._under_way: dict[tuple[str, MemberId], str] = {}
+        self._clock = clock
+        self._sent: dict[tuple[str, MemberId], tuple[str, float]] = {}
+        """The mark that each pod was last sent, and when."""
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def carry_out(self, wanted: Iterable[Bump]) -> None:
-        """Patch all that are not under way yet. A pod that is gone needs none."""
-        fresh = [bump for bump in wanted if self._under_way.get((bump.namespace, bump.pod)) != bump.mark]
+        """Patch all that were not sent just now. A pod that is gone needs none."""
+        now = self._clock()
+        self._sent = {pod: sent for pod, sent in self._sent.items() if now < sent[1] + SHOWN_WITHIN}
+        fresh = [bump for bump in wanted if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] != bump.mark]
+        self._sent |= {(bump.namespace, bump.pod): (bump.mark, now) for bump in fresh}
         await asyncio.gather(*map(self._one, fresh))
 
     async def _one(self, bump: Bump) -> None:
-        key = (bump.namespace, bump.pod)
-        self._under_way[key] = bump.mark
         patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
         try:
             async with self._limit:
@@ -72,5 +79,5 @@ class Bumper:
             log.warning(
                 "a pod's ledger annotation could not be changed; its mount may lag by a minute", pod=bump.pod, error=str(error)
             )
-            if self._under_way.get(key) == bump.mark:
-                del self._under_way[key]
+            if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] == bump.mark:
+                del self._sent[bump.namespace, bump.pod]

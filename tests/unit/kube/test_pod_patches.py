@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.unit.kube.memory_api import MemoryApi
 
-from baton.kube.bump import Bumper, bumps, mark
+from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, victims
 from baton.model.ids import MemberId, Uid
@@ -38,6 +38,21 @@ async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     version = api.objects[path]["metadata"]["resourceVersion"]
     await bumper.carry_out(bumps(LEDGER, [A]))  # the watch has not shown it yet
     assert api.objects[path]["metadata"]["resourceVersion"] == version
+
+
+async def test_a_bump_that_somebody_undid_is_repeated() -> None:
+    api = MemoryApi()
+    path = put(api, A)
+    now = 0.0
+    bumper = Bumper(api, lambda: now)
+    await bumper.carry_out(bumps(LEDGER, [A]))
+    put(api, A)
+    now = SHOWN_WITHIN - 1
+    await bumper.carry_out(bumps(LEDGER, [A]))
+    assert "annotations" not in api.objects[path]["metadata"], "the watch may only be late"
+    now = SHOWN_WITHIN
+    await bumper.carry_out(bumps(LEDGER, [A]))
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
 
 
 async def test_a_pod_that_is_gone_needs_no_bump() -> None:
