@@ -9,15 +9,13 @@ Among all balances the one taken moves least. That is a flow of least cost from 
 that its holder keeps is one cheaper, and prices that grow with every unit make the flow even.
 """
 
-import heapq
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from baton.assignors.flow import Network, Price
+from baton.assignors.cells import Cells, cells_of
+from baton.assignors.flow import Network
+from baton.assignors.sharing import first_answer
 from baton.model.ids import MemberId, Partition, QueueName
-
-Cell = tuple[MemberId, QueueName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +27,8 @@ class Claims:
     """In the order in which they are served where nothing else decides."""
     subscribed: Mapping[MemberId, frozenset[QueueName]]
     """Queues that exist only."""
-    held: Mapping[Partition, MemberId]
-    """Partitions with one holder, which is a subscribed member."""
+    held: Mapping[QueueName, Sequence[MemberId | None]]
+    """By queue and number the one holder, a member that is subscribed. Queues that nobody holds anything of may be missing."""
     contested: Mapping[Partition, tuple[MemberId, ...]] = field(default_factory=dict)
     """Partitions with several holders: with any of them it is at home."""
 
@@ -39,186 +37,80 @@ class Claims:
 class Shares:
     """A balance with the fewest moves."""
 
-    counts: Mapping[Cell, int]
-    """How many partitions of a queue each member has; 0 where a cell is missing."""
+    counts: Mapping[QueueName, Mapping[MemberId, int]]
+    """How many partitions of each queue that is read every member has; members with none are missing."""
     settled: Mapping[Partition, MemberId]
     """The contested partitions that stay with one of their holders; they are among the counts."""
 
 
 def fair_shares(claims: Claims) -> Shares:
     """The balance of these claims with the fewest moves; which one of several is decided by the members' order alone."""
-    readers = [member for member in claims.members if claims.subscribed[member]]
-    if not readers:
+    cells = cells_of(claims.queues, claims.members, claims.subscribed, claims.held)
+    if not cells.queues:
         return Shares({}, {})
-    held = Counter((member, partition.queue) for partition, member in claims.held.items())
-    uniform = all(claims.subscribed[member] == claims.subscribed[readers[0]] for member in readers)
-    queues = sorted(set().union(*(claims.subscribed[member] for member in readers)))
-    if uniform:
-        start = _even_start(claims.queues, queues, readers, held)
-        if (len(queues) == 1 or not held) and not claims.contested:
-            return Shares(start, {})
-    else:
-        start = _levelled_start(claims, queues, readers, held)
-    return _Settlement(claims, queues, readers, held, start).shares()
+    start = first_answer(cells)
+    if cells.uniform and (len(cells.queues) == 1 or not any(cells.held)) and not claims.contested:
+        return Shares(_by_name(cells, start), {})
+    return _Settlement(cells, claims.contested, start).shares()
 
 
-def _even_start(
-    sizes: Mapping[QueueName, int], queues: Sequence[QueueName], readers: Sequence[MemberId], held: Mapping[Cell, int]
-) -> dict[Cell, int]:
-    """Everybody reads everything: each queue within one, totals nearly so, and fully where nothing is held. For one queue this
-    has the fewest moves already: every member keeps what it has up to the floor, and the seats above the floor go first to those
-    that have more than it."""
-    floors = {queue: sizes[queue] // len(readers) for queue in queues}
-    left = {queue: sizes[queue] % len(readers) for queue in queues}
-    usual, promoted = divmod(sum(left.values()), len(readers))
-    extras = Counter[MemberId]()
-    counts = {(member, queue): floors[queue] for member in readers for queue in queues if floors[queue]}
-    placed: set[Cell] = set()
-
-    def give(member: MemberId, queue: QueueName) -> None:
-        nonlocal promoted
-        if extras[member] == usual:
-            promoted -= 1
-        extras[member] += 1
-        left[queue] -= 1
-        placed.add((member, queue))
-        counts[member, queue] = floors[queue] + 1
-
-    for queue in queues:
-        for member in readers:
-            if not left[queue]:
-                break
-            if held.get((member, queue), 0) > floors[queue] and extras[member] < usual + (promoted > 0):
-                give(member, queue)
-    rank = {member: place for place, member in enumerate(readers)}
-    for queue in queues:
-        if left[queue]:
-            free = [member for member in readers if (member, queue) not in placed]
-            for member in heapq.nsmallest(left[queue], free, key=lambda member: (extras[member], rank[member])):
-                give(member, queue)
-    return counts
-
-
-def _levelled_start(
-    claims: Claims, queues: Sequence[QueueName], readers: Sequence[MemberId], held: Mapping[Cell, int]
-) -> dict[Cell, int]:
-    """Subscriptions differ: keep what is held, give what is free to those below their part of the queue and then to the emptiest,
-    and then from the fullest to the emptiest."""
-    counts = Counter(held)
-    totals = Counter(dict.fromkeys(readers, 0))
-    for (member, _), count in held.items():
-        totals[member] += count
-    rank = {member: place for place, member in enumerate(readers)}
-    subscribers = {queue: [member for member in readers if queue in claims.subscribed[member]] for queue in queues}
-    for queue in sorted(queues, key=lambda queue: (len(subscribers[queue]), queue)):
-        floor = claims.queues[queue] // len(subscribers[queue])
-        emptiest = [(counts[member, queue] >= floor, totals[member], rank[member], member) for member in subscribers[queue]]
-        heapq.heapify(emptiest)
-        for _ in range(claims.queues[queue] - sum(held.get((member, queue), 0) for member in subscribers[queue])):
-            _, total, place, member = emptiest[0]
-            counts[member, queue] += 1
-            totals[member] += 1
-            heapq.heapreplace(emptiest, (counts[member, queue] >= floor, total + 1, place, member))
-    _level(counts, totals, subscribers, sorted(readers, key=lambda member: (totals[member], rank[member])), claims)
-    return dict(counts)
-
-
-def _level(
-    counts: Counter[Cell],
-    totals: Counter[MemberId],
-    subscribers: Mapping[QueueName, Sequence[MemberId]],
-    emptiest_first: Sequence[MemberId],
-    claims: Claims,
-) -> None:
-    """One partition at a time from a fuller to an emptier member, as far as a single step improves the balance."""
-    fullest = {queue: [(-totals[member], member) for member in members] for queue, members in subscribers.items()}
-    for heap in fullest.values():
-        heapq.heapify(heap)
-    for taker in emptiest_first:
-        for queue in sorted(claims.subscribed[taker]):
-            heap = fullest[queue]
-            while heap:
-                known, giver = heap[0]
-                if not counts[giver, queue]:
-                    heapq.heappop(heap)
-                elif -known != totals[giver]:
-                    heapq.heapreplace(heap, (-totals[giver], giver))
-                elif totals[giver] < totals[taker] + 2:
-                    break
-                else:
-                    counts[giver, queue] -= 1
-                    counts[taker, queue] += 1
-                    totals[giver] -= 1
-                    totals[taker] += 1
-                    heapq.heapreplace(heap, (-totals[giver], giver))
+def _by_name(cells: Cells, counts: Sequence[int]) -> dict[QueueName, dict[MemberId, int]]:
+    names = [cells.members[place] for place in cells.member]
+    return {
+        queue: {names[cell]: counts[cell] for cell in row if counts[cell]}
+        for queue, row in zip(cells.queues, cells.of_queue, strict=True)
+    }
 
 
 class _Settlement:
-    """The network of one request, and how to read its flow."""
+    """The network of one request, and how to read its flow.
 
-    def __init__(
-        self,
-        claims: Claims,
-        queues: Sequence[QueueName],
-        readers: Sequence[MemberId],
-        held: Mapping[Cell, int],
-        start: Mapping[Cell, int],
-    ) -> None:
-        self._claims = claims
-        self._held = held
-        self._contested = sorted(partition for partition in claims.contested if partition.queue in set(queues))
-        disputed = {partition.queue for partition in self._contested}
-        cells = [(member, queue) for member in readers for queue in queues if queue in claims.subscribed[member]]
-        size = len(queues) + len(readers) + 1 + len(self._contested) + sum(queue in disputed for _, queue in cells)
+    Nodes are queues, members, the sink, the doors of the cells of contested queues, and contested partitions. The first arcs are
+    the cells, in their order, from a queue to a member. In a contested queue they begin at doors: a contested partition comes in
+    there, all others through the queue.
+    """
+
+    def __init__(self, cells: Cells, contested: Mapping[Partition, Sequence[MemberId]], start: Sequence[int]) -> None:
+        self._cells = cells
+        node = {queue: number for number, queue in enumerate(cells.queues)}
+        disputes = sorted((partition, homes) for partition, homes in contested.items() if partition.queue in node)
+        disputed = sorted({node[partition.queue] for partition, _ in disputes})
+        self._members = len(cells.queues)
+        """The node of the first member."""
+        self._sink = self._members + len(cells.members)
+        size = self._sink + 1 + sum(len(cells.of_queue[queue]) for queue in disputed) + len(disputes)
         self._network = Network(size)
         self._even_queues = 4 * (size + 1)
-        self._even_totals = self._even_queues * 4 * (size + 1) * (sum(claims.queues[queue] for queue in queues) + 1)
-        numbers = iter(range(size))
-        pool = {queue: next(numbers) for queue in queues}
-        node = {member: next(numbers) for member in readers}
-        sink = next(numbers)
-        self._cells: dict[Cell, int] = {}
-        entrance: dict[Cell, int] = {}
-        totals = Counter[MemberId]()
-        for member, queue in cells:
-            count = start.get((member, queue), 0)
-            totals[member] += count
-            tail = pool[queue]
-            if queue in disputed:
-                tail = entrance[member, queue] = next(numbers)
-                self._network.add(pool[queue], tail, self._keeping(member, queue), count)
-                price = _growing(self._even_queues)
-            else:
-                price = self._keeping(member, queue, self._even_queues)
-            self._cells[member, queue] = self._network.add(tail, node[member], price, count)
-        for member in readers:
-            self._network.add(node[member], sink, _growing(self._even_totals), totals[member])
+        self._even_totals = self._even_queues * 4 * (size + 1) * (sum(cells.sizes) + 1)
+        free = iter(range(self._sink + 1, size))
+        doors = {cell: next(free) for queue in disputed for cell in cells.of_queue[queue]}
+        for queue, row in enumerate(cells.of_queue):
+            heads = [self._members + place for place in cells.member[row.start : row.stop]]
+            flow, held = start[row.start : row.stop], cells.held[row.start : row.stop]
+            if queue not in disputed:
+                self._network.add_all(queue, heads, flow, self._even_queues, held)
+                continue
+            for cell, head in zip(row, heads, strict=True):
+                self._network.add(doors[cell], head, start[cell], self._even_queues)
+        totals = cells.totals(start)
+        for place, total in enumerate(totals):
+            self._network.add(self._members + place, self._sink, total, self._even_totals)
+        for cell, door in doors.items():
+            self._network.add(cells.queue[cell], door, start[cell], cheap=cells.held[cell])
+        self._distance = [0] * size
+        for place, total in enumerate(totals):
+            self._distance[self._members + place] = -self._even_totals * (2 * total - 1)
         self._homes: dict[int, tuple[Partition, MemberId]] = {}
-        for partition in self._contested:
-            source = next(numbers)
-            self._network.add(source, pool[partition.queue], _once(0), 1)
-            for member in sorted(claims.contested[partition], key=node.__getitem__):
-                arc = self._network.add(source, entrance[member, partition.queue], _once(-1), 0)
-                self._homes[arc] = (partition, member)
+        places = {name: place for place, name in enumerate(cells.members)}
+        for partition, names in disputes:
+            source, queue = next(free), node[partition.queue]
+            self._network.add(source, queue, 1, most=1)
+            for home in sorted(names, key=places.__getitem__):
+                arc = self._network.add(source, doors[cells.cell(queue, places[home])], 0, cheap=1, most=1)
+                self._homes[arc] = partition, home
 
     def shares(self) -> Shares:
-        self._network.settle()
+        self._network.settle(self._distance)
         flow = self._network.flow
-        return Shares(
-            {cell: flow[arc] for cell, arc in self._cells.items() if flow[arc]},
-            {partition: member for arc, (partition, member) in self._homes.items() if flow[arc]},
-        )
-
-    def _keeping(self, member: MemberId, queue: QueueName, growth: int = 0) -> Price:
-        """What a member holds already is one cheaper."""
-        held = self._held.get((member, queue), 0)
-        return lambda n: growth * (2 * n - 1) - (n <= held)
-
-
-def _growing(growth: int) -> Price:
-    """The n-th unit adds what it adds to a sum of squares."""
-    return lambda n: growth * (2 * n - 1)
-
-
-def _once(price: int) -> Price:
-    return lambda n: price if n == 1 else None
+        settled = {partition: member for arc, (partition, member) in self._homes.items() if flow[arc]}
+        return Shares(_by_name(self._cells, flow), settled)

@@ -1,5 +1,6 @@
 """The least number of moves after which a group can be balanced."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from baton.assignors.balance import Claims, Shares, fair_shares
@@ -29,7 +30,7 @@ def least_moves(
     """As `lower_bound`, where a partition may have several holders: it stays if it goes to any of them."""
     subscribed = {member: frozenset(queue for queue in wanted if queue in queues) for member, wanted in members.items()}
     read = frozenset().union(*subscribed.values())
-    held: dict[Partition, MemberId] = {}
+    held: dict[QueueName, list[MemberId | None]] = {}
     contested: dict[Partition, tuple[MemberId, ...]] = {}
     had_owner = 0
     for partition, names in holders.items():
@@ -38,7 +39,7 @@ def least_moves(
         had_owner += bool(names)
         homes = tuple(sorted(name for name in names if partition.queue in subscribed.get(name, ())))
         if len(homes) == 1:
-            held[partition] = homes[0]
+            held.setdefault(partition.queue, [None] * queues[partition.queue])[partition.number] = homes[0]
         elif homes:
             contested[partition] = homes
     claims = Claims(queues, sorted(subscribed), subscribed, held, contested)
@@ -47,11 +48,10 @@ def least_moves(
 
 def kept(claims: Claims, shares: Shares) -> int:
     """How many partitions stay with a holder."""
-    held: dict[tuple[MemberId, QueueName], int] = {}
-    for partition, member in claims.held.items():
-        held[member, partition.queue] = held.get((member, partition.queue), 0) + 1
-    settled: dict[tuple[MemberId, QueueName], int] = {}
-    for partition, member in shares.settled.items():
-        settled[member, partition.queue] = settled.get((member, partition.queue), 0) + 1
-    stay = sum(min(count, shares.counts.get(cell, 0) - settled.get(cell, 0)) for cell, count in held.items())
-    return stay + len(shares.settled)
+    settled = Counter((partition.queue, member) for partition, member in shares.settled.items())
+    stay = len(shares.settled)
+    for queue, holders in claims.held.items():
+        counts = shares.counts[queue]
+        for member, count in Counter(holder for holder in holders if holder is not None).items():
+            stay += min(count, counts.get(member, 0) - settled[queue, member])
+    return stay

@@ -7,13 +7,19 @@ balance that cost more, so the balance is found first (`baton.assignors.balance`
 """
 
 import heapq
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from baton.assignors.balance import Claims, fair_shares
-from baton.assignors.claims import by_seat, holders, readable
+from baton.assignors.claims import by_seat, holdings, readable
+from baton.assignors.hand import Hand
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, Partition, QueueName
+
+Columns = dict[QueueName, list[MemberId | None]]
+"""By queue that somebody reads and number, whose it is; None: nobody's yet."""
+Room = dict[QueueName, dict[MemberId, int]]
+"""By queue, how many more of it each member may have."""
 
 
 def solace(request: Request) -> Answer:
@@ -24,17 +30,18 @@ def solace(request: Request) -> Answer:
     """
     claims = _claims(request)
     shares = fair_shares(claims)
-    homes: dict[tuple[MemberId, QueueName], list[Partition]] = defaultdict(list)
-    for partition, member in claims.held.items():
-        homes[member, partition.queue].append(partition)
-    settled = Counter((member, partition.queue) for partition, member in shares.settled.items())
-    owners: dict[Partition, MemberId] = dict(shares.settled)
-    for (member, queue), partitions in homes.items():
-        keeps = shares.counts.get((member, queue), 0) - settled[member, queue]
-        owners.update((partition, member) for partition in sorted(partitions)[:keeps])
-    room = Counter(shares.counts)
-    room.subtract(Counter((member, partition.queue) for partition, member in owners.items()))
-    _hand_out(claims, owners, room)
+    room = {queue: dict(counts) for queue, counts in shares.counts.items()}
+    owners: Columns = {queue: [None] * claims.queues[queue] for queue in room}
+    for (queue, number), name in shares.settled.items():
+        owners[queue][number] = name
+        room[queue][name] -= 1
+    for queue, holders in claims.held.items():
+        column, left = owners[queue], room[queue]
+        for number, holder in enumerate(holders):
+            if holder is not None and left.get(holder):
+                column[number] = holder
+                left[holder] -= 1
+    _hand_out(claims.members, owners, room)
     return _answer(request, owners)
 
 
@@ -45,52 +52,60 @@ def place_new(request: Request) -> Answer:
     does at once, whatever the group's assignor.
     """
     claims = _claims(request)
-    owners = dict(claims.held) | {partition: names[0] for partition, names in claims.contested.items()}
-    _hand_out(claims, owners, None)
+    room: Room = {}
+    for name in claims.members:
+        for queue in claims.subscribed[name]:
+            room.setdefault(queue, {})[name] = claims.queues[queue]
+    owners: Columns = {queue: list(claims.held.get(queue, [None] * claims.queues[queue])) for queue in room}
+    for (queue, number), names in claims.contested.items():
+        owners[queue][number] = names[0]
+    _hand_out(claims.members, owners, room)
     return _answer(request, owners)
 
 
 def _claims(request: Request) -> Claims:
     subscribed = readable(request)
-    held: dict[Partition, MemberId] = {}
+    known = holdings(request)
+    held: Columns = {}
+    for queue, names in known.alone.items():
+        readers = {name for name in set(names) if name is not None and queue in subscribed[name]}
+        if readers:
+            held[queue] = [name if name in readers else None for name in names]
     contested: dict[Partition, tuple[MemberId, ...]] = {}
-    for partition, names in holders(request).items():
+    for partition, names in known.several.items():
         homes = tuple(name for name in names if partition.queue in subscribed[name])
         if len(homes) == 1:
-            held[partition] = homes[0]
+            held.setdefault(partition.queue, [None] * request.queues[partition.queue])[partition.number] = homes[0]
         elif homes:
             contested[partition] = homes
     return Claims(request.queues, by_seat(request.members), subscribed, held, contested)
 
 
-def _hand_out(claims: Claims, owners: dict[Partition, MemberId], room: Mapping[tuple[MemberId, QueueName], int] | None) -> None:
-    """Gives every partition without an owner to the member with fewest, of those with room for it (None: no bound)."""
-    totals = Counter(owners.values())
-    of_queue = Counter((member, partition.queue) for partition, member in owners.items())
-    rank = {member: place for place, member in enumerate(claims.members)}
-    for queue in sorted(claims.queues):
-        left = {
-            member: claims.queues[queue] if room is None else room[member, queue]
-            for member in claims.members
-            if queue in claims.subscribed[member]
-        }
-        fewest = [
-            (totals[member], of_queue[member, queue], rank[member], member) for member, places in left.items() if places > 0
-        ]
+def _hand_out(members: Sequence[MemberId], owners: Columns, room: Mapping[QueueName, Mapping[MemberId, int]]) -> None:
+    """Gives every partition without an owner to the member with fewest, of those with room for it."""
+    totals = Counter(name for column in owners.values() for name in column)
+    rank = {member: place for place, member in enumerate(members)}
+    for queue in sorted(owners):
+        column = owners[queue]
+        if None not in column:
+            continue
+        counts = Counter(column)
+        fewest = [(totals[name], counts[name], rank[name], name, places) for name, places in room[queue].items() if places > 0]
         heapq.heapify(fewest)
-        for partition in (Partition(queue, number) for number in range(claims.queues[queue])):
-            if partition in owners or not fewest:
-                continue
-            total, count, place, member = heapq.heappop(fewest)
-            owners[partition] = member
-            totals[member] += 1
-            left[member] -= 1
-            if left[member]:
-                heapq.heappush(fewest, (total + 1, count + 1, place, member))
+        for number in [number for number, name in enumerate(column) if name is None]:
+            total, count, place, name, places = fewest[0]
+            column[number] = name
+            totals[name] = total + 1
+            if places > 1:
+                heapq.heapreplace(fewest, (total + 1, count + 1, place, name, places - 1))
+            else:
+                heapq.heappop(fewest)
 
 
-def _answer(request: Request, owners: Mapping[Partition, MemberId]) -> Answer:
-    assignment: dict[MemberId, list[Partition]] = {member: [] for member in request.members}
-    for partition in sorted(owners):
-        assignment[owners[partition]].append(partition)
-    return Answer({member: tuple(partitions) for member, partitions in assignment.items()})
+def _answer(request: Request, owners: Columns) -> Answer:
+    hands: dict[MemberId, list[tuple[QueueName, int]]] = {member: [] for member in request.members}
+    for queue in sorted(owners):
+        for number, name in enumerate(owners[queue]):
+            if name is not None:
+                hands[name].append((queue, number))
+    return Answer({member: Hand.of_sorted(hand) for member, hand in hands.items()})

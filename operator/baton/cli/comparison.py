@@ -139,8 +139,9 @@ class Comparison:
         queues = {queue: count for queue, count in self.request.queues.items() if queue not in self.exclusive}
         shares = fair_shares(Claims(queues, sorted(self.readers), self.readers, {}))
         best: dict[MemberId, int] = defaultdict(int)
-        for (name, _), count in shares.counts.items():
-            best[name] += count
+        for counts in shares.counts.values():
+            for name, count in counts.items():
+                best[name] += count
         return sum(count**2 for count in self.totals.values()) <= sum(count**2 for count in best.values())
 
     @cached_property
