@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.model.names import API_GROUP, EXECUTORS_ANNOTATION, LEDGER_GROUP_KEY, SPARK_EXECUTOR_ID_LABEL, SPARK_ROLE_LABEL
+from baton.model.names import (
+    EXECUTORS_ANNOTATION,
+    LEDGER_GROUP_KEY,
+    SPARK_EXECUTOR_ID_LABEL,
+    SPARK_ROLE_LABEL,
+    STATISTICS_ANNOTATION,
+)
 
 Json = Mapping[str, Any]
 
@@ -109,7 +115,7 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
         replicas=(group.get("spec") or {}).get("replicas"),
         held_until=(whole.get("holddown") or {}).get("until"),
         victims=frozenset((whole.get("scale") or {}).get("victims") or ()),
-        statistics=_json(_annotation(lease, f"{API_GROUP}/statistics")),
+        statistics=_json(_annotation(lease, STATISTICS_ANNOTATION)),
         ready=ready.get("status") == "True",
         trouble="" if ready.get("status") == "True" else f"{ready.get('reason', '')}: {ready.get('message', '')}".strip(": "),
     )

@@ -29,6 +29,9 @@ EXECUTORS_ANNOTATION = "baton.dev/executors"
 SPARK_APP_ANNOTATION = "baton.dev/spark-app"
 """On a driver's Lease: the application id, which Spark also puts on its executors as the label `spark-app-selector`."""
 
+STATISTICS_ANNOTATION = "baton.dev/statistics"
+"""On a driver's Lease: what the driver has counted, as JSON (`baton.spark.Statistics`)."""
+
 SPARK_ROLE_LABEL = "spark-role"
 SPARK_EXECUTOR_ID_LABEL = "spark-exec-id"
 SPARK_APP_LABEL = "spark-app-selector"

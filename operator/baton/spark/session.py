@@ -8,11 +8,8 @@ from typing import Any, Protocol
 from baton import consumer
 from baton.consumer.lease import LeaseStore
 from baton.consumer.session import DURATION, RENEW_EVERY
-from baton.model.names import API_GROUP, EXECUTORS_ANNOTATION, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION
+from baton.model.names import EXECUTORS_ANNOTATION, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION, STATISTICS_ANNOTATION
 from baton.model.session import Release, format_releases
-
-STATISTICS_ANNOTATION = f"{API_GROUP}/statistics"
-"""On the driver's Lease: what it has counted, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
