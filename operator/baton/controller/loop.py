@@ -153,7 +153,8 @@ class GroupLoop:
         seen = self._sight.membership(spec.membership.identity_label, self._services.clock.ticks())
         problems = await self._advance(group, spec, sights, seen)
         self._bump()
-        await self._apply_scale(spec, seen, deleting=group.deleting)
+        if not group.deleting:
+            await self._apply_scale(spec, seen)
         done = await self._let_go(group)
         problems += self._problems(group, spec, sights, seen)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
@@ -165,7 +166,7 @@ class GroupLoop:
     ) -> list[Problem]:
         """One step of the engine. Only what stands in the ledger is done and told."""
         outcomes = self._keepers.outcomes
-        shown: Observation = observation(group, spec, sights, seen, self._keepers.drained, outcomes)
+        shown = observation(group, spec, sights, seen, self._keepers.drained, outcomes)
         now = self._services.clock.now()
         # A large group, or an assignor of the user's own, may take seconds: leases, health and other groups go on meanwhile.
         made, ledger = await asyncio.to_thread(_decide, self._state, shown, now)
@@ -238,9 +239,7 @@ class GroupLoop:
             await self._services.api.merge(self._path, patch)
         return True
 
-    async def _apply_scale(self, spec: ConsumerGroupSpec, seen: Membership, deleting: bool) -> None:
-        if deleting:
-            return
+    async def _apply_scale(self, spec: ConsumerGroupSpec, seen: Membership) -> None:
         owned = Counter(slot.owner for slot in self._state.slots.values() if slot.owner is not None)
         scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
         if scaled is not None:

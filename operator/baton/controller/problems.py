@@ -71,7 +71,7 @@ _RANK = (
 )
 
 
-def worst(problems: "list[Problem]") -> Problem | None:
+def worst(problems: list[Problem]) -> Problem | None:
     """The most telling problem, with the sentences of all of its kind."""
     if not problems:
         return None

@@ -56,7 +56,9 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
 
 
 async def test_a_pod_that_is_gone_needs_no_bump() -> None:
-    await Bumper(MemoryApi()).carry_out(bumps(LEDGER, [A]))
+    api = MemoryApi()
+    await Bumper(api).carry_out(bumps(LEDGER, [A]))
+    assert api.objects == {}
 
 
 def test_victims_own_least_and_then_are_the_youngest() -> None:
