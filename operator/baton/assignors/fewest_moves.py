@@ -42,6 +42,11 @@ class _Settling:
         """Per height: the members that would take that much unevenness away by giving a unit."""
         for member in range(len(table.of_member)):
             self._equals(table.down(member))[member] = None
+        self._guests: list[dict[Arc, None]] = [{} for _ in table.of_member]
+        """By member: the arcs on which it has more than it held. It can give one away at no cost in moves."""
+        for arc, (count, held) in enumerate(zip(table.count, table.held, strict=True)):
+            if count > held:
+                self._guests[table.member[arc]][arc] = None
 
     def run(self) -> None:
         active: dict[_Node, None] = dict.fromkeys(self._cheap())
@@ -80,16 +85,18 @@ class _Settling:
         """One round over the active nodes; returns those that came nearer."""
         nearer: dict[_Node, None] = {}
         distance, before, via = self._distance, self._before, self._via
+        farthest = max(distance[: self._members])
         for node in active:
             here = distance[node]
-            for there, arc, cost in self._next(node):
+            for there, arc, cost in self._next(node, farthest):
                 if here + cost < distance[there]:
                     distance[there] = here + cost
                     before[there], via[there] = node, arc
                     nearer[there] = None
         return nearer
 
-    def _next(self, node: _Node) -> Iterable[tuple[_Node, Arc, int]]:
+    def _next(self, node: _Node, farthest: int) -> Iterable[tuple[_Node, Arc, int]]:
+        """Where it leads from a node, without what costs a move and so leads nearer to no kind, for none is farther than this."""
         table = self._table
         kind, member, count, held, far, worth = table.kind, table.member, table.count, table.held, table.far, table.worth
         first = self._members
@@ -97,7 +104,7 @@ class _Settling:
             return [(first + member[a], a, far[a] - worth if count[a] < held[a] else far[a]) for a in table.of_kind[node]]
         if node >= self._heights:
             return [(first + other, _NO_ARC, 0) for other in self._with_step[node - self._heights]]
-        arcs = table.of_member[node - first]  # as Table.loss
+        arcs = table.of_member[node - first] if self._distance[node] + worth <= farthest else self._guests[node - first]
         hops = [(kind[a], a, worth - far[a] if count[a] <= held[a] else -far[a]) for a in arcs if count[a]]
         if self._swap_loads:
             hops.append((self._node(table.up(node - first)), _NO_ARC, 0))
@@ -153,6 +160,11 @@ class _Settling:
         for here, _, arc in cycle:
             if arc != _NO_ARC:
                 table.put(arc, 1 if here < first else -1)
+                guests = self._guests[table.member[arc]]
+                if table.count[arc] > table.held[arc]:
+                    guests[arc] = None
+                else:
+                    guests.pop(arc, None)
         for member in swapped:
             self._equals(table.down(member))[member] = None
         return [self._node(table.down(member)) for member in swapped]

@@ -59,6 +59,10 @@ class Hand(Sequence[Partition]):
             tuple(chain.from_iterable(part.numbers for part in parts)),
         )
 
+    def at(self, places: Sequence[int]) -> "Hand":
+        """Those at these places, which rise."""
+        return Hand(tuple(map(self.queues.__getitem__, places)), tuple(map(self.numbers.__getitem__, places)))
+
     def pairs(self) -> Iterable[tuple[QueueName, int]]:
         """Partitions as plain pairs, which are made much faster."""
         return zip(self.queues, self.numbers, strict=True)

@@ -94,13 +94,13 @@ class _Search:
         for price, equals in groupby(sorted(range(len(height)), key=height.__getitem__), height.__getitem__):
             roots = [member for member in equals if self._depth[member] == _UNSEEN]
             reached = self._spread(roots, first)
-            fuller = [(-table.down(member), member) for member in reached if table.down(member) > price]
-            heapq.heapify(fuller)
+            fuller = [(-table.down(member), self._depth[member], member) for member in reached if table.down(member) > price]
+            heapq.heapify(fuller)  # of the fullest the nearest first: short paths are few moves
             while fuller:
-                giver = fuller[0][1]
+                _, depth, giver = fuller[0]
                 if self._move(giver, first):
                     improved = True
-                    heapq.heapreplace(fuller, (-table.down(giver), giver))
+                    heapq.heapreplace(fuller, (-table.down(giver), depth, giver))
                 elif table.down(giver) <= min(map(table.up, roots)):
                     break
                 else:

@@ -6,6 +6,7 @@ thousands of members many times.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise, repeat
 from math import lcm
 
 from baton.assignors.dealing import in_rounds
@@ -30,8 +31,9 @@ class Table:
         self.of_member: list[list[Arc]] = [[] for _ in group.members]
         self.count: list[int] = []
         self.load = [0] * len(group.members)
-        for kind in group.kinds:
-            self._add(kind)
+        self._homes = [_homes(kind, group.home) for kind in group.kinds]
+        for kind, homes in zip(group.kinds, self._homes, strict=True):
+            self._add(kind, Counter(homes))
         for arc, member in enumerate(self.member):
             self.of_member[member].append(arc)
         self.worth = 1 + sum(len(kind.partitions) for kind in group.kinds)
@@ -40,7 +42,7 @@ class Table:
         self.step = [scale * capacity.denominator // capacity.numerator for capacity in group.capacity]
         """By member: what a load of 1 adds to the unevenness, load² / capacity."""
 
-    def _add(self, kind: Kind) -> None:
+    def _add(self, kind: Kind, held: Mapping[Place | None, int]) -> None:
         self.of_kind.append(range(len(self.kind), len(self.kind) + len(kind.readers)))
         self.kind += [len(self.of_kind) - 1] * len(kind.readers)
         self.member += kind.readers
@@ -49,11 +51,10 @@ class Table:
             self.held += [len(kind.partitions) if reader in kind.homes else 0 for reader in kind.readers]
             self.count += [0] * len(kind.readers)
             return
-        held = _held(kind, self.group.home)
-        counts = [held[reader] for reader in kind.readers] if held else [0] * len(kind.readers)
+        counts = [held.get(reader, 0) for reader in kind.readers] if held else [0] * len(kind.readers)
         self.held += counts
         self.count += counts
-        for member, count in held.items():
+        for member, count in zip(kind.readers, counts, strict=True):
             self.load[member] += count
 
     def up(self, member: Place) -> int:
@@ -78,46 +79,47 @@ class Table:
 
     def hands(self) -> list[Hand]:
         """The partitions themselves, by place. Everybody keeps what it holds, lowest first; the rest is dealt out in turn."""
-        hands: list[list[Hand]] = [[] for _ in self.load]
-        for kind, arcs in zip(self.group.kinds, self.of_kind, strict=True):
+        everything = [kind.partitions for kind in self.group.kinds]
+        at: list[list[int]] = [[] for _ in self.load]
+        """By place, where in all of it the member's are."""
+        first = 0
+        for number, (part, arcs) in enumerate(zip(everything, self.of_kind, strict=True)):
             room = {self.member[arc]: self.count[arc] for arc in arcs if self.count[arc]}
-            rest = kind.partitions
-            if kind.homes or any(queue in self.group.home for queue in set(rest.queues)):
-                rest = self._keep(kind, room, hands)
+            rest: Sequence[int] = range(first, first + len(part))
+            if self._homes[number] or self.group.kinds[number].homes:
+                rest = self._keep(number, rest, room, at)
             for place, share in in_rounds(room):
-                hands[place].append(Hand.of(rest[share]))
-        return [Hand.joined(parts) for parts in hands]
+                at[place] += rest[share]
+            first += len(part)
+        row = Hand.in_a_row(everything)
+        hands = [row.at(sorted(mine)) for mine in at]
+        in_order = all(before[-1] < after[0] for before, after in pairwise(everything))
+        return hands if in_order else [Hand.of(hand.pairs()) for hand in hands]
 
-    def _keep(self, kind: Kind, room: dict[Place, int], hands: list[list[Hand]]) -> Hand:
-        """Lets everybody keep what it holds, as far as there is room for it; returns the rest."""
-        kept: dict[Place, list[tuple[QueueName, int]]] = {}
-        rest: list[tuple[QueueName, int]] = []
-        for queue, numbers in kind.partitions.by_queue():
-            home = self.group.home.get(queue)
-            for number in numbers:
-                if kind.homes:
-                    place = next((place for place in kind.homes if place in room), None)
-                else:
-                    place = None if home is None else home[number]
-                left = 0 if place is None else room.get(place, 0)
-                if place is None or not left:
-                    rest.append((queue, number))
-                    continue
-                kept.setdefault(place, []).append((queue, number))
-                if left == 1:
-                    del room[place]
-                else:
-                    room[place] = left - 1
-        for place, pairs in kept.items():
-            hands[place].append(Hand.of_sorted(pairs))
-        return Hand.of_sorted(rest)
+    def _keep(self, number: int, kind: Sequence[int], room: dict[Place, int], at: list[list[int]]) -> list[int]:
+        """Lets everybody keep what it holds of a kind, as far as there is room for it; returns the rest."""
+        claimants = self.group.kinds[number].homes
+        homes = chain.from_iterable([place] * room.get(place, 0) for place in claimants) if claimants else self._homes[number]
+        rest: list[int] = []
+        for one, place in zip(kind, chain(homes, repeat(None)), strict=False):
+            left = 0 if place is None else room.get(place, 0)
+            if place is None or not left:
+                rest.append(one)
+                continue
+            at[place].append(one)
+            if left == 1:
+                del room[place]
+            else:
+                room[place] = left - 1
+        return rest
 
 
-def _held(kind: Kind, home: Mapping[QueueName, Sequence[Place | None]]) -> Counter[Place]:
-    """By member, how many of the kind are at home there."""
-    held = Counter[Place]()
-    for queue, numbers in kind.partitions.by_queue() if home else ():
-        if queue in home:
-            homes = home[queue]
-            held.update(place for number in numbers if (place := homes[number]) is not None)
-    return held
+def _homes(kind: Kind, home: Mapping[QueueName, Sequence[Place | None]]) -> list[Place | None]:
+    """Where each of the kind is at home; nothing where nobody holds any."""
+    if not any(queue in home for queue in set(kind.partitions.queues)):
+        return []
+    homes: list[Place | None] = []
+    for queue, numbers in kind.partitions.by_queue():
+        places = home.get(queue)
+        homes += [None] * len(numbers) if places is None else [places[number] for number in numbers]
+    return homes
