@@ -122,7 +122,6 @@ class Metrics(Collector):
 
     def _of_groups(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
         labels = ("namespace", "group")
-        now = Clock.ticks()
         yield _gauge(
             "baton_group_state",
             "1 for the state that the group is in",
@@ -151,30 +150,9 @@ class Metrics(Collector):
             (*labels, "queue", "state"),
             [((*key, *of), float(count)) for key, one in groups.items() for of, count in one.partitions.items()],
         )
-        gauges: list[tuple[str, str, Callable[[Snapshot], float]]] = [
-            ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.proposed),
-            ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.moving),
-            ("baton_reconcile_age_seconds", "Since the last reconcile", lambda one: now - one.reconciled_at),
-            ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
-        ]
-        for name, about, value in gauges:
+        for name, about, value in _GAUGES:
             yield _gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
-        counters: list[tuple[str, str, Callable[[Snapshot], float]]] = [
-            ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.moves),
-            ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.lower_bound),
-            (
-                "baton_deadline_misses",
-                "Partitions taken from a member that did not let go in time",
-                lambda one: one.deadline_misses,
-            ),
-            ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger_writes),
-            (
-                "baton_ledger_restored",
-                "Times this replica put an edited or deleted ledger right",
-                lambda one: one.ledger_restored,
-            ),
-        ]
-        for name, about, value in counters:
+        for name, about, value in _COUNTERS:
             yield _counter(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
 
     def _of_queues(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
@@ -213,6 +191,23 @@ class Metrics(Collector):
             [(key, float(one.dead_letters)) for key, one in queues],
         )
 
+
+_Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
+"""Metrics with a group's labels and no others: name, what it is, value."""
+
+_GAUGES: _Simple = (
+    ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.proposed),
+    ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.moving),
+    ("baton_reconcile_age_seconds", "Since the last reconcile", lambda one: Clock.ticks() - one.reconciled_at),
+    ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
+)
+_COUNTERS: _Simple = (
+    ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.moves),
+    ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.lower_bound),
+    ("baton_deadline_misses", "Partitions taken from a member that did not let go in time", lambda one: one.deadline_misses),
+    ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger_writes),
+    ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger_restored),
+)
 
 Samples = list[tuple[tuple[str, ...], float]]
 
