@@ -16,8 +16,10 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
     # The ledger
-    Mutation("ledger 1", "reuse an epoch", "engine/draft.py", "epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + (not rests))",
-             "epoch = Epoch(max(slot.epoch, move.epoch if move else 0) or (not rests))"),
+    Mutation("ledger 1", "reuse an epoch", "engine/draft.py", "+ (not rests and partition not in self._aimed))",
+             "or (not rests and partition not in self._aimed))"),
+    Mutation("ledger 1", "use up an epoch that nobody was told of", "engine/draft.py", "(not rests and partition not in self._aimed))",
+             "(not rests))"),
     Mutation("ledger 1", "turn a hand-off at the epoch it has", "engine/draft.py",
              "move = replace(move, receiver=receiver, uid=uid, epoch=epoch, why=why)",
              "move = replace(move, receiver=receiver, uid=uid, why=why)"),
@@ -71,6 +73,7 @@ MUTATIONS = (
     Mutation("1", "drop a queue that cannot fence without its word", "engine/departures.py", "if draft.queue(partition).fenced:", "if True:"),
     # 2: balance
     Mutation("2", "an old imbalance perpetuates itself", "engine/evenness.py", "<= 1:\n        return True", "<= 99:\n        return True"),
+    Mutation("2", "forget what was given to others while a seat was vacant", "engine/seats.py", "elif seat.overtaken:", "elif False:"),
     Mutation("2", "who is left with none is not told", "engine/step.py", "draft.happenings.append(StandsBy(member))", "pass"),
     Mutation("2", "forget who had a partition last", "engine/placement.py", "if slot.last is not None:", "if slot.owner is not None:"),
     # 3: hand-off

@@ -59,6 +59,8 @@ class Draft:
         self.at_once: str | None = None
         """Why a plan is due without delay."""
         self.touched: set[MemberId] = set()
+        self._aimed: set[Partition] = set()
+        """Those with a new epoch that nothing was told of yet: it serves for another receiver too."""
         self.owned: defaultdict[MemberId, set[Partition]] = defaultdict(set)
         for partition, slot in self.slots.items():
             if slot.owner is not None:
@@ -139,7 +141,9 @@ class Draft:
         slot = self.slots[partition]
         move = self.moves.get(partition)
         rests = receiver is None and not self.withdrawn(partition)  # nobody is granted anything, so no epoch is used up
-        epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + (not rests))
+        epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + (not rests and partition not in self._aimed))
+        if not rests:
+            self._aimed.add(partition)
         uid = None if receiver is None else self.observation.members[receiver].uid
         self.note_origin(partition)
         if move is not None and not move.quiet:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.placement import fewest
 from baton.engine.recovery import adopt, assert_again
+from baton.engine.seats import overtake
 from baton.engine.state import KnownQueue, Seat, Slot
 from baton.model.ids import Epoch, Partition, QueueName
 
@@ -54,15 +55,16 @@ def follow_queues(draft: Draft) -> None:
 def place_opened(draft: Draft) -> None:
     """New partitions go to the members of the plan that have fewest: also to those who took a seat in this very step."""
     if draft.opened:
+        overtake(draft)
         for partition, receiver in fewest(draft, draft.opened).items():
             draft.aim(partition, receiver, draft.opened[partition])
+            draft.new_generation()
 
 
 def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
     """Withdraws what is deleted and opens what is new, to be placed at once; a running holddown goes on."""
     why = f"{queue} has {after} partitions instead of {before}"
     draft.unsettled = True
-    draft.new_generation()
     if draft.holddown is not None:
         draft.trigger(why)  # it goes on to its end, whatever becomes of its reason
     for number in range(after, before):
@@ -80,6 +82,7 @@ def _open(draft: Draft, partition: Partition) -> None:
     elif slot.owner is not None and draft.may_own(slot.owner, partition.queue):
         # It was being withdrawn and is wanted again.
         draft.aim(partition, slot.owner, "the queue grew again")
+        draft.new_generation()
 
 
 def _close(draft: Draft, partition: Partition, why: str) -> None:
@@ -91,6 +94,7 @@ def _close(draft: Draft, partition: Partition, why: str) -> None:
         draft.withdraw(partition, Epoch(0))
     else:
         draft.aim(partition, None, why)
+        draft.new_generation()
 
 
 def _drop(draft: Draft, partition: Partition) -> None:

@@ -7,7 +7,7 @@ from baton.engine.draft import Draft
 from baton.engine.observation import Approval, Protocol
 from baton.engine.placement import target
 from baton.engine.room import Room
-from baton.engine.seats import stand_by, taken, unseated
+from baton.engine.seats import overtake, stand_by, taken, unseated
 from baton.model.ids import MemberId, Partition
 
 
@@ -27,6 +27,8 @@ def carry_out_plan(draft: Draft) -> None:
         return
     kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
     owners = target(draft, members, kept)
+    if set(members) - set(owners.values()):
+        overtake(draft)  # somebody goes without because a seat waits
     draft.seats += [draft.sit(member) for member in members]
     stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
     changed = [p for p in sorted(draft.slots) if p not in kept and draft.heading(p) != owners.get(p)]
@@ -83,6 +85,7 @@ def _carry_out(
 def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str) -> None:
     if not changed:
         return
+    overtake(draft)
     draft.new_generation()
     for partition, receiver in changed.items():
         if receiver is None or partition in draft.moves or not _bounded(draft, partition):

@@ -91,12 +91,14 @@ def _owner_of(draft: Draft, seat: Seat) -> MemberId | None:
     if seat.member in draft.eligible:
         return seat.member
     for member in unseated(draft) + draft.standbys:
-        seen = draft.eligible[member]
-        if seen.uid == seat.uid:
-            return member
-        if draft.spec.session_timeout > 0 and seat.instance is not None and seen.instance == seat.instance:
+        if draft.eligible[member].uid == seat.uid or _same_identity(draft, seat, member):
             return member
     return None
+
+
+def _same_identity(draft: Draft, seat: Seat, member: MemberId) -> bool:
+    """Static membership is on, and this is the seat's static member."""
+    return draft.spec.session_timeout > 0 and seat.instance is not None and draft.eligible[member].instance == seat.instance
 
 
 def _take_one(draft: Draft, member: MemberId, how: str) -> None:
@@ -113,7 +115,7 @@ def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
         slot = draft.slots[partition]
         if draft.heading(partition) == member:
             continue  # It was to go (a victim), and stays: it still has this.
-        if slot.owner is None and seat.instance is not None and seat.instance == draft.eligible[member].instance:
+        if slot.owner is None and _same_identity(draft, seat, member):
             draft.slots[partition] = Slot(slot.epoch, None, member)  # the same static member under another name
         draft.aim(partition, member, why)
         draft.new_generation()
@@ -122,8 +124,16 @@ def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
     if member in draft.standbys:
         draft.standbys.remove(member)
     # Others may have been balanced without this seat while it was vacant, and an old imbalance does not perpetuate itself
-    # (rule 2). Other assignors than Solace's do not aim at totals within one.
-    draft.unsettled |= draft.facts is not None and draft.facts.assignor == "solace"
+    # (rule 2). Other assignors than Solace's do not aim at totals within one, so only they know whether it is one.
+    if draft.facts is not None and draft.facts.assignor == "solace":
+        draft.unsettled = True
+    elif seat.overtaken:
+        draft.trigger(f"partitions were shared out while {seat.member} was away")
+
+
+def overtake(draft: Draft) -> None:
+    """While these seats are vacant others are given partitions, or go without."""
+    draft.seats = [seat if seat.left is None else replace(seat, overtaken=True) for seat in draft.seats]
 
 
 def _promote(draft: Draft) -> None:
