@@ -43,6 +43,10 @@ class Consumer:
         for partition, epoch in owned.items():
             self.holds[partition] = epoch
             self.due.pop(partition, None)
+        spoken = {(Partition(word.queue, word.partition), word.epoch) for word in self.words}
+        for partition, epoch in revoking.items():
+            if (partition, epoch) not in spoken:
+                self.holds[partition] = epoch  # one that was restarted in place first works on what it has not let go of
         for partition in self.holds:
             if partition not in owned and partition not in self.due and self.release is not None:
                 self.due[partition] = moment(now + self.release)

@@ -112,6 +112,7 @@ class _Run:
                 self._state = None
             elif event.operator == "start" and self._state is None:
                 self._state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        self._read_keys()
         self._world.leave_when_idle()
         self._tally.queues_changed()
         return bool(batch)
@@ -146,9 +147,15 @@ class _Run:
         before, self._ledger = self._ledger, ledger
         for name, consumer in sorted(self._world.fleet.items()):
             text = ledger.get(name)
-            if text != before.get(name) or (consumer.entry is None and text is not None):
+            if text != before.get(name):
                 entry = None if text is None else MemberEntry.from_json(text)
-                self._tally.told(consumer.told(entry, self._now))
+                self._tally.told(consumer.uid, consumer.told(entry, self._now))
+
+    def _read_keys(self) -> None:
+        """Who has just started reads its key, if there is one."""
+        for name, consumer in sorted(self._world.fleet.items()):
+            if consumer.entry is None and (text := self._ledger.get(name)) is not None:
+                self._tally.told(consumer.uid, consumer.told(MemberEntry.from_json(text), self._now))
 
     def _written(self) -> GroupState:
         """What stands in the ledger, also while the operator is down."""

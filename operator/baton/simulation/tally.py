@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import chain
 
 from baton.engine.happenings import Granted, Happening, Released, Revoked
-from baton.model.ids import Epoch, Partition
+from baton.model.ids import Epoch, Partition, Uid
 from baton.simulation.world import World
 
 
@@ -21,7 +21,7 @@ class Tally:
         self._paused: dict[Partition, float] = {}
         self._last: dict[Partition, str] = {}
         self._dual: set[Partition] = set()
-        self._highest: dict[Partition, Epoch] = {}
+        self._highest: dict[Partition, tuple[Epoch, Uid]] = {}
         self.moves = 0
         self.pause_seconds = 0.0
         self.unowned_seconds = 0.0
@@ -68,12 +68,14 @@ class Tally:
                     if (since := self._paused.pop(partition, None)) is not None:
                         self.pause_seconds += self._now - since
 
-    def told(self, new: dict[Partition, Epoch]) -> None:
-        """A consumer learnt of grants. An epoch that somebody had before, or a lower one, must not come again."""
+    def told(self, uid: Uid, new: dict[Partition, Epoch]) -> None:
+        """A consumer learnt of grants. An epoch that another pod had before, or a lower one, must not come again."""
         for partition, epoch in new.items():
-            if epoch <= self._highest.get(partition, 0):
+            highest, holder = self._highest.get(partition, (0, None))
+            if epoch < highest or (epoch == highest and uid != holder):
                 self.epoch_regressions += 1
-            self._highest[partition] = max(epoch, self._highest.get(partition, Epoch(0)))
+            else:
+                self._highest[partition] = (epoch, uid)
 
     def try_everybody(self) -> None:
         """Every consumer acts on all it believes to own. Counts each time that a partition comes to let two of them in."""

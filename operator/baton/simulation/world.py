@@ -83,7 +83,7 @@ class World:
     def _join(self, member: JoinPart, now: float) -> None:
         name = MemberId(member.id)
         old = self.fleet.get(name)
-        uid = Uid(member.uid if member.uid is not None else old.uid if old is not None else member.id)
+        uid = _uid(member, old)
         same = old is not None and old.uid == uid
         seen = ObservedMember(
             uid=uid,
@@ -118,3 +118,12 @@ class World:
             self.partitions = frozenset(
                 Partition(name, n) for name, queue in self.queues.items() for n in range(queue.partitions)
             )
+
+
+def _uid(member: JoinPart, old: Consumer | None) -> Uid:
+    """Without a UID of its own a name is the same pod again; but one that was asked to stop does not come back as that pod."""
+    if member.uid is not None:
+        return Uid(member.uid)
+    if old is None:
+        return Uid(member.id)
+    return Uid(f"{old.uid}'") if old.seen.terminating else old.uid
