@@ -11,7 +11,8 @@ from baton.engine.draft import Draft
 from baton.engine.effects import Effect
 from baton.engine.evenness import as_the_assignor_has_it, within_one
 from baton.engine.failure import unplanned_if_it_fails
-from baton.engine.happenings import Happening, StandsBy, State, StateChanged
+from baton.engine.group_state import state_of, until_of, why_of
+from baton.engine.happenings import Happening, StandsBy, StateChanged
 from baton.engine.holddown import due, unserved, watch
 from baton.engine.observation import Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
@@ -53,17 +54,6 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
     handoff.take_releases(draft)  # a hand-off that does not wait has its deadline now
     handoff.rest_released(draft)
     return _close(draft)
-
-
-def state_of(state: GroupState) -> State:
-    """In the words of Solace's rebalancing status. A rebalance under way hides a holddown beside it, and a pause too."""
-    if any(not move.quiet for move in state.moves.values()):
-        return State.REBALANCING
-    if state.facts is not None and state.facts.paused:
-        return State.PAUSED  # what is planned and has not begun waits
-    if state.waiting:
-        return State.REBALANCING
-    return State.READY if state.hold_until is None else State.HOLDDOWN
 
 
 def _look(draft: Draft) -> None:
@@ -153,24 +143,9 @@ def _close(draft: Draft) -> Step:
         problem=draft.problem,
         balanced=(within_one(draft, taken(draft)) or as_the_assignor_has_it(draft)) and not unserved(draft),
     )
-    if (state_of(state), _until(state)) != (state_of(before), _until(before)):
-        draft.happenings.append(StateChanged(state_of(state), _until(state), _why(state)))
+    if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
+        draft.happenings.append(StateChanged(state_of(state), until_of(state), why_of(state)))
     return Step(replace(state, view=view), effects, tuple(draft.happenings), wake_at)
-
-
-def _until(state: GroupState) -> float | None:
-    return state.hold_until if state_of(state) is State.HOLDDOWN else None
-
-
-def _why(state: GroupState) -> str:
-    match state_of(state):
-        case State.REBALANCING:
-            return next((move.why for move in state.moves.values() if not move.quiet), "")
-        case State.HOLDDOWN if state.holddown is not None:
-            return state.holddown.why
-        case State.HOLDDOWN:
-            return ", ".join(f"{seat.member} may come back" for seat in state.seats if seat.expires is not None)
-    return ""
 
 
 def _tell(draft: Draft) -> None:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from baton.engine.group_state import state_of
 from baton.engine.happenings import State
 from baton.engine.proposal import Outlook, outlook
 from baton.engine.state import GroupState, Problem
-from baton.engine.step import state_of
 from baton.model.ids import Epoch, MemberId, Partition
 
 

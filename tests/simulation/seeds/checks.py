@@ -11,9 +11,9 @@ from tests.simulation.seeds.clock import InvariantError
 from tests.simulation.seeds.operators import Operator, repeated
 
 from baton.engine import Grant, GroupState, PartitionState, State, Step, dump, load, partition_states, step
+from baton.engine.group_state import state_of
 from baton.engine.happenings import Granted
 from baton.engine.observation import Observation, OnDeadline
-from baton.engine.step import state_of
 from baton.model.ids import Partition
 
 if TYPE_CHECKING:
