@@ -57,8 +57,8 @@ class LoadedFleet:
         assert verdict.clean, verdict
         assert verdict.produced == verdict.processed > 0
         assert sink.double_owners(rows) == []
-        assert self.witness.broken == []
-        assert self.ledger.broken == []
+        assert self.witness.broken == [], self.witness.broken
+        assert self.ledger.broken == [], self.ledger.broken
         assert all(process.poll() is None for process in self.consumers.values())
 
     def __enter__(self) -> Self:

@@ -33,7 +33,9 @@ class LedgerWatch:
         self._forged: set[str] = set()
         self._epochs: dict[Partition, tuple[int, str]] = {}
         """The highest epoch of each partition, and whose."""
-        self._found: list[tuple[str, str]] = []
+        self._seen: list[tuple[str, Mapping[str, str]]] = []
+        """Versions that are not yet checked: whether one is forged, a test may say a little after it is seen."""
+        self._found: list[str] = []
         self.versions = 0
 
     def __enter__(self) -> Self:
@@ -47,7 +49,11 @@ class LedgerWatch:
     @property
     def broken(self) -> list[str]:
         """What was wrong with versions that the operator wrote."""
-        return [f"version {version}: {what}" for version, what in self._found if version not in self._forged]
+        seen, self._seen = self._seen, []
+        for version, data in seen:
+            if version not in self._forged:
+                self._found += [f"version {version}: {what}" for what in self._check(data)]
+        return self._found
 
     def forged(self, version: str) -> None:
         """This resourceVersion is a test's own and proves nothing."""
@@ -72,9 +78,8 @@ class LedgerWatch:
     def _see(self, item: Json) -> None:
         data = item.get("data") or {}
         self._show(data)
-        version = item["metadata"]["resourceVersion"]
         self.versions += 1
-        self._found += [(version, what) for what in self._check(data)]
+        self._seen.append((item["metadata"]["resourceVersion"], data))
 
     def _show(self, data: Mapping[str, str]) -> None:
         for file in self._mount.iterdir():
