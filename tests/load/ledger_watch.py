@@ -36,7 +36,6 @@ class LedgerWatch:
         self._seen: list[tuple[str, Mapping[str, str]]] = []
         """Versions that are not yet checked: whether one is forged, a test may say a little after it is seen."""
         self._found: list[str] = []
-        self.versions = 0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,7 +77,6 @@ class LedgerWatch:
     def _see(self, item: Json) -> None:
         data = item.get("data") or {}
         self._show(data)
-        self.versions += 1
         self._seen.append((item["metadata"]["resourceVersion"], data))
 
     def _show(self, data: Mapping[str, str]) -> None:
