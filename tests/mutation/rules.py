@@ -57,6 +57,9 @@ MUTATIONS = (
     Mutation("1", "let newcomers outnumber the vacant seats", "engine/seats.py", "if len(candidates) <= len(vacant(draft)):", "if True:"),
     Mutation("1", "give nobody its own seat back", "engine/seats.py",
              "    if seat.member in draft.eligible:\n        return seat.member", "    pass"),
+    Mutation("1", "let newcomers take seats by their names", "engine/seats.py",
+             "(m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))",
+             "m for m in draft.eligible if m not in placed)"),
     Mutation("1", "give a seat to who does not read all of it", "engine/seats.py",
              "if seat.left is not None and all(partition.queue in reads for partition in seat.left):", "if seat.left is not None:"),
     Mutation("1", "keep a seat without partitions vacant", "engine/departures.py", "return [seat] if seat.left else []", "return [seat]"),
@@ -73,6 +76,7 @@ MUTATIONS = (
     Mutation("1", "drop a queue that cannot fence without its word", "engine/departures.py", "if draft.queue(partition).fenced:", "if True:"),
     # 2: balance
     Mutation("2", "an old imbalance perpetuates itself", "engine/evenness.py", "<= 1:\n        return True", "<= 99:\n        return True"),
+    Mutation("2", "leave it at what a taken seat had", "engine/seats.py", "        draft.unsettled = True", "        pass"),
     Mutation("2", "forget what was given to others while a seat was vacant", "engine/seats.py", "elif seat.overtaken:", "elif False:"),
     Mutation("2", "who is left with none is not told", "engine/step.py", "draft.happenings.append(StandsBy(member))", "pass"),
     Mutation("2", "forget who had a partition last", "engine/placement.py", "if slot.last is not None:", "if slot.owner is not None:"),
