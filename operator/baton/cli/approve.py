@@ -9,8 +9,8 @@ import click
 from baton.cli.cluster import ask, cluster
 from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
-from baton.kube.api import ConflictError, group_path
-from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION
+from baton.kube.api import ConflictError
+from baton.kube.objects import APPROVE_ANNOTATION, groups_path
 
 Json = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def approve(group: str, proposal: str | None, yes: bool, whom: Whom) -> None:
 
 async def _approve(group: str, wanted: str | None, yes: bool, whom: Whom) -> None:
     async with cluster(whom) as (api, where):
-        path = group_path(GROUP_VERSION, where, "consumergroups", group)
+        path = groups_path(where, group)
         shown = _proposal(await api.get(path), wanted)
         for line in told(shown):
             click.echo(line)

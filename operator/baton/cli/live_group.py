@@ -7,9 +7,10 @@ from baton.controller.observe import QueueSight, observation
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.observation import Observation
 from baton.kube import leases, pods
-from baton.kube.api import Api, core_path, group_path
+from baton.kube.api import Api, core_path
+from baton.kube.leases import leases_path
 from baton.kube.members import membership
-from baton.kube.objects import GROUP_VERSION, group_view, queue_view
+from baton.kube.objects import group_view, groups_path, queue_view, queues_path
 from baton.kube.times import to_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
@@ -21,7 +22,7 @@ class UnreadableError(ValueError):
 
 async def read_group(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
     """What the ledger knows, and what is seen. Raises what `Api` raises, and UnreadableError."""
-    group = group_view(await api.get(group_path(GROUP_VERSION, namespace, "consumergroups", name)))
+    group = group_view(await api.get(groups_path(namespace, name)))
     if group.spec is None:
         raise UnreadableError(f"ConsumerGroup {namespace}/{name}: {group.problem}")
     ledger = await api.find(core_path(namespace, "configmaps", ledger_name(name))) or {}
@@ -29,7 +30,7 @@ async def read_group(api: Api, namespace: str, name: str) -> tuple[GroupState, O
     sights = [await _sight(api, namespace, QueueName(one.name), state) for one in group.spec.queues]
     selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
     found = await api.get(core_path(namespace, "pods"), **selected)
-    sessions = await api.get(group_path(leases.LEASES, namespace, "leases"), **selected)
+    sessions = await api.get(leases_path(namespace), **selected)
     now = datetime.now(UTC).timestamp()
     seen = membership(
         name,
@@ -51,7 +52,7 @@ def _state(full_name: str, data: dict[str, str]) -> GroupState:
 
 
 async def _sight(api: Api, namespace: str, name: QueueName, state: GroupState) -> QueueSight:
-    manifest = await api.find(group_path(GROUP_VERSION, namespace, "partitionedqueues", name))
+    manifest = await api.find(queues_path(namespace, name))
     view = None if manifest is None else queue_view(manifest)
     known = state.queues.get(name)
     told = None if view is None else view.status.get("partitions") or (view.spec.partitions if view.spec is not None else None)

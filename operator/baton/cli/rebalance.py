@@ -7,8 +7,7 @@ import click
 from baton.cli.cluster import ask, cluster
 from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
-from baton.kube.api import group_path
-from baton.kube.objects import GROUP_VERSION, REBALANCE_ANNOTATION
+from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
 
 
 @click.command()
@@ -25,7 +24,7 @@ def rebalance(group: str, whom: Whom) -> None:
 
 async def _request(group: str, whom: Whom) -> None:
     async with cluster(whom) as (api, where):
-        path = group_path(GROUP_VERSION, where, "consumergroups", group)
+        path = groups_path(where, group)
         request = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         made = await api.merge(path, {"metadata": {"annotations": {REBALANCE_ANNOTATION: request}}})
         follows = (

@@ -12,8 +12,8 @@ import click
 from baton.cli.cluster import ask, cluster
 from baton.cli.group_view import Json, partitions, view
 from baton.cli.whom import Whom, cluster_options
-from baton.kube.api import Api, UnavailableError, core_path, group_path
-from baton.kube.objects import GROUP_VERSION
+from baton.kube.api import Api, UnavailableError, core_path
+from baton.kube.objects import groups_path, queues_path
 from baton.model.ledger import LedgerError
 from baton.model.names import ledger_name
 
@@ -58,7 +58,7 @@ async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
     from baton.cli.group_screen import group_table
 
     async with cluster(whom) as (api, where):
-        found = (await api.get(group_path(GROUP_VERSION, None if everywhere else where, "consumergroups")))["items"]
+        found = (await api.get(groups_path(None if everywhere else where)))["items"]
     views = [view(one, {}) for one in found]
     if as_json:
         click.echo(json.dumps([{key: value for key, value in one.items() if key not in _OF_LEDGER} for one in views]))
@@ -100,9 +100,9 @@ async def _watch(group: str, whom: Whom, shown: Shown) -> None:
 async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, str], list[Json]]:
     """The group, its ledger's data, and the queues of the namespace."""
     manifest, ledger, queues = await asyncio.gather(
-        api.get(group_path(GROUP_VERSION, namespace, "consumergroups", group)),
+        api.get(groups_path(namespace, group)),
         api.find(core_path(namespace, "configmaps", ledger_name(group))),
-        api.get(group_path(GROUP_VERSION, namespace, "partitionedqueues")),
+        api.get(queues_path(namespace)),
     )
     return manifest, (ledger or {}).get("data") or {}, queues["items"]
 

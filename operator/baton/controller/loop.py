@@ -24,12 +24,12 @@ from baton.controller.services import Services
 from baton.controller.tell import Teller
 from baton.engine import GroupState, Step, dump, load, step
 from baton.engine.observation import Observation
-from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError, group_path
+from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.bump import Bump, bumps
 from baton.kube.events import Regarding
 from baton.kube.ledger import Deposed, Ledger, Owner, TooLarge
 from baton.kube.members import Membership
-from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView
+from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.shelf import Manifest
 from baton.model.ids import QueueName
 from baton.model.ledger import LedgerError
@@ -52,7 +52,7 @@ class GroupLoop:
         self._full_name = group.full_name
         self._services = services
         self._leads_since = leads_since
-        self._path = group_path(GROUP_VERSION, group.namespace, "consumergroups", group.name)
+        self._path = groups_path(group.namespace, group.name)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
         self._sight = GroupSight(self.key, group.uid, services.mirror)
         self._news = asyncio.Event()

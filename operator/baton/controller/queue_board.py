@@ -10,8 +10,8 @@ from baton.controller.keeper import QueueFacts
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Reason
 from baton.controller.status_writer import StatusWriter
-from baton.kube.api import Api, group_path
-from baton.kube.objects import GROUP_VERSION, QueueView
+from baton.kube.api import Api
+from baton.kube.objects import QueueView, queues_path
 from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 
 QueueKey = tuple[str, str]
@@ -64,7 +64,7 @@ class QueueBoard:
         if view is None:
             return
         if writing is None:
-            writer = StatusWriter(self._api, group_path(GROUP_VERSION, view.namespace, "partitionedqueues", view.name), view.uid)
+            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid)
             writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
         facts = view, list(self._reports.get(queue, {}).values())
         shown, writing.shown = writing.shown, facts

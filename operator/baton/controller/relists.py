@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from baton.controller.clock import Clock
 from baton.controller.mirror import GroupKey, Mirror
-from baton.kube.api import Api, core_path, group_path
-from baton.kube.leases import LEASES
-from baton.kube.objects import GROUP_VERSION
+from baton.kube.api import Api, core_path
+from baton.kube.leases import leases_path
+from baton.kube.objects import groups_path, queues_path
 from baton.model.names import GROUP_LABEL, ledger_name
 
 
@@ -55,9 +55,9 @@ class Relists:
         mirror = self._mirror
         for shelf, path, selector in (
             (mirror.pods, core_path(namespace, "pods"), {"labelSelector": GROUP_LABEL}),
-            (mirror.leases, group_path(LEASES, namespace, "leases"), {"labelSelector": GROUP_LABEL}),
-            (mirror.queues, group_path(GROUP_VERSION, namespace, "partitionedqueues"), {}),
-            (mirror.groups, group_path(GROUP_VERSION, namespace, "consumergroups"), {}),
+            (mirror.leases, leases_path(namespace), {"labelSelector": GROUP_LABEL}),
+            (mirror.queues, queues_path(namespace), {}),
+            (mirror.groups, groups_path(namespace), {}),
         ):
             found = await self._api.get(path, **selector)
             shelf.listed(namespace, found["items"], found["metadata"]["resourceVersion"])

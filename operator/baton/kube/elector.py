@@ -7,9 +7,9 @@ from typing import Any
 
 import structlog
 
-from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError, group_path
+from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
-from baton.kube.leases import LEASES
+from baton.kube.leases import LEASES, leases_path
 from baton.kube.times import to_micro_text
 
 log = structlog.get_logger("baton.elector")
@@ -21,8 +21,8 @@ class Elector:
     def __init__(self, api: Api, namespace: str, name: str, identity: str, terms: Terms, changed: Callable[[], None]) -> None:
         """`changed` is called whenever leadership was won or lost."""
         self._api = api
-        self._path = group_path(LEASES, namespace, "leases", name)
-        self._collection = group_path(LEASES, namespace, "leases")
+        self._path = leases_path(namespace, name)
+        self._collection = leases_path(namespace)
         self._name = name
         self.identity = identity
         self._terms = terms

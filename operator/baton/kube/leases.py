@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from baton.kube.api import group_path
 from baton.model.ids import Uid
 from baton.model.names import EXECUTORS_ANNOTATION, GROUP_LABEL, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION
 from baton.model.session import Release, parse_releases
@@ -34,6 +35,11 @@ class LeaseView:
     renewal: str = field(default="", compare=False)
     """The text of its last renewal, only ever compared with another (clocks differ). A renewal alone makes no difference to a
     group."""
+
+
+def leases_path(namespace: str | None, name: str = "") -> str:
+    """Of Leases, or of one; namespace None: of all."""
+    return group_path(LEASES, namespace, "leases", name)
 
 
 def view(lease: Mapping[str, Any]) -> LeaseView | None:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from baton.kube.api import group_path
 from baton.model.names import API_GROUP, API_VERSION
 from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
 
@@ -72,6 +73,16 @@ class QueueView:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+def groups_path(namespace: str | None, name: str = "") -> str:
+    """Of ConsumerGroups, or of one; namespace None: of all."""
+    return group_path(GROUP_VERSION, namespace, "consumergroups", name)
+
+
+def queues_path(namespace: str | None, name: str = "") -> str:
+    """Of PartitionedQueues, or of one; namespace None: of all."""
+    return group_path(GROUP_VERSION, namespace, "partitionedqueues", name)
 
 
 def group_view(manifest: Mapping[str, Any]) -> GroupView:

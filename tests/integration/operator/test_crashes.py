@@ -7,8 +7,8 @@ from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-from baton.kube.api import core_path, group_path
-from baton.kube.leases import LEASES
+from baton.kube.api import core_path
+from baton.kube.leases import leases_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
@@ -100,7 +100,7 @@ async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty
 
     await eventually(knows, "the first knows that it does not lead")
     assert await empty.ledger_data("orders") == data
-    lease = await empty.api.get(group_path(LEASES, empty.namespace, "leases", "operator"))
+    lease = await empty.api.get(leases_path(empty.namespace, "operator"))
     assert lease["spec"]["holderIdentity"] == "two"
 
 

@@ -11,8 +11,7 @@ import pytest
 from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
-from baton.kube.api import group_path
-from baton.kube.leases import LEASES
+from baton.kube.leases import leases_path
 
 Start = Callable[..., Operator]
 Mood = Callable[[str], object]
@@ -111,7 +110,7 @@ async def test_one_that_is_not_installed_is_unknown_and_named(shop: World) -> No
 
 async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_groups(empty: World, start: Start, mood: Mood) -> None:
     await start(empty, "one", "--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.5").leads()
-    lease = group_path(LEASES, empty.namespace, "leases", "operator")
+    lease = leases_path(empty.namespace, "operator")
     terms = (await empty.api.get(lease))["spec"]["leaseTransitions"]
     mood("slow")
     await empty.external("slow", partitions=4)

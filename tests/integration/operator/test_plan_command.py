@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.integration.operator.world import World
 
-from baton.kube.api import core_path, group_path
-from baton.kube.objects import GROUP_VERSION
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
 
 BATON = Path(sys.executable).parent / "baton"
@@ -23,7 +23,7 @@ async def plan(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess
 async def versions(world: World, group: str) -> list[Any]:
     """Of everything that a plan might touch; the operator itself goes on writing the group's status."""
     pods = await world.api.get(core_path(world.namespace, "pods"))
-    group_ = (await world.api.get(group_path(GROUP_VERSION, world.namespace, "consumergroups", group)))["metadata"]
+    group_ = (await world.api.get(groups_path(world.namespace, group)))["metadata"]
     return [
         (await world.api.get(core_path(world.namespace, "configmaps", ledger_name(group))))["metadata"]["resourceVersion"],
         (group_["generation"], group_.get("annotations")),

@@ -21,8 +21,8 @@ from tests.waiting import eventually
 from baton.controller.faults import VARIABLE
 from baton.kube.api import Api, NotFoundError, core_path, group_path
 from baton.kube.events import EVENTS
-from baton.kube.leases import LEASES
-from baton.kube.objects import GROUP_VERSION
+from baton.kube.leases import LEASES, leases_path
+from baton.kube.objects import GROUP_VERSION, groups_path
 from baton.kube.times import to_micro_text, to_text
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -97,7 +97,7 @@ class World:
     async def session(self, pod: str, uid: Uid, group: str, releases: Iterable[Release] = (), duration: int = 15) -> None:
         """A pod's Lease, renewed now."""
         name = session_lease_name(MemberId(pod))
-        path = group_path(LEASES, self.namespace, "leases", name)
+        path = leases_path(self.namespace, name)
         body = {
             "apiVersion": LEASES,
             "kind": "Lease",
@@ -109,7 +109,7 @@ class World:
             "spec": {"holderIdentity": uid, "leaseDurationSeconds": duration, "renewTime": to_micro_text(time.time())},
         }
         if await self.api.find(path) is None:
-            await self.api.create(group_path(LEASES, self.namespace, "leases"), body)
+            await self.api.create(leases_path(self.namespace), body)
         else:
             await self.api.merge(path, body)
 
@@ -146,7 +146,7 @@ class World:
         return {member: len(grants) for member, grants in (await self.owned(group, queue)).items()}
 
     async def get_group(self, name: str) -> Json | None:
-        return await self.api.find(group_path(GROUP_VERSION, self.namespace, "consumergroups", name))
+        return await self.api.find(groups_path(self.namespace, name))
 
     async def status(self, group: str) -> Json:
         return ((await self.get_group(group)) or {}).get("status") or {}
