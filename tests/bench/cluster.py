@@ -31,7 +31,8 @@ from tests.waiting import eventually, until
 GROUPS, NAMESPACES = 1000, 10
 WATCHED = 60.0
 """Seconds for which CPU is measured."""
-JOINS = 120
+JOINS, JOIN_EVERY = 120, 0.3
+"""Pods, and seconds between them: the ledger is written five times a second at most, so faster ones would wait for each other."""
 ROUNDS = 10
 """In which one pod leaves and comes back, with three partitions each time."""
 
@@ -77,6 +78,7 @@ async def _joins(api: Cluster, kubeconfig: Path, folder: Path) -> list[Case]:
             await world.set_ready(pod, True)
             await eventually(lambda pod=pod: _named(ledger, pod), f"{pod} is in the ledger")  # type: ignore[misc]
             took.append(ledger.named_at[pod] - ready_at)
+            await asyncio.sleep(JOIN_EVERY)
         await world.delete("consumergroups", "orders")
     return _spread("pod Ready to ledger", took)
 
@@ -103,6 +105,7 @@ async def _at_rest(api: Cluster, kubeconfig: Path, folder: Path) -> list[Case]:
     with _operator(kubeconfig, None, folder) as operator:
         await operator.leads()
         await eventually(lambda: _all_told(worlds), "every group has its status", 300)
+        await eventually(lambda: _all_warned(worlds), "every group has its event, for they are written one by one", 300)
         await eventually(lambda: _at_ease(operator), "the operator has caught up", 120)
         before = _cpu(operator)
         await asyncio.sleep(WATCHED)
@@ -122,6 +125,11 @@ async def _all_told(worlds: list[World]) -> bool:
         if not all((group.get("status") or {}).get("state") for group in found["items"]):
             return False
     return True
+
+
+async def _all_warned(worlds: list[World]) -> bool:
+    await asyncio.sleep(1)
+    return sum([len(await world.events("NoMembers")) for world in worlds]) >= GROUPS
 
 
 async def _at_ease(operator: Operator) -> bool:

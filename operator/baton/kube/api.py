@@ -4,6 +4,7 @@ The client's generated classes cost more time to fill than the answers take to a
 only its configuration, authentication and connection pool are used.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,10 @@ Json = dict[str, Any]
 
 REQUEST_TIMEOUT = 10.0
 """Seconds. No request may hold up a loop for longer."""
+
+AT_ONCE = 32
+"""Requests under way. A thousand groups that begin together would make each other's slower until all of them took too long,
+and were tried again; the others wait for their turn, and the time in which a request is to be answered begins with it."""
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
@@ -51,6 +56,7 @@ class Api:
 
     def __init__(self, connection: client.ApiClient) -> None:
         self._client: Any = connection  # its types end where the HTTP begins
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
@@ -95,10 +101,11 @@ class Api:
                 body=body,
                 auth_settings=["BearerToken"],
             )
-            answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
-            data = await answer.read()
+            async with self._turns:
+                answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
+                data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnavailableError(f"{method} {path}: {error or type(error).__name__}") from None
+            raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if 200 <= answer.status <= 299:
             made: Json = json.loads(data)
             return made
