@@ -12,8 +12,9 @@ that its holder keeps is one cheaper, and prices that grow with every unit make 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from baton.assignors.cells import Cells, cells_of
+from baton.assignors.cells import Cell, Cells, cells_of
 from baton.assignors.flow import Network
+from baton.assignors.potentials import potentials
 from baton.assignors.sharing import first_answer
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -77,40 +78,49 @@ class _Settlement:
         disputed = sorted({node[partition.queue] for partition, _ in disputes})
         self._members = len(cells.queues)
         """The node of the first member."""
-        self._sink = self._members + len(cells.members)
-        size = self._sink + 1 + sum(len(cells.of_queue[queue]) for queue in disputed) + len(disputes)
+        sink = self._members + len(cells.members)
+        size = sink + 1 + sum(len(cells.of_queue[queue]) for queue in disputed) + len(disputes)
+        even_queues = 4 * (size + 1)
+        even_totals = even_queues * 4 * (size + 1) * (sum(cells.sizes) + 1)
+        doors = dict(zip((cell for queue in disputed for cell in cells.of_queue[queue]), range(sink + 1, size), strict=False))
         self._network = Network(size)
-        self._even_queues = 4 * (size + 1)
-        self._even_totals = self._even_queues * 4 * (size + 1) * (sum(cells.sizes) + 1)
-        free = iter(range(self._sink + 1, size))
-        doors = {cell: next(free) for queue in disputed for cell in cells.of_queue[queue]}
+        self._potential = [*potentials(cells, start, even_totals, even_queues), 0]
+        self._add_cells(start, even_queues, doors)
+        for place, total in enumerate(cells.totals(start)):
+            self._network.add(self._members + place, sink, total, even_totals)
+        self._add_doors(start, doors)
+        self._homes: dict[int, tuple[Partition, MemberId]] = {}
+        self._add_disputes([(node[partition.queue], partition, homes) for partition, homes in disputes], doors)
+
+    def _add_cells(self, start: Sequence[int], growth: int, doors: Mapping[Cell, int]) -> None:
+        cells = self._cells
         for queue, row in enumerate(cells.of_queue):
             heads = [self._members + place for place in cells.member[row.start : row.stop]]
-            flow, held = start[row.start : row.stop], cells.held[row.start : row.stop]
-            if queue not in disputed:
-                self._network.add_all(queue, heads, flow, self._even_queues, held)
+            if row.start not in doors:
+                held = cells.held[row.start : row.stop]
+                self._network.add_all(queue, heads, start[row.start : row.stop], growth, held)
                 continue
             for cell, head in zip(row, heads, strict=True):
-                self._network.add(doors[cell], head, start[cell], self._even_queues)
-        totals = cells.totals(start)
-        for place, total in enumerate(totals):
-            self._network.add(self._members + place, self._sink, total, self._even_totals)
+                self._network.add(doors[cell], head, start[cell], growth)
+
+    def _add_doors(self, start: Sequence[int], doors: Mapping[Cell, int]) -> None:
         for cell, door in doors.items():
-            self._network.add(cells.queue[cell], door, start[cell], cheap=cells.held[cell])
-        self._distance = [0] * size
-        for place, total in enumerate(totals):
-            self._distance[self._members + place] = -self._even_totals * (2 * total - 1)
-        self._homes: dict[int, tuple[Partition, MemberId]] = {}
-        places = {name: place for place, name in enumerate(cells.members)}
-        for partition, names in disputes:
-            source, queue = next(free), node[partition.queue]
+            queue = self._cells.queue[cell]
+            self._network.add(queue, door, start[cell], cheap=self._cells.held[cell])
+            self._potential.append(self._potential[queue])
+
+    def _add_disputes(self, disputes: Sequence[tuple[int, Partition, Sequence[MemberId]]], doors: Mapping[Cell, int]) -> None:
+        places = {name: place for place, name in enumerate(self._cells.members)}
+        for queue, partition, homes in disputes:
+            source = len(self._potential)
+            self._potential.append(self._potential[queue] + 1)
             self._network.add(source, queue, 1, most=1)
-            for home in sorted(names, key=places.__getitem__):
-                arc = self._network.add(source, doors[cells.cell(queue, places[home])], 0, cheap=1, most=1)
+            for home in sorted(homes, key=places.__getitem__):
+                arc = self._network.add(source, doors[self._cells.cell(queue, places[home])], 0, cheap=1, most=1)
                 self._homes[arc] = partition, home
 
     def shares(self) -> Shares:
-        self._network.settle(self._distance)
+        self._network.settle(self._potential)
         flow = self._network.flow
         settled = {partition: member for arc, (partition, member) in self._homes.items() if flow[arc]}
         return Shares(_by_name(self._cells, flow), settled)

@@ -1,12 +1,14 @@
 """Flows of least cost where every further unit on an arc costs at least as much as the one before it.
 
-A flow costs least exactly when the residual network has no cycle of negative cost (Klein 1967). With convex costs it is enough
-to look at the next unit of every arc, so a start that is nearly right is repaired with a few cycles and proved by the last
-search.
+A flow costs least exactly when its nodes have potentials at which no step of the residual network costs less than nothing; with
+convex costs it is enough to look at the next unit of every arc. So a start that is nearly right is mended: every step that costs
+less than nothing is taken, which leaves some units at the wrong nodes, and these go back by shortest paths, many at a time (the
+primal-dual method; Ahuja, Magnanti and Orlin, *Network Flows*, chapters 9 and 14). In the end the potentials are the proof.
 Whole numbers only: no rounding, no tolerance. Columns instead of objects, for there may be a hundred thousand arcs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Sequence
 
 _Step = int
 """Twice an arc's number: one unit more on it; and one: one unit less."""
@@ -66,74 +68,92 @@ class Network:
         self._cost[2 * number] = _CLOSED if n == self._most[number] else growth * (2 * n + 1) - (n < cheap)
         self._cost[2 * number + 1] = (n <= cheap) - growth * (2 * n - 1) if n else _CLOSED
 
-    def settle(self, distance: list[int]) -> None:
-        """Cancels cycles of negative cost until there are none. Depends on the order of nodes and arcs only.
+    def settle(self, potential: list[int]) -> None:
+        """Makes the flow one of least cost. Depends on the order of nodes and arcs only.
 
-        Distances are lowered along the steps that can be taken (Bellman and Ford), from those given: any will do, and the nearer
-        they are to the end the sooner it is there. A cycle among the predecessors costs less than nothing: it is cancelled, and
-        the search goes on from its nodes. When no distance can be lowered any more, the distances are the proof.
+        First every step is taken that costs less than nothing at these potentials. Any will do at which no arc can take endless
+        units at a gain, and the better they are, the fewer units are then at the wrong node. Those go back by shortest paths.
         """
-        via: list[_Step | None] = [None] * len(distance)
-        active: dict[int, None] = dict.fromkeys(range(len(distance)))
-        while active:
-            active = self._lower(active, distance, via)
-            for cycle in list(self._cycles(active, via)):
-                while sum(self._cost[step] for step in cycle) < 0:
-                    self._push(cycle)
-                for step in cycle:
-                    node = self._origin(step)
-                    via[node] = None
-                    active[node] = None
+        excess = self._take_gains(potential)
+        while any(units > 0 for units in excess):
+            hops = self._search(potential, excess)
+            self._send_back(potential, excess, hops)
 
-    def _lower(self, active: Iterable[int], distance: list[int], via: list[_Step | None]) -> dict[int, None]:
-        """One round over the active nodes; returns those that came nearer."""
-        nearer: dict[int, None] = {}
+    def _take_gains(self, potential: Sequence[int]) -> list[int]:
+        """By node, how many units it has too many now (negative: too few)."""
+        excess = [0] * len(potential)
         to, cost = self._to, self._cost
-        for node in active:
-            here = distance[node]
+        for node, here in enumerate(potential):
+            for step in tuple(self._from[node]):
+                while here + cost[step] < potential[to[step]]:
+                    self._take(step)
+                    excess[node] -= 1
+                    excess[to[step]] += 1
+        return excess
+
+    def _search(self, potential: list[int], excess: Sequence[int]) -> list[int]:
+        """Shortest paths from what has too many to the nearest that have too few (Dijkstra), of equal ones those with the fewest
+        steps, counted by node. Afterwards the steps along them cost nothing, and no step costs less."""
+        to, cost = self._to, self._cost
+        distance, hops = [_CLOSED] * len(excess), [_CLOSED] * len(excess)
+        heap = [(0, 0, node) for node, units in enumerate(excess) if units > 0]
+        for _, _, node in heap:
+            distance[node] = hops[node] = 0
+        nearest = 0
+        while heap:
+            nearest, hop, node = heapq.heappop(heap)
+            if nearest != distance[node] or hop != hops[node]:
+                continue
+            if excess[node] < 0:
+                break
+            here, hop = potential[node] + nearest, hop + 1
             for step in self._from[node]:
-                if here + cost[step] < distance[to[step]]:
-                    there = to[step]
-                    distance[there] = here + cost[step]
-                    via[there] = step
-                    nearer[there] = None
-        return nearer
+                there = to[step]
+                longer = here + cost[step] - potential[there]
+                if longer <= distance[there] and (longer < distance[there] or hop < hops[there]):
+                    distance[there], hops[there] = longer, hop
+                    heapq.heappush(heap, (longer, hop, there))
+        for node, far in enumerate(distance):
+            if far < nearest:
+                potential[node] += far - nearest
+        return hops
 
-    def _cycles(self, starts: Iterable[int], via: list[_Step | None]) -> Iterator[list[_Step]]:
-        """The disjoint cycles among the predecessors that can be reached from these nodes."""
-        seen = [-1] * len(via)
-        """The start from which a node was seen first."""
-        to = self._to
-        for start in starts:
-            node = start
-            while seen[node] < 0:
-                seen[node] = start
-                step = via[node]
-                if step is None:
+    def _send_back(self, potential: Sequence[int], excess: list[int], hops: Sequence[int]) -> None:
+        """As many units as there are disjoint shortest paths for (Dinic)."""
+        to, cost = self._to, self._cost
+        tried = [0] * len(excess)
+        """By node: the steps that were tried in vain."""
+        for source in [node for node, units in enumerate(excess) if units > 0]:
+            path: list[_Step] = []
+            node = source
+            while excess[source] > 0:
+                if excess[node] < 0:
+                    for step in path:
+                        self._take(step)
+                    excess[source] -= 1
+                    excess[node] += 1
+                    path, node = [], source
+                    continue
+                steps, here, hop = self._from[node], potential[node], hops[node] + 1
+                at = tried[node]
+                while at < len(steps):
+                    step = steps[at]
+                    if hops[to[step]] == hop and here + cost[step] == potential[to[step]]:
+                        break
+                    at += 1
+                tried[node] = at
+                if at < len(steps):
+                    path.append(steps[at])
+                    node = to[steps[at]]
+                elif path:
+                    node = to[path.pop() ^ 1]
+                    tried[node] += 1
+                else:
                     break
-                node = to[step ^ 1]
-            else:
-                if seen[node] == start:
-                    yield self._around(node, via)
 
-    def _around(self, node: int, via: list[_Step | None]) -> list[_Step]:
-        cycle: list[_Step] = []
-        at = node
-        while True:
-            step = via[at]
-            assert step is not None
-            cycle.append(step)
-            at = self._origin(step)
-            if at == node:
-                return cycle
-
-    def _origin(self, step: _Step) -> int:
-        return self._to[step ^ 1]
-
-    def _push(self, cycle: list[_Step]) -> None:
-        for step in cycle:
-            number, less = divmod(step, 2)
-            if not less and not self.flow[number]:
-                self._from[self._to[step]].append(step + 1)
-            self.flow[number] += -1 if less else 1
-            self._refresh(number)
+    def _take(self, step: _Step) -> None:
+        number, back = divmod(step, 2)
+        if not back and not self.flow[number]:
+            self._from[self._to[step]].append(step + 1)
+        self.flow[number] += -1 if back else 1
+        self._refresh(number)
