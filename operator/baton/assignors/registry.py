@@ -69,7 +69,8 @@ class UnknownAssignorError(KeyError):
 
     def __str__(self) -> str:
         name = self.name if len(self.name) <= LONGEST_NAME else f"{self.name[:LONGEST_NAME]}…"
-        return f"there is no assignor {name!r}; choose one of {', '.join(names())}"
+        cure = "install the package that has it, or choose" if "/" in name else "choose"
+        return f"there is no assignor {name!r}; {cure} one of {', '.join(names())}"
 
 
 class BrokenAssignorError(UnknownAssignorError):

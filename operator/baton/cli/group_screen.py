@@ -69,7 +69,7 @@ def _head(one: Json, now: float) -> Iterator[Text]:
     )
     approval = ", approval Manual" if one["approval"] == "Manual" else ""
     yield _line(
-        f"{one['partitions'] or 0:,} partitions, {one['members'] or 0:,} members ({one['standbys'] or 0:,} standing by), "
+        f"{_count(one['partitions'], 'partition')}, {_count(one['members'], 'member')} ({one['standbys'] or 0:,} standing by), "
         f"{one['moving'] or 0:,} moving; assignor {one['assignor'] or '-'}{approval}"
     )
     yield _line(
@@ -79,6 +79,10 @@ def _head(one: Json, now: float) -> Iterator[Text]:
 
 
 def _problems(one: Json) -> Iterator[Text]:
+    if one["deletedAt"]:
+        yield _line(f"[yellow]Deleted[/] at {one['deletedAt']}; it goes when its partitions are taken back")
+    if one["state"] and not one["specSeen"]:
+        yield _line("[red]Out of date[/]: ", "no operator has seen the last change; does one run and serve this namespace?")
     if one["ledgerProblem"]:
         yield _line("[red]The ledger does not read as one[/]: ", one["ledgerProblem"])
     for kind, condition in one["conditions"].items():
@@ -116,7 +120,8 @@ def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
             table.add_row(escape(name), "?", escape(entry["problem"]), "")
         else:
             table.add_row(escape(name), str(entry["count"]), _ranges(entry["owned"]), _ranges(entry["revoking"]))
-    yield table
+    if busy:
+        yield table
     if rest:
         counts = [active[name].get("count", 0) for name in rest]
         yield _line(f"and {len(rest):,} more, with {min(counts):,} to {max(counts):,} partitions each (--members shows all)")
@@ -191,6 +196,10 @@ def _cut(those: Any, most: int | None) -> tuple[list[Any], list[Any]]:
     """The first of them, and the rest; a rest of one is shown instead of counted."""
     those = list(those)
     return (those, []) if most is None or len(those) <= most + 1 else (those[:most], those[most:])
+
+
+def _count(number: int | None, what: str) -> str:
+    return f"{number or 0:,} {what}{'' if number == 1 else 's'}"
 
 
 def _left(until: str, now: float) -> str:

@@ -28,6 +28,8 @@ def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] 
         "namespace": group["metadata"]["namespace"],
         "group": group["metadata"]["name"],
         "state": told.get("state"),
+        "deletedAt": group["metadata"].get("deletionTimestamp"),
+        "specSeen": told.get("observedGeneration") == group["metadata"].get("generation"),
         "why": _why(state, told),
         "holdUntil": told.get("holdUntil"),
         **{name: told.get(name) for name in COUNTS},

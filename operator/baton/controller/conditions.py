@@ -32,10 +32,11 @@ def rebalancing(moving: int, hold_until: str | None, overdue: Iterable[str] = ()
     """`overdue`: members that have not let go by their deadline, and have to be waited for (External queues)."""
     if moving:
         what = "partition is" if moving == 1 else "partitions are"
-        late = ", ".join(sorted(set(overdue)))
+        late = sorted(set(overdue))
+        are, them = ("is", "it") if len(late) == 1 else ("are", "them")
         waiting = (
-            f"; {late} did not let go by the deadline and is waited for, as nothing can fence it off: stop it, or set "
-            "spec.source.external.onDeadline to Force"
+            f"; {', '.join(late)} did not let go by the deadline and {are} waited for, as nothing can fence {them} off: stop "
+            f"{them}, or set spec.source.external.onDeadline to Force"
         )
         return (
             "Rebalancing",

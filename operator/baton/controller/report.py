@@ -178,7 +178,7 @@ def _handoff(one: InFlight, unacknowledged: int | None) -> Handoff:
 def _conditions(whole: Summary, sights: list[QueueSight], problems: list[Problem], now: float) -> list[Told]:
     spread = whole.balanced and not any(one.reason is Reason.NO_MEMBERS for one in problems)
     return [
-        ready(worst(problems), f"{whole.members} members share {whole.partitions} partitions"),
+        ready(worst(problems), _shared(whole)),
         balanced(spread, whole.members),
         rebalancing(whole.moving, None if whole.hold_until is None else to_text(whole.hold_until), _overdue(whole, sights, now)),
         fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),
@@ -192,6 +192,11 @@ def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
         for one in whole.in_flight
         if one.giver is not None and one.deadline is not None and now > one.deadline and one.partition.queue in unfenced
     ]
+
+
+def _shared(whole: Summary) -> str:
+    members = "1 member has" if whole.members == 1 else f"{whole.members} members share"
+    return f"{members} {whole.partitions} partition{'' if whole.partitions == 1 else 's'}"
 
 
 def _of_engine(whole: Summary) -> Problem:

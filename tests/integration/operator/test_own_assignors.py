@@ -105,7 +105,8 @@ async def test_one_that_is_not_installed_is_unknown_and_named(shop: World) -> No
     await shop.external("absent", partitions=4)
     await shop.group("absent", assignors=["example.com/absent"])
     await shop.pod("absent-a", "absent")
-    assert "there is no assignor 'example.com/absent'" in await shop.told("absent", "UnknownAssignor")
+    said = await shop.told("absent", "UnknownAssignor")
+    assert "there is no assignor 'example.com/absent'; install the package that has it" in said
 
 
 async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_groups(empty: World, start: Start, mood: Mood) -> None:

@@ -14,9 +14,18 @@ from baton.engine import dump
 from baton.engine.observation import Approval, GroupSpec
 
 MANIFEST: Mapping[str, Any] = {
-    "metadata": {"namespace": "shop", "name": "orders"},
+    "metadata": {"namespace": "shop", "name": "orders", "generation": 1},
     "spec": {"queues": [{"name": "orders"}]},
-    "status": {"state": "Rebalancing", "partitions": 4, "members": 3, "standbys": 0, "moving": 1, "moves": 0, "lowerBound": 0},
+    "status": {
+        "observedGeneration": 1,
+        "state": "Rebalancing",
+        "partitions": 4,
+        "members": 3,
+        "standbys": 0,
+        "moving": 1,
+        "moves": 0,
+        "lowerBound": 0,
+    },
 }
 QUEUES = [{"metadata": {"name": "orders"}, "status": {"partitions": 4, "partitionScaleStatus": "ScalingUp"}}]
 MOVE = {
@@ -115,3 +124,17 @@ def test_a_proposal_is_shown_with_how_to_approve_it() -> None:
 @pytest.mark.parametrize(("ledger", "said"), [({}, "Rebalancing"), ({"group": "{"}, "The ledger does not read as one")])
 def test_a_group_without_a_readable_ledger_is_shown_all_the_same(ledger: dict[str, str], said: str) -> None:
     assert said in shown(view(MANIFEST, ledger))
+
+
+def test_a_change_that_no_operator_has_seen_and_a_deletion_are_told() -> None:
+    unseen = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "generation": 2}}
+    assert "Out of date: no operator has seen the last change" in shown(view(unseen, {}))
+    assert "Out of date" not in shown(view(MANIFEST, {}))
+    gone = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "deletionTimestamp": "1970-01-01T00:00:01Z"}}
+    assert "Deleted at 1970-01-01T00:00:01Z; it goes when" in shown(view(gone, {}))
+
+
+def test_a_group_of_standbys_has_no_empty_table() -> None:
+    entry = '{"group":"shop/orders","member":"a","uid":"u","generation":1,"active":false,"owned":{},"revoking":{}}'
+    text = shown(view(MANIFEST, {"a": entry}))
+    assert "standing by: a" in text and "LETS GO OF" not in text
