@@ -156,6 +156,8 @@ def _print(comparison: "Comparison") -> None:
 
 def _requests(file: BinaryIO | None) -> Iterable[bytes]:
     if file is None:
+        if sys.stdin.isatty():
+            click.echo("baton plan: type requests, one per line; Ctrl-D ends, and --help says more", err=True)
         return filter(bytes.strip, sys.stdin.buffer)
     content = file.read()
     try:

@@ -42,6 +42,8 @@ def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool,
         raise click.UsageError("--partitions, --members and --watch show one GROUP: give its name")
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them")
+    if watch and not sys.stdout.isatty():
+        raise click.UsageError("--watch draws on a terminal, and this output is none: leave it away")
     if group is None:
         ask(_list(whom, all_namespaces, as_json))
     else:

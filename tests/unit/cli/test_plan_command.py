@@ -1,5 +1,8 @@
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -282,6 +285,17 @@ def test_an_identity_has_one_member():
 
 def test_help_says_what_it_reads():
     assert "one line of JSON in, one line of JSON out" in " ".join(plan(args=["--help"]).stdout.split())
+
+
+def test_at_a_terminal_it_says_what_it_waits_for():
+    ours, its = os.openpty()
+    os.write(ours, b"\x04")  # Ctrl-D
+    baton = Path(sys.executable).parent / "baton"
+    done = subprocess.run([baton, "plan"], stdin=its, capture_output=True, text=True, timeout=30, check=False)
+    os.close(ours)
+    os.close(its)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "baton plan: type requests, one per line; Ctrl-D ends, and --help says more\n"
 
 
 def test_the_example_of_the_reference_is_true():

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 from tests.unit.engine.group import Group
 
 from baton.cli.group_screen import handoff, screen
 from baton.cli.group_view import partitions, view
+from baton.cli.main import main
 from baton.engine import dump
 from baton.engine.observation import Approval, GroupSpec
 
@@ -138,3 +140,8 @@ def test_a_group_of_standbys_has_no_empty_table() -> None:
     entry = '{"group":"shop/orders","member":"a","uid":"u","generation":1,"active":false,"owned":{},"revoking":{}}'
     text = shown(view(MANIFEST, {"a": entry}))
     assert "standing by: a" in text and "LETS GO OF" not in text
+
+
+def test_watching_needs_a_terminal() -> None:
+    done = CliRunner().invoke(main, ["status", "orders", "--watch"])
+    assert done.exit_code == 2 and "--watch draws on a terminal" in done.stderr
