@@ -105,7 +105,7 @@ async def _at_rest(api: Cluster, kubeconfig: Path, folder: Path) -> list[Case]:
     with _operator(kubeconfig, None, folder) as operator:
         await operator.leads()
         await eventually(lambda: _all_told(worlds), "every group has its status", 300)
-        await eventually(lambda: _all_warned(worlds), "every group has its event, for they are written one by one", 300)
+        await eventually(lambda: _no_more_events(worlds), "all events are written", 300)
         await eventually(lambda: _at_ease(operator), "the operator has caught up", 120)
         before = _cpu(operator)
         await asyncio.sleep(WATCHED)
@@ -127,9 +127,15 @@ async def _all_told(worlds: list[World]) -> bool:
     return True
 
 
-async def _all_warned(worlds: list[World]) -> bool:
-    await asyncio.sleep(1)
-    return sum([len(await world.events("NoMembers")) for world in worlds]) >= GROUPS
+async def _no_more_events(worlds: list[World]) -> bool:
+    """None within five seconds: those of a thousand groups are written one by one, for minutes."""
+    before = await _events(worlds)
+    await asyncio.sleep(5)
+    return await _events(worlds) == before
+
+
+async def _events(worlds: list[World]) -> int:
+    return sum([len(await world.events("NoMembers")) for world in worlds])
 
 
 async def _at_ease(operator: Operator) -> bool:
