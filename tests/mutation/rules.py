@@ -117,6 +117,8 @@ MUTATIONS = (
              "return draft.spec.session_timeout > 0 and seat.instance", "return seat.instance"),
     Mutation("6", "another name is another member", "engine/seats.py",
              "draft.eligible[member].instance == seat.instance", "False"),
+    Mutation("6", "count a static member under another name as moved from home", "engine/draft.py",
+             "self.origins[partition] = previous  #", "pass  #"),
     Mutation("6", "two pods may have one identity", "engine/census.py",
              "fenced[newest[instance]] = name", "pass"),
     # 7: terminating pods

@@ -239,7 +239,11 @@ class Draft:
         self.slots[partition] = Slot(move.epoch, move.receiver, move.receiver)
         self.owned[move.receiver].add(partition)
         self.touched.add(move.receiver)
-        previous = move.receiver if self.kin(slot.last, move.receiver) else slot.last
+        previous = slot.last
+        if self.kin(previous, move.receiver):
+            previous = move.receiver
+            if self.origins is not None and self.origins.get(partition) == slot.last:
+                self.origins[partition] = previous  # it was at home all the time, under another name
         if previous is not None and previous != move.receiver:
             self.totals = self.totals._replace(moves=self.totals.moves + 1)
         paused_for = None if move.since is None or move.quiet else moment(self.now - move.since)
