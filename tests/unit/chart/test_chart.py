@@ -1,5 +1,6 @@
 """The chart renders what the cluster's policies and the operator's needs ask for, and refuses values that it does not know."""
 
+import re
 from pathlib import Path
 from subprocess import run
 
@@ -38,6 +39,13 @@ def test_every_default_value_is_known_to_the_schema() -> None:
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) == set(schema["properties"]) - {"global"}
+
+
+def test_every_value_is_in_the_guide() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    page = (ROOT / "docs" / "guides" / "install.md").read_text()
+    table = page.partition("| value | default | |")[2].partition("\n\n")[0]
+    assert [name for name in values if not re.search(rf"`{name}[.`]", table)] == []
 
 
 def test_the_pods_meet_the_restricted_profile(objects) -> None:
