@@ -31,6 +31,7 @@ class LedgerWatch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ledger-watch", daemon=True)
         self._forged: set[str] = set()
+        self._forgeries: list[Mapping[str, str]] = []
         self._epochs: dict[Partition, tuple[int, str]] = {}
         """The highest epoch of each partition, and whose."""
         self._seen: list[tuple[str, Mapping[str, str]]] = []
@@ -47,10 +48,12 @@ class LedgerWatch:
 
     @property
     def broken(self) -> list[str]:
-        """What was wrong with versions that the operator wrote."""
+        """What was wrong with versions that the operator wrote. It claims a forged one by writing it again, as it stands."""
         seen, self._seen = self._seen, []
         for version, data in seen:
-            if version not in self._forged:
+            if version in self._forged:
+                self._forgeries.append(data)
+            elif data not in self._forgeries:
                 self._found += [f"version {version}: {what}" for what in self._check(data)]
         return self._found
 
