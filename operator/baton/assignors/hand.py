@@ -61,7 +61,10 @@ class Hand(Sequence[Partition]):
 
     def at(self, places: Sequence[int]) -> "Hand":
         """Those at these places, which rise."""
-        return Hand(tuple(map(self.queues.__getitem__, places)), tuple(map(self.numbers.__getitem__, places)))
+        if len(places) < 2:  # an itemgetter of one makes no tuple
+            return Hand(tuple(self.queues[one] for one in places), tuple(self.numbers[one] for one in places))
+        pick = itemgetter(*places)
+        return Hand(pick(self.queues), pick(self.numbers))
 
     def pairs(self) -> Iterable[tuple[QueueName, int]]:
         """Partitions as plain pairs, which are made much faster."""

@@ -92,7 +92,9 @@ class Table:
                 at[place] += rest[share]
             first += len(part)
         row = Hand.in_a_row(everything)
-        hands = [row.at(sorted(mine)) for mine in at]
+        for mine in at:
+            mine.sort()
+        hands = [row.at(mine) for mine in at]
         in_order = all(before[-1] < after[0] for before, after in pairwise(everything))
         return hands if in_order else [Hand.of(hand.pairs()) for hand in hands]
 
