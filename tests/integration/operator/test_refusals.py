@@ -32,6 +32,10 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
             {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis://:secret@r"}}},
             ["spec.source.redis.url", "put the URL into a Secret"],
         ),
+        (
+            {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis:6379"}}},
+            ["spec.source.redis.url is no URL of a Redis: write redis://", "rediss:// for TLS"],
+        ),
         ({**QUEUE, "source": {"type": "Pulsar"}}, ["spec.source.type", "Redis", "Kafka", "External"]),
         ({"source": REDIS}, ["spec.partitions is missing"]),
         ({**QUEUE, "partitions": 0}, ["spec.partitions", "greater than or equal to 1"]),

@@ -47,6 +47,28 @@ async def test_an_assignor_that_a_pod_does_not_support_is_named_and_work_goes_on
     await shop.spread("picky", 6)
 
 
+async def test_a_pod_that_reads_none_of_the_groups_queues_is_named(shop: World) -> None:
+    await shop.external("misread")
+    await shop.group("misread")
+    await shop.pod("misread-a", "misread")
+    await shop.told("misread", "Ready")
+    await shop.pod("misread-b", "misread", annotations={"baton.dev/subscribed": "misraed"})
+    message = await shop.told("misread", "BadAnnotation")
+    assert message.startswith("misread-b: annotation baton.dev/subscribed names misraed, which spec.queues does not")
+    await shop.delete_pod("misread-b")
+    await shop.told("misread", "Ready")
+
+
+async def test_a_pod_without_the_identity_that_the_group_asks_for_is_named(shop: World) -> None:
+    await shop.external("nameless")
+    await shop.group("nameless", membership={"identityLabel": "app/index", "sessionTimeoutSeconds": 30})
+    await shop.pod("nameless-a", "nameless", labels={"app/idx": "0"})
+    message = await shop.told("nameless", "NoIdentity")
+    assert message.startswith("nameless-a: no label app/index, which spec.membership.identityLabel names")
+    await shop.api.merge(core_path("shop", "pods", "nameless-a"), {"metadata": {"labels": {"app/index": "0"}}})
+    await shop.told("nameless", "Ready")
+
+
 async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_on(shop: World) -> None:
     server = RedisServer()
     await shop.redis("down", server.url, partitions=4)

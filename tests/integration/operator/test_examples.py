@@ -1,0 +1,19 @@
+"""The examples as a user applies them: nothing in them is unknown to the API server, and it accepts every object."""
+
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Cluster
+from tests.integration.operator.world import World
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+FOLDERS = sorted(file.parent for file in EXAMPLES.glob("*/kustomization.yaml"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
+async def test_an_example_can_be_applied_and_applied_again(empty: World, control_plane: Cluster, folder: Path) -> None:
+    arguments = ("apply", "-k", str(folder), "-n", empty.namespace, "--validate=strict")
+    first = control_plane.kubectl(*arguments).splitlines()
+    assert {line.split("/")[0] for line in first} >= {"partitionedqueue.baton.dev", "consumergroup.baton.dev", "deployment.apps"}
+    assert all(line.endswith(" created") for line in first)
+    assert all(line.endswith(" unchanged") for line in control_plane.kubectl(*arguments).splitlines())
