@@ -25,6 +25,13 @@ def test_a_part_of_a_hand_is_what_the_tuple_has_there(listed, part):
     assert tuple(Hand.of(listed)[part]) == tuple(Hand.of(listed))[part]
 
 
+@given(partitions, st.sets(st.integers(0, 19)))
+def test_those_at_some_places_are_a_hand_too(listed, places):
+    hand = Hand.of(listed)
+    there = sorted(place for place in places if place < len(hand))
+    assert hand.at(there) == tuple(hand[place] for place in there)
+
+
 @given(partitions, partitions)
 def test_hands_with_nothing_in_common_are_joined_in_order(some, others):
     rest = Hand.of(set(others) - set(some))

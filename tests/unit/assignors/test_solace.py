@@ -34,6 +34,35 @@ def test_the_answer_is_the_most_even_there_is_and_of_those_one_with_the_fewest_m
 
 
 @given(requests(most_partitions=40, most_members=9))
+def test_no_ring_of_hand_offs_makes_a_group_of_medium_size_better(request_):
+    """A ring goes from queue to member (one more), from member to queue (one less), and through the totals of two members. None
+    that gains is left (Bellman and Ford), so the answer is the best (Klein 1967)."""
+    owners = solace(request_).owners()
+    before = owners_before(request_)
+    counts = Counter((name, partition.queue) for partition, name in owners.items())
+    held = Counter(
+        (name, partition.queue) for partition, name in before.items() if partition.number < request_.queues[partition.queue]
+    )
+    totals = Counter(owners.values())
+    worth = 1000
+    hops: list[tuple[str, str, int]] = []
+    for name, member in request_.members.items():
+        for queue in member.subscribed:
+            count, had = counts[name, queue], held[name, queue]
+            hops.append((f"queue {queue}", name, worth * (2 * count + 1) - (count < had)))
+            if count:
+                hops.append((name, f"queue {queue}", (count <= had) - worth * (2 * count - 1)))
+        hops.append((name, "totals", worth**3 * (2 * totals[name] + 1)))
+        if totals[name]:
+            hops.append(("totals", name, -(worth**3) * (2 * totals[name] - 1)))
+    distance = Counter[str]()
+    for _ in range(len(request_.queues) + len(request_.members) + 1):
+        for here, there, cost in hops:
+            distance[there] = min(distance[there], distance[here] + cost)
+    assert all(distance[here] + cost >= distance[there] for here, there, cost in hops)
+
+
+@given(requests(most_partitions=40, most_members=9))
 def test_moves_are_always_the_lower_bound(request_):
     bound = lower_bound(request_.queues, subscriptions(request_), owners_before(request_))
     assert moves(solace(request_).owners(), holders(request_)) == bound
