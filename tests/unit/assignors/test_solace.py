@@ -38,11 +38,8 @@ def test_no_ring_of_hand_offs_makes_a_group_of_medium_size_better(request_):
     """A ring goes from queue to member (one more), from member to queue (one less), and through the totals of two members. None
     that gains is left (Bellman and Ford), so the answer is the best (Klein 1967)."""
     owners = solace(request_).owners()
-    before = owners_before(request_)
     counts = Counter((name, partition.queue) for partition, name in owners.items())
-    held = Counter(
-        (name, partition.queue) for partition, name in before.items() if partition.number < request_.queues[partition.queue]
-    )
+    held = Counter((name, partition.queue) for partition, name in owners_before(request_).items())
     totals = Counter(owners.values())
     worth = 1000
     hops: list[tuple[str, str, int]] = []
