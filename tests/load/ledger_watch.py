@@ -32,6 +32,7 @@ class LedgerWatch:
         self._thread = threading.Thread(target=self._run, name="ledger-watch", daemon=True)
         self._forged: set[str] = set()
         self._forgeries: list[Mapping[str, str]] = []
+        self._forged_grants: set[tuple[Partition, int, str]] = set()
         self._epochs: dict[Partition, tuple[int, str]] = {}
         """The highest epoch of each partition, and whose."""
         self._seen: list[tuple[str, Mapping[str, str]]] = []
@@ -48,11 +49,13 @@ class LedgerWatch:
 
     @property
     def broken(self) -> list[str]:
-        """What was wrong with versions that the operator wrote. It claims a forged one by writing it again, as it stands."""
+        """What was wrong with versions that the operator wrote. It claims a forged one by writing it again as it stands, and what
+        that says of grants stands there until the operator has granted everything again."""
         seen, self._seen = self._seen, []
         for version, data in seen:
             if version in self._forged:
                 self._forgeries.append(data)
+                self._forged_grants.update(_grants(data))
             elif data not in self._forgeries:
                 self._found += [f"version {version}: {what}" for what in self._check(data)]
         return self._found
@@ -112,7 +115,16 @@ class LedgerWatch:
 
     def _grew(self, partition: Partition, epoch: int, uid: str) -> Iterator[str]:
         before, whose = self._epochs.get(partition, (0, uid))
-        if epoch < before or (epoch == before and uid != whose):
+        if (epoch < before or (epoch == before and uid != whose)) and (partition, epoch, uid) not in self._forged_grants:
             yield f"{partition} is at {uid} under epoch {epoch}, and was at {whose} under {before}"
         if epoch >= before:
             self._epochs[partition] = (epoch, uid)
+
+
+def _grants(data: Mapping[str, str]) -> Iterator[tuple[Partition, int, str]]:
+    """All that can be read of a ledger: partition, epoch, and whose."""
+    for key, text in data.items():
+        if key != LEDGER_GROUP_KEY:
+            with contextlib.suppress(LedgerError):
+                entry = MemberEntry.from_json(text)
+                yield from ((*grant, entry.uid) for grant in chain(flat(entry.owned), flat(entry.revoking)))
