@@ -38,7 +38,7 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
     dropped = sorted(partition for partition in draft.owned[member] if partition.queue not in reads)
     if not dropped:
         return
-    left = frozenset(partition for partition in dropped if draft.settled(partition))
+    left = frozenset(partition for partition in dropped if draft.stays(partition))
     for partition in dropped:
         if draft.queue(partition).fenced:
             draft.gone(partition)
@@ -51,8 +51,8 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
 
 
 def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
-    """What it has and is not already giving away."""
-    return frozenset(partition for partition in draft.owned[member] if draft.settled(partition))
+    """What it has and neither gives away already nor is to give away."""
+    return frozenset(partition for partition in draft.owned[member] if draft.stays(partition))
 
 
 def _vacate(draft: Draft, member: MemberId, kept: frozenset[Partition], *, vanished: bool) -> None:

@@ -108,13 +108,18 @@ class Draft:
         move = self.moves.get(partition)
         return move is None or move.quiet
 
+    def stays(self, partition: Partition) -> bool:
+        """It is not changing hands, nor to do so when its turn comes."""
+        receiver = self.waiting.get(partition)
+        return self.settled(partition) and (receiver is None or not self.may_own(receiver, partition.queue))
+
     def withdrawn(self, partition: Partition) -> bool:
         """It does not exist any more."""
         return partition.number >= self.queues[partition.queue].partitions
 
     def orphans(self) -> list[Partition]:
         """Partitions that nobody has or will have, sorted."""
-        return sorted(p for p, slot in self.slots.items() if slot.owner is None and p not in self.moves)
+        return sorted(p for p, slot in self.slots.items() if slot.owner is None and p not in self.moves and p not in self.waiting)
 
     def kin(self, one: MemberId | None, other: MemberId | None) -> bool:
         """Two names of one static member."""

@@ -51,7 +51,7 @@ def unserved(draft: Draft) -> set[Partition]:
 def _stranded(draft: Draft) -> Iterator[Partition]:
     """What those have who are not members any more, and what is not on its way to somebody else."""
     leaving = [partitions for owner, partitions in draft.owned.items() if owner not in draft.eligible]
-    return (partition for partitions in leaving for partition in partitions if draft.settled(partition))
+    return (partition for partitions in leaving for partition in partitions if draft.stays(partition))
 
 
 def _why(draft: Draft) -> str:
