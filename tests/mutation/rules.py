@@ -122,7 +122,7 @@ MUTATIONS = (
     Mutation("6", "another name is another member", "engine/seats.py",
              "draft.eligible[member].instance == seat.instance", "False"),
     Mutation("6", "count a static member under another name as moved from home", "engine/draft.py",
-             "self.origins[partition] = previous  #", "pass  #"),
+             "            self.origins[partition] = now", "            pass"),
     Mutation("6", "the later name wins over the newer pod", "engine/census.py",
              "sorted(ready, key=lambda name: (ready[name].joined, name))", "sorted(ready)"),
     Mutation("6", "two pods may have one identity", "engine/census.py",

@@ -194,6 +194,11 @@ class Draft:
             self.origins = {}
         self.origins.setdefault(partition, self.slots[partition].last)
 
+    def _rename_origin(self, partition: Partition, before: MemberId | None, now: MemberId | None) -> None:
+        """The same static member under another name: the partition was at home all the time."""
+        if self.origins is not None and self.origins.get(partition) == before:
+            self.origins[partition] = now
+
     @property
     def rebalance(self) -> Rebalance | None:
         return None if self.origins is None else Rebalance(self.origins, self.full, self.eager, self.why)
@@ -215,6 +220,7 @@ class Draft:
         last = owner
         if move is not None and move.receiver is not None and self.kin(owner, move.receiver):
             last = move.receiver
+            self._rename_origin(partition, owner, last)
         self.slots[partition] = Slot(slot.epoch, None, last)
         if move is not None and move.quiet:
             del self.moves[partition]
@@ -247,8 +253,7 @@ class Draft:
         previous = slot.last
         if self.kin(previous, move.receiver):
             previous = move.receiver
-            if self.origins is not None and self.origins.get(partition) == slot.last:
-                self.origins[partition] = previous  # it was at home all the time, under another name
+            self._rename_origin(partition, slot.last, previous)
         if previous is not None and previous != move.receiver:
             self.totals = self.totals._replace(moves=self.totals.moves + 1)
         paused_for = None if move.since is None or move.quiet else moment(self.now - move.since)
