@@ -84,7 +84,7 @@ def operator(
     from baton.controller.faults import BadFault
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
-    from baton.controller.program import Options, default_identity, operate
+    from baton.controller.program import Ended, Options, default_identity, operate
     from baton.kube.election import Terms
 
     set_up(log_level, log_format)
@@ -117,6 +117,9 @@ def operator(
     except BadFault as error:
         click.echo(str(error), err=True)
         sys.exit(2)
+    except Ended as error:
+        click.echo(f"baton operator: {error}; it has to be started again", err=True)
+        sys.exit(1)
     except PortTaken as error:
         click.echo(f"{error}; choose another --metrics-port", err=True)
         sys.exit(2)

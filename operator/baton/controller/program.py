@@ -53,13 +53,17 @@ class Options:
     metrics_port: int = 8080
 
 
+class Ended(Exception):  # noqa: N818 -- what became of the program, for the user
+    """What must go on has ended; the operator is to be started again."""
+
+
 def default_identity() -> str:
     """The pod's name: a container restarted in its pod takes its Lease back at once. Outside a pod: unlike any other's."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
 async def operate(options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises what connecting or kopf raises when it cannot go on, and BadFault."""
+    """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault, and Ended when it cannot go on."""
     arm()
     stop = asyncio.Event()
     _on_signals(stop)
@@ -112,7 +116,7 @@ async def _work(
     posting = asyncio.create_task(services.events.run(), name="events")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     watch_task = asyncio.create_task(
-        watch(services.mirror, connection, options.kubeconfig is not None, options.namespaces, stop_watch, watching), name="kopf"
+        watch(services.mirror, connection, options.kubeconfig is not None, options.namespaces, stop_watch, watching), name="watch"
     )
     began = asyncio.create_task(watching.wait())
     first: set[asyncio.Task[Any]] = {watch_task, began, stopping}
@@ -133,10 +137,13 @@ async def _work(
         stopping.cancel()
         await asyncio.wait({watch_task}, timeout=5)
         watch_task.cancel()
-    for task in done - {stopping}:
-        if not stop.is_set():
-            task.result()
-            raise RuntimeError(f"{task.get_name()} ended, and must not")
+    if not stop.is_set():
+        # Where kopf fails, it cancels the other tasks as well: its own error comes first.
+        for task in (watch_task, *done):
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                log.error("cannot go on", exc_info=error)
+                raise Ended(f"the {task.get_name()} failed: {error}")
+        raise Ended(f"the {' and the '.join(sorted(task.get_name() for task in done))} ended")
 
 
 async def _crds(api: Api, elector: Elector, stop: asyncio.Event) -> None:

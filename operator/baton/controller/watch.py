@@ -7,7 +7,8 @@ lists anew without saying what is gone), which is why the mirror has shelves of 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -54,13 +55,22 @@ def settings() -> kopf.OperatorSettings:
         made.watching.label_selectors[labelled] = GROUP_LABEL
     # A request that hangs must not hold the watch for kopf's five minutes.
     made.networking.request_timeout = 30
-    # After an outage of the API server the watches must be back in seconds, not in the minute of kopf's own backoffs.
-    made.networking.error_backoffs = (0.2, 0.5, 1, 2, 2, 2)
+    made.networking.error_backoffs = Backoffs()
     made.watching.connect_timeout = 10
     # A handler here only fills a shelf; an idle object needs no worker for long.
     made.queueing.idle_timeout = 1.0
     made.process.ultimate_exiting_timeout = 10
     return made
+
+
+class Backoffs:
+    """Seconds between tries. After an outage of the API server the watches must be back in seconds, not in the minute of kopf's
+    own backoffs; and they must not end, for kopf gives all of them up where the last try of one meets a server that answers,
+    but does not know its own resources yet (503 while it starts).
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((0.2, 0.5, 1.0), repeat(2.0))
 
 
 async def watch(
