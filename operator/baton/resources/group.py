@@ -32,7 +32,7 @@ class GroupRebalance(Shape):
     """How long an owner may take to finish what it has read of a partition that is taken from it. Seconds; 0 does not wait.
     Without it: the queue's."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
-    """How often the facts are compared with those recorded, in case a notification was lost. Seconds."""
+    """How often the facts are compared with those recorded: a lost notification costs twice that at most. Seconds."""
     max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
     """How many partitions may be paused at once in a cooperative rebalance. 0: no bound."""
 
