@@ -50,9 +50,9 @@ async def rebalanced_to_death(busy: Busy, operator: Operator) -> None:
     for replicas, pod in zip((5, 4, 5, 4), _leaving, strict=False):
         await busy.world.change("consumergroups", GROUP, {"spec": {"replicas": replicas}})
         await busy.world.set_ready(pod, False)
-        await eventually(lambda: over_or(len(PODS) - 1), f"{pod} has left")
+        await eventually(lambda: over_or(len(PODS) - 1), f"{pod} has left", 30)
         await busy.world.set_ready(pod, True)
-        await eventually(lambda: over_or(len(PODS)), f"{pod} is back")
+        await eventually(lambda: over_or(len(PODS)), f"{pod} is back", 30)
         if operator.process.poll() is not None:
             break
     await killed(operator)
