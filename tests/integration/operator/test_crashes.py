@@ -91,7 +91,11 @@ async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty
     await eventually(claimed, "the second has claimed the ledger")
     await empty.delete_pod("a")
     await empty.pod("b", "orders")
-    await empty.spread("orders", 6)
+
+    async def taken_over() -> bool:
+        return await empty.counts("orders") == {"b": 6} and (await empty.status("orders"))["state"] == "Ready"
+
+    await eventually(taken_over, "b has it all, and nothing more is to come", 15, lambda: empty.ledger_data("orders"))
     data = await empty.ledger_data("orders")
     first.process.send_signal(signal.SIGCONT)
 
