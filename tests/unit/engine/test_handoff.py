@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.unit.engine.group import Group, grants, partition, pauses
 
-from baton.engine import State, step, summary
+from baton.engine import Grant, State, step, summary
 from baton.engine.happenings import Revoked, Turned
 from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Outcome, OwnerRecord, Protocol
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -246,3 +246,13 @@ def test_a_lost_hand_off_goes_back_to_its_giver_also_while_the_group_is_paused()
     group.leave("b").settle(13)
     group.release("a", 1).settle(14)
     assert group.owners() == "aa"
+
+
+def test_what_is_decided_in_the_step_in_which_a_rebalance_ends_is_counted_as_the_next_one() -> None:
+    group = Group(4, GroupSpec(delay=0)).start("a", "b")
+    group.join("c").step(60)
+    [grant] = [effect for effect in group.release("b", 3).step(61).effects if isinstance(effect, Grant)]
+    group.leave("c").step(62, outcomes=frozenset({group.carry_out(grant)}))
+    group.settle(63)
+    assert group.owners() == "abab"
+    assert group.state.totals.moves == group.state.totals.lower_bound == 2

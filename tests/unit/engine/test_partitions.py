@@ -95,7 +95,8 @@ def test_an_added_queue_is_a_trigger_and_a_removed_one_ends_at_once() -> None:
     group = Group(2).start("a", "b")
     group.queues[PAY] = ObservedQueue(2)
     group.settle(60)
-    assert summary(group.state).hold_until == 65
+    assert group.state.holddown is not None
+    assert (group.state.holddown.until, group.state.holddown.why) == (65, "the queue pay was added")
     group.settle(65)
     assert group.owners("pay") == "ab"
     del group.queues[PAY]
