@@ -11,6 +11,7 @@ from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
 from baton.kube.api import ConflictError
 from baton.kube.objects import APPROVE_ANNOTATION, groups_path
+from baton.model.wording import counted
 
 Json = Mapping[str, Any]
 
@@ -74,7 +75,8 @@ def _proposal(manifest: Json, wanted: str | None) -> Json:
 def told(proposal: Json) -> Iterator[str]:
     """A proposal in lines."""
     moves = proposal["moves"]
-    yield f"Proposal {proposal['id']} of {proposal['createdAt']}: {_count(moves)} would move ({proposal.get('reason', '')})"
+    what = counted(moves, "partition")
+    yield f"Proposal {proposal['id']} of {proposal['createdAt']}: {what} would move ({proposal.get('reason', '')})"
     lines = proposal.get("handoffs") or []
     for line in lines:
         yield f"  {line['queue']} {line['partitions']}: {line['from']} -> {line['to']}"
@@ -87,9 +89,5 @@ def told(proposal: Json) -> Iterator[str]:
         yield "  and more: the ledger has all of it"
     longest = proposal.get("longestPauseSeconds")
     each = "until its consumer lets go" if longest is None else f"for {longest} s at most"
-    paused = f"{_count(proposal['paused'])} would be paused, {proposal['pausedAtOnce']} at once at most"
+    paused = f"{counted(proposal['paused'], 'partition')} would be paused, {proposal['pausedAtOnce']} at once at most"
     yield f"{paused}, each {each}. The others go on."
-
-
-def _count(partitions: int) -> str:
-    return f"{partitions:,} {'partition' if partitions == 1 else 'partitions'}"

@@ -7,6 +7,7 @@ from textwrap import wrap
 from baton.cli.comparison import Change, Comparison
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import format_numbers
+from baton.model.wording import counted
 
 WIDTH = 100
 MOST_ROWS = 20
@@ -40,17 +41,17 @@ def _title(of: Comparison) -> str:
     queues = "" if len(of.request.queues) == 1 else f" of {len(of.request.queues)} queues"
     who = f"{of.group} by {of.assignor}" if of.group else of.assignor
     return (
-        f"{who}: {_some(of.partitions, 'partition')}{queues}, {_some(len(of.request.members), 'member')}"
+        f"{who}: {counted(of.partitions, 'partition')}{queues}, {counted(len(of.request.members), 'member')}"
         f"{f' ({change})' if change else ''}"
     )
 
 
 def _moves(of: Comparison) -> str:
     first = sum(partition not in of.before for partition in of.after)
-    fresh = f" {_some(first, 'partition')} {'gets' if first == 1 else 'get'} a first owner." if first else ""
+    fresh = f" {counted(first, 'partition')} {'gets' if first == 1 else 'get'} a first owner." if first else ""
     if of.moves == of.lower_bound == 0:
         return f"Nothing moves.{fresh}"
-    moved = f"{_some(of.moves, 'partition')} {'moves' if of.moves == 1 else 'move'}" if of.moves else "Nothing moves"
+    moved = f"{counted(of.moves, 'partition')} {'moves' if of.moves == 1 else 'move'}" if of.moves else "Nothing moves"
     if of.moves == of.lower_bound:
         return f"{moved}, the fewest after which members can be balanced.{fresh}"
     if of.moves > of.lower_bound:
@@ -70,7 +71,7 @@ def _balance(of: Comparison) -> Iterator[tuple[bool, str]]:
     yield _even(of)
     if of.zoned:
         then, now = of.elsewhere(of.after.items()), of.elsewhere(of.owners_now())
-        yield then <= now, f"Away from their member's zone: {_some(then, 'partition')}, after {now}."
+        yield then <= now, f"Away from their member's zone: {counted(then, 'partition')}, after {now}."
     for queue in sorted(of.exclusive):
         yield True, f"{queue} is Exclusive: one member has all of it."
 
@@ -88,7 +89,7 @@ def _even(of: Comparison) -> tuple[bool, str]:
     if of.as_even_as_can_be:
         return True, f"As even as the subscriptions allow: {_span(of.totals)}."
     why = " in number" if of.weighed else ""
-    cure = "" if of.weighed else f"; solace would balance them with {_some(of.lower_bound, 'move')}"
+    cure = "" if of.weighed else f"; solace would balance them with {counted(of.lower_bound, 'move')}"
     return False, f"Not balanced{why}: {_span(of.totals)}{cure}."
 
 
@@ -119,7 +120,7 @@ def _queues(of: Comparison) -> Iterator[Line]:
     yield from _table(rows, right={1, 4})
     if len(queues) > MOST_ROWS:
         rest = sum(of.moves_of(queue) for queue in queues[MOST_ROWS:])
-        yield "bright_black", f"and {_some(len(queues) - MOST_ROWS, 'more queue')}, of which {_some(rest, 'partition')} move"
+        yield "bright_black", f"and {counted(len(queues) - MOST_ROWS, 'more queue')}, of which {counted(rest, 'partition')} move"
 
 
 def _range(counts: Mapping[MemberId, int]) -> str:
@@ -184,7 +185,7 @@ def _cell(partitions: Sequence[Partition], width: int) -> str:
     count = f"… {len(partitions)} in all"
     kept = words[: max(0, width - len(count))]
     cut = kept.rpartition(",")[0] if "," in kept else kept.rstrip("0123456789- ")
-    return f"{cut}{count}" if cut else _some(len(partitions), "partition")
+    return f"{cut}{count}" if cut else counted(len(partitions), "partition")
 
 
 def _short(name: str, width: int) -> str:
@@ -208,9 +209,3 @@ def _table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> Iterator[Line
 def _number(value: Fraction | int) -> str:
     """Without needless digits."""
     return str(value) if value == int(value) else f"{float(value):.2f}"
-
-
-def _some(count: int, what: str) -> str:
-    if count == 1:
-        return f"1 {what}"
-    return f"{count:,} {what}s"

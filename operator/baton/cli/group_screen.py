@@ -10,6 +10,7 @@ from rich.text import Text
 
 from baton.engine.partition_state import PartitionState
 from baton.kube.times import to_seconds
+from baton.model.wording import counted
 
 Json = Mapping[str, Any]
 
@@ -69,7 +70,8 @@ def _head(one: Json, now: float) -> Iterator[Text]:
     )
     approval = ", approval Manual" if one["approval"] == "Manual" else ""
     yield _line(
-        f"{_count(one['partitions'], 'partition')}, {_count(one['members'], 'member')} ({one['standbys'] or 0:,} standing by), "
+        f"{counted(one['partitions'] or 0, 'partition')}, {counted(one['members'] or 0, 'member')} "
+        f"({one['standbys'] or 0:,} standing by), "
         f"{one['moving'] or 0:,} moving; assignor {one['assignor'] or '-'}{approval}"
     )
     yield _line(
@@ -153,7 +155,7 @@ def handoff(move: Json, now: float) -> str:
     why = f": {move['reason']}" if move.get("reason") else ""
     waits = []
     if (messages := move.get("unacknowledged")) is not None:
-        waits.append(f"waits for {messages:,} unacknowledged {'message' if messages == 1 else 'messages'}")
+        waits.append(f"waits for {counted(messages, 'unacknowledged message')}")
     if move.get("deadline"):
         left = to_seconds(move["deadline"]) - now
         waits.append(f"{left:.0f} s left" if left > 0 else "overdue")
@@ -196,10 +198,6 @@ def _cut(those: Any, most: int | None) -> tuple[list[Any], list[Any]]:
     """The first of them, and the rest; a rest of one is shown instead of counted."""
     those = list(those)
     return (those, []) if most is None or len(those) <= most + 1 else (those[:most], those[most:])
-
-
-def _count(number: int | None, what: str) -> str:
-    return f"{number or 0:,} {what}{'' if number == 1 else 's'}"
 
 
 def _left(until: str, now: float) -> str:

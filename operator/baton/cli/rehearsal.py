@@ -11,6 +11,7 @@ from baton.engine.observation import Approval, Observation, ObservedMember, Obse
 from baton.engine.state import moment
 from baton.engine.tuning import spread
 from baton.model.ids import MemberId, Partition, QueueName, Uid
+from baton.model.wording import first_of
 
 LONGEST = 10_000
 """Steps of a rehearsal; a rebalance without bounds and delays takes a handful."""
@@ -141,5 +142,4 @@ def _notes(state: GroupState, seen: Observation, what_if: WhatIf) -> Iterable[st
 
 
 def _some(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "") if listed else "none"
+    return first_of(sorted(names), 5) or "none"

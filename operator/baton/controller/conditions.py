@@ -6,6 +6,7 @@ from typing import Any
 from baton.controller.problems import Problem, Reason
 from baton.engine.proposal import Outlook
 from baton.kube.times import to_text
+from baton.model.wording import counted
 from baton.resources import Condition, ConditionStatus
 
 Told = tuple[str, ConditionStatus, Reason, str]
@@ -58,12 +59,12 @@ def proposal_ready(proposal: Outlook | None) -> Told:
     """Of a group with spec.approval Manual."""
     if proposal is None:
         return ("ProposalReady", ConditionStatus.FALSE, Reason.NOTHING_PROPOSED, "nothing waits for approval")
-    what = "partition" if proposal.count == 1 else "partitions"
+    what = counted(proposal.count, "partition")
     return (
         "ProposalReady",
         ConditionStatus.TRUE,
         Reason.WAITING_FOR_APPROVAL,
-        f"proposal {proposal.id} would move {proposal.count:,} {what}: {proposal.why}; look at status.proposal, and approve "
+        f"proposal {proposal.id} would move {what}: {proposal.why}; look at status.proposal, and approve "
         f"it with `baton approve`, or with the annotation baton.dev/approve: {proposal.id}",
     )
 

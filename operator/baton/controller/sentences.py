@@ -14,6 +14,7 @@ from baton.kube.events import Kind
 from baton.kube.times import to_text
 from baton.model.ids import Partition
 from baton.model.ranges import format_numbers
+from baton.model.wording import counted
 
 H = TypeVar("H", Revoked, Turned, Released, Granted)
 
@@ -146,7 +147,7 @@ def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | No
     if not messages:
         return "nothing is unacknowledged"
     waits = _verb(those, "waits", "they wait")
-    return f"{waits} for {messages:,} unacknowledged {'message' if messages == 1 else 'messages'}, {until}"
+    return f"{waits} for {counted(messages, 'unacknowledged message')}, {until}"
 
 
 def _paused(those: Sequence[Granted]) -> str:
@@ -164,7 +165,7 @@ def _because(those: Sequence[Revoked | Turned | Granted]) -> str:
 def _counted(those: Sequence[Revoked | Turned | Released | Granted]) -> str:
     queues = sorted({one.partition.queue for one in those})
     of = f" of {queues[0]}" if len(queues) == 1 else f" of {len(queues)} queues"
-    return f"{len(those):,} {_verb(those, 'partition', 'partitions')}{of}"
+    return f"{counted(len(those), 'partition')}{of}"
 
 
 def _verb(those: Sequence[object], one: str, many: str) -> str:

@@ -33,6 +33,7 @@ from baton.engine.happenings import (
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.times import to_text
 from baton.model.ids import Partition
+from baton.model.wording import counted
 
 MOST_SENTENCES = 10
 """Of one kind in one round."""
@@ -82,7 +83,7 @@ class Teller:
                     instead = f" (instead of {one.instead_of})" if one.instead_of else ""
                     self._say(
                         EventReason.PROPOSED,
-                        f"proposal {one.id}{instead} would move {one.moves:,} {_partitions(one.moves)}: {one.why}; look "
+                        f"proposal {one.id}{instead} would move {counted(one.moves, 'partition')}: {one.why}; look "
                         f"at it and approve it with `baton approve {self._key[1]} -n {self._key[0]}`",
                     )
                 case Withdrawn():
@@ -90,7 +91,7 @@ class Teller:
                 case Approved():
                     self._say(
                         EventReason.APPROVED,
-                        f"proposal {one.id} was approved: {one.moves:,} {_partitions(one.moves)} change hands",
+                        f"proposal {one.id} was approved: {counted(one.moves, 'partition')} change hands",
                     )
                 case ApprovalRefused():
                     cure = f"the proposal is {one.current} now: look at it" if one.current else "nothing waits for approval"
@@ -233,7 +234,3 @@ def _of(those: Iterable[Happening], kind: type[H]) -> list[H]:
 def _partition(one: Happening) -> Partition:
     assert isinstance(one, Revoked | Turned | Released | Granted)
     return one.partition
-
-
-def _partitions(count: int) -> str:
-    return "partition" if count == 1 else "partitions"

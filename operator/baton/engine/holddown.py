@@ -9,6 +9,7 @@ from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
 from baton.engine.tuning import outside_the_rooms
 from baton.model.ids import Partition
+from baton.model.wording import first_of
 
 
 def watch(draft: Draft) -> None:
@@ -57,7 +58,7 @@ def _stranded(draft: Draft) -> Iterator[Partition]:
 def _why(draft: Draft) -> str:
     words = [f"{seat.member} {_how(draft, seat)}" for seat in vacant(draft)]
     words += [f"{member} joined" for member in newcomers(draft)]
-    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    return first_of(words, 3)
 
 
 def _how(draft: Draft, seat: Seat) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from baton.model.wording import counted
 from baton.simulation.run import Result
 from baton.simulation.timeline import time_text
 
@@ -10,10 +11,10 @@ def verdict(result: Result) -> Iterator[str]:
     """Moves against the least possible, pauses, time without an owner; and how it ended."""
     cost = result.summary
     moves, least, misses = cost["moves"], cost["lower_bound"], cost["deadline_misses"]
-    yield f"{_counted(moves, 'move')}; the rebalances needed {least:,} at least." if moves or least else "No partition moved."
+    yield f"{counted(moves, 'move')}; the rebalances needed {least:,} at least." if moves or least else "No partition moved."
     if result.most_paused:
-        late = f"{_counted(misses, 'hand-off')} missed the deadline" if misses else "no hand-off missed its deadline"
-        yield f"{time_text(cost['pause_seconds'])} s paused, at most {_counted(result.most_paused, 'partition')} at once; {late}."
+        late = f"{counted(misses, 'hand-off')} missed the deadline" if misses else "no hand-off missed its deadline"
+        yield f"{time_text(cost['pause_seconds'])} s paused, at most {counted(result.most_paused, 'partition')} at once; {late}."
     later = cost["unowned_seconds"] - result.unowned_at_first
     yield (
         f"{time_text(later)} s without an owner while somebody was there to take over, and "
@@ -23,7 +24,3 @@ def verdict(result: Result) -> Iterator[str]:
         yield f"Two owners were let in {cost['dual_ownership']} times, and epochs went back {cost['epoch_regressions']} times."
     if cost["state"] != "Ready":
         yield f"At the end the group is in {cost['state']}."
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,11 @@
+"""How numbers and lists read."""
+
+from baton.model.wording import counted, first_of
+
+
+def test_one_is_singular_and_thousands_have_a_comma() -> None:
+    assert [counted(count, "partition") for count in (0, 1, 2000)] == ["0 partitions", "1 partition", "2,000 partitions"]
+
+
+def test_what_is_left_out_of_a_list_is_counted() -> None:
+    assert [first_of("abcd"[:length], 3) for length in range(5)] == ["", "a", "a, b", "a, b, c", "a, b, c and 1 more"]
