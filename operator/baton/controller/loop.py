@@ -1,5 +1,6 @@
 """The loop of one ConsumerGroup: observe -> step -> ledger -> tell -> carry out -> outcomes, and sleep until there is something
-to do."""
+to do. It only says in which order: what each of these means stands in a module of its own.
+"""
 
 import asyncio
 from collections import Counter

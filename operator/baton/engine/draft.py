@@ -1,21 +1,15 @@
-"""One step in the making: the state as it changes, and what is to be told of it."""
+"""One step in the making: the state as it changes, and what is to be told of it.
+
+One class, for these change together: who owns a partition (`slots`) and that by member (`owned`), what is on its way (`moves`),
+whose assignment is another one now (`touched`), and what is counted.
+"""
 
 from collections import defaultdict
 from dataclasses import replace
 
 from baton.engine.happenings import Granted, Happening, How, Released, Revoked, Turned
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OnDeadline, OwnerRecord
-from baton.engine.state import (
-    GroupState,
-    Holddown,
-    KnownMember,
-    Move,
-    Problem,
-    Rebalance,
-    Seat,
-    Slot,
-    moment,
-)
+from baton.engine.state import GroupState, Holddown, KnownMember, Move, Problem, Rebalance, Seat, Slot, moment
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 
@@ -215,35 +209,36 @@ class Draft:
         move = self.moves.get(partition)
         if move is None or move.released is None:
             self.happenings.append(Released(partition, owner, How.GONE))
-        self.owned[owner].discard(partition)
-        self.touched.add(owner)
+        self._leaves(partition, owner)
         last = owner
         if move is not None and move.receiver is not None and self.kin(owner, move.receiver):
             last = move.receiver
             self._rename_origin(partition, owner, last)
-        self.slots[partition] = Slot(slot.epoch, None, last)
         if move is not None and move.quiet:
             del self.moves[partition]
             self.slots[partition] = Slot(move.epoch, None, last)
-        elif move is not None:
+            return
+        self.slots[partition] = Slot(slot.epoch, None, last)
+        if move is not None:
             self.put(partition, replace(move, giver=None, released=How.GONE))
 
     def free(self, partition: Partition) -> None:
         """The move ends with nobody: the partition is an orphan that was released."""
         move = self.moves.pop(partition)
         slot = self.slots[partition]
-        if slot.owner is not None:
-            self.owned[slot.owner].discard(partition)
-            self.touched.add(slot.owner)
+        self._leaves(partition, slot.owner)
         self.slots[partition] = Slot(move.epoch, None, slot.last)
+
+    def _leaves(self, partition: Partition, owner: MemberId | None) -> None:
+        if owner is not None:
+            self.owned[owner].discard(partition)
+            self.touched.add(owner)
 
     def granted(self, partition: Partition, record: OwnerRecord) -> None:
         """The queue has taken the grant."""
         move = self.moves.pop(partition)
         slot = self.slots[partition]
-        if slot.owner is not None:
-            self.owned[slot.owner].discard(partition)
-            self.touched.add(slot.owner)
+        self._leaves(partition, slot.owner)
         if move.receiver is None:
             self.withdraw(partition, record.epoch)
             return
@@ -263,9 +258,7 @@ class Draft:
         """Forget a partition, but not its epoch."""
         slot = self.slots.pop(partition)
         move = self.moves.pop(partition, None)
-        if slot.owner is not None:
-            self.owned[slot.owner].discard(partition)
-            self.touched.add(slot.owner)
+        self._leaves(partition, slot.owner)
         highest = max(epoch, slot.epoch, move.epoch if move else 0)
         if highest:
             self.tombs[partition] = Epoch(highest)
