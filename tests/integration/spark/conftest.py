@@ -17,11 +17,14 @@ JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     if JAVA.is_dir():
         os.environ["JAVA_HOME"] = str(JAVA)
+    temporary = f"-Djava.io.tmpdir={tmp_path_factory.mktemp('java')}"  # a killed executor leaves its unpacked libraries there
     settings = {
+        "spark.driver.extraJavaOptions": temporary,
+        "spark.executor.extraJavaOptions": temporary,
         "spark.executor.memory": "512m",
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # tasks import the tests' LocalPod
         "spark.ui.enabled": "false",
