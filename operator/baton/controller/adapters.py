@@ -2,11 +2,15 @@
 
 import base64
 import binascii
+from collections.abc import Awaitable, Callable
 
 from baton.kube.api import Api, NotFoundError, core_path
 from baton.kube.objects import QueueView
 from baton.queues.protocol import QueueAdapter, QueueUnreachable
 from baton.resources import PartitionedQueueSpec, SourceType
+
+OpenQueue = Callable[[QueueView, str], Awaitable[QueueAdapter]]
+"""Makes the adapter for a queue as one group (namespace/name) uses it; see `open_queue`."""
 
 
 class UnsupportedSource(Exception):  # noqa: N818 -- a condition's reason, in the users' words

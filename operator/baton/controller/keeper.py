@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import structlog
 
 from baton.controller.adapters import UnsupportedSource
-from baton.controller.clock import Clock
 from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.api import ApiError, UnavailableError
+from baton.kube.clock import Clock
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import QueueAdapter, QueueConflict, QueueUnreachable
 
@@ -54,8 +54,11 @@ class QueueFacts:
 class Keeper:
     """See above. `changed` is called when there is news for the loop."""
 
-    def __init__(self, queue: QueueName, connect: Callable[[], Awaitable[QueueAdapter]], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, queue: QueueName, connect: Callable[[], Awaitable[QueueAdapter]], clock: Clock, changed: Callable[[], None]
+    ) -> None:
         self.queue = queue
+        self._clock = clock
         self.facts = QueueFacts()
         self.drained: frozenset[tuple[Partition, Epoch]] = frozenset()
         self.outcomes: frozenset[Outcome] = frozenset()
@@ -88,7 +91,7 @@ class Keeper:
             self._asked_for, self._check_at = partitions, 0.0
             self._news.set()
         if pauses - self._pauses or grants - self._done:
-            self._wanted_since = Clock.ticks()
+            self._wanted_since = self._clock.ticks()
             self._news.set()
         self._pauses, self._grants = pauses, grants
         self._paused &= pauses
@@ -139,9 +142,9 @@ class Keeper:
             await _quietly(adapter.close())
 
     async def _work(self) -> None:
-        if Clock.ticks() >= self._check_at:
+        if self._clock.ticks() >= self._check_at:
             await self._check()
-            self._check_at = Clock.ticks() + (CHECK_EVERY if self.facts.fenced else float("inf"))
+            self._check_at = self._clock.ticks() + (CHECK_EVERY if self.facts.fenced else float("inf"))
         grants = [grant for grant in self._grants if grant not in self._done]
         pauses = [pause for pause in self._pauses if (pause.partition, pause.epoch) not in self.drained]
         await _in_turns([self._grant(grant) for grant in grants])
@@ -216,8 +219,8 @@ class Keeper:
         """When to look again (monotonic seconds)."""
         if not self.facts.fenced or all((pause.partition, pause.epoch) in self.drained for pause in self._pauses):
             return self._check_at
-        waited = Clock.ticks() - self._wanted_since
-        return min(self._check_at, Clock.ticks() + min(LONGEST_POLL, max(SHORTEST_POLL, waited / 10)))
+        waited = self._clock.ticks() - self._wanted_since
+        return min(self._check_at, self._clock.ticks() + min(LONGEST_POLL, max(SHORTEST_POLL, waited / 10)))
 
     async def _connected(self) -> QueueAdapter:
         if self._adapter is None:
@@ -234,7 +237,7 @@ class Keeper:
 
     async def _sleep(self, until: float) -> None:
         try:
-            async with asyncio.timeout(max(0.0, until - Clock.ticks())):
+            async with asyncio.timeout(max(0.0, until - self._clock.ticks())):
                 await self._news.wait()
         except TimeoutError:
             pass

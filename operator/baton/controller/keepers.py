@@ -6,14 +6,15 @@ from functools import partial
 
 import structlog
 
-from baton.controller.adapters import UnsupportedSource, open_queue
+from baton.controller.adapters import OpenQueue, UnsupportedSource
 from baton.controller.keeper import Keeper, QueueFacts
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.state import KnownQueue
-from baton.kube.api import Api, ApiError, UnavailableError
+from baton.kube.api import ApiError, UnavailableError
+from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import QueueConflict, QueueUnreachable
@@ -25,9 +26,10 @@ log = structlog.get_logger("baton.queue")
 class Keepers:
     """See above. `changed` is called when one has news."""
 
-    def __init__(self, key: GroupKey, api: Api, mirror: Mirror, changed: Callable[[], None]) -> None:
+    def __init__(self, key: GroupKey, mirror: Mirror, clock: Clock, open_queue: OpenQueue, changed: Callable[[], None]) -> None:
         self._key = key
-        self._api = api
+        self._clock = clock
+        self._open_queue = open_queue
         self._mirror = mirror
         self._changed = changed
         self._keepers: dict[QueueName, Keeper] = {}
@@ -52,7 +54,7 @@ class Keepers:
                 self._start(name, view)
             elif self._sources[name] != _where(view.spec, view.uid):
                 self._sources[name] = _where(view.spec, view.uid)
-                self._keepers[name].reconnect(partial(open_queue, self._api, view, "/".join(self._key)))
+                self._keepers[name].reconnect(partial(self._open_queue, view, "/".join(self._key)))
 
     def sights(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of."""
@@ -160,7 +162,7 @@ class Keepers:
 
     def _start(self, name: QueueName, view: QueueView) -> None:
         assert view.spec is not None
-        keeper = Keeper(name, partial(open_queue, self._api, view, "/".join(self._key)), self._changed)
+        keeper = Keeper(name, partial(self._open_queue, view, "/".join(self._key)), self._clock, self._changed)
         self._keepers[name] = keeper
         self._sources[name] = _where(view.spec, view.uid)
         keeper.want(view.spec.partitions, (), frozenset())

@@ -58,9 +58,11 @@ class GroupLoop:
         self._sight = GroupSight(self.key, group.uid, services.mirror)
         self._news = asyncio.Event()
         self._scribe = Scribe(
-            Ledger(services.api, Owner(group.namespace, group.name, group.uid), services.elector.term), services.elector
+            Ledger(services.api, Owner(group.namespace, group.name, group.uid), services.elector.term),
+            services.elector,
+            services.clock,
         )
-        self._keepers = Keepers(self.key, services.api, services.mirror, self.wake)
+        self._keepers = Keepers(self.key, services.mirror, services.clock, services.open_queue, self.wake)
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)

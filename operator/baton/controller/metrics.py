@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from baton.controller.clock import Clock
 from baton.engine import State
+from baton.kube.clock import Clock
 from baton.resources import PartitionScaleStatus
 
 Key = tuple[str, str]
@@ -62,7 +62,8 @@ class Snapshot:
 class Metrics(Collector):
     """All of the operator's metrics, and the registry to scrape them from."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.registry = CollectorRegistry()
         labels = ("namespace", "group")
         self.pause = self._histogram(
@@ -106,7 +107,7 @@ class Metrics(Collector):
 
     def oldest_reconcile(self) -> float:
         """Age in seconds of the last reconcile of the group that has waited longest; 0 without groups."""
-        now = Clock.ticks()
+        now = self._clock.ticks()
         return max((now - snapshot.reconciled_at for snapshot in self._groups.values()), default=0.0)
 
     def collect(self) -> Iterator[Metric]:
@@ -149,6 +150,13 @@ class Metrics(Collector):
             "Partitions by queue and by what they are doing",
             (*labels, "queue", "state"),
             [((*key, *of), float(count)) for key, one in groups.items() for of, count in one.partitions.items()],
+        )
+        now = self._clock.ticks()
+        yield _gauge(
+            "baton_reconcile_age_seconds",
+            "Since the last reconcile",
+            labels,
+            [(key, now - one.reconciled_at) for key, one in groups.items()],
         )
         for name, about, value in _GAUGES:
             yield _gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
@@ -198,7 +206,6 @@ _Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
 _GAUGES: _Simple = (
     ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.proposed),
     ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.moving),
-    ("baton_reconcile_age_seconds", "Since the last reconcile", lambda one: Clock.ticks() - one.reconciled_at),
     ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
 )
 _COUNTERS: _Simple = (

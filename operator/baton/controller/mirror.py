@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from baton.controller.clock import Clock
 from baton.kube import leases, objects, pods
+from baton.kube.clock import Clock
 from baton.kube.leases import LeaseView
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView

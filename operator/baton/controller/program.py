@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,23 +14,15 @@ from uuid import uuid4
 import structlog
 from kubernetes.aio.client import Configuration
 
-from baton.controller.clock import Clock
+from baton.controller.adapters import open_queue
 from baton.controller.faults import arm
-from baton.controller.fleet import Fleet
 from baton.controller.health import HealthServer
-from baton.controller.metrics import Metrics
-from baton.controller.mirror import Mirror
-from baton.controller.queue_board import QueueBoard
-from baton.controller.relists import Relists
-from baton.controller.services import Services
+from baton.controller.replica import Replica
 from baton.controller.watch import watch
 from baton.kube.api import Api, ApiError, UnavailableError, connect
-from baton.kube.bump import Bumper
+from baton.kube.clock import Clock
 from baton.kube.election import Terms
-from baton.kube.elector import Elector
-from baton.kube.events import Events
 from baton.kube.objects import GROUP_VERSION
-from baton.kube.scale import Scaler
 
 STUCK_AFTER = 90.0
 """Seconds without a reconcile of a group, or without an attempt to renew, after which the process is better restarted."""
@@ -67,62 +60,53 @@ async def operate(options: Options) -> None:
     arm()
     stop = asyncio.Event()
     _on_signals(stop)
-    # The elector has connections of its own: behind the requests of a thousand groups a renewal would come too late.
     async with connect(options.kubeconfig) as (api, connection), connect(options.kubeconfig) as (of_elector, _):
-        clock, metrics = Clock(), Metrics()
-        mirror = Mirror(clock)
-        elector = Elector(
-            of_elector, options.lease_namespace, options.lease_name, options.identity, options.terms, lambda: fleet.notify()
+        replica = Replica(
+            api,
+            of_elector,
+            Clock(),
+            partial(open_queue, api),
+            identity=options.identity,
+            lease_namespace=options.lease_namespace,
+            lease_name=options.lease_name,
+            terms=options.terms,
+            namespaces=options.namespaces,
         )
-        events = Events(api, options.identity)
-        services = Services(
-            api=api,
-            mirror=mirror,
-            clock=clock,
-            events=events,
-            metrics=metrics,
-            elector=elector,
-            bumper=Bumper(api),
-            scaler=Scaler(api),
-            board=QueueBoard(api, mirror, clock),
-            relists=Relists(api, mirror, options.namespaces),
-        )
-        fleet = Fleet(services)
         watching = asyncio.Event()
         health = HealthServer(
             options.metrics_address,
             options.metrics_port,
-            metrics.registry,
-            alive=lambda: _alive(elector, metrics),
+            replica.metrics.registry,
+            alive=lambda: _alive(replica),
             ready=lambda: None if watching.is_set() else "not watching yet",
         )
         health.start()
         log.info("started", identity=options.identity, namespaces=list(options.namespaces) or "all", port=health.port)
         try:
-            await _crds(api, elector, stop)
+            await _crds(api, replica, stop)
             if not stop.is_set():
-                await _work(options, connection, services, fleet, stop, watching)
+                await _work(options, connection, replica, stop, watching)
         finally:
             health.close()
         log.info("stopped")
 
 
 async def _work(
-    options: Options, connection: Configuration, services: Services, fleet: Fleet, stop: asyncio.Event, watching: asyncio.Event
+    options: Options, connection: Configuration, replica: Replica, stop: asyncio.Event, watching: asyncio.Event
 ) -> None:
     """Watch from the start, lead when it is this one's turn, and leave in good order."""
     stop_watch = asyncio.Event()
-    leading = asyncio.create_task(services.elector.run(), name="elector")
-    posting = asyncio.create_task(services.events.run(), name="events")
+    leading = asyncio.create_task(replica.elector.run(), name="elector")
+    posting = asyncio.create_task(replica.events.run(), name="events")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     watch_task = asyncio.create_task(
-        watch(services.mirror, connection, options.kubeconfig is not None, options.namespaces, stop_watch, watching), name="watch"
+        watch(replica.mirror, connection, options.kubeconfig is not None, options.namespaces, stop_watch, watching), name="watch"
     )
     began = asyncio.create_task(watching.wait())
     first: set[asyncio.Task[Any]] = {watch_task, began, stopping}
     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     _on_signals(stop)  # kopf has taken the signals for itself meanwhile
-    working = asyncio.create_task(fleet.run(), name="fleet")
+    working = asyncio.create_task(replica.fleet.run(), name="fleet")
     try:
         tasks: set[asyncio.Task[Any]] = {watch_task, stopping, working, leading}
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +114,7 @@ async def _work(
         for task in (working, leading):
             task.cancel()
         await asyncio.gather(working, leading, return_exceptions=True)
-        await services.elector.resign()
+        await replica.elector.resign()
         stop_watch.set()
         posting.cancel()
         began.cancel()
@@ -146,7 +130,7 @@ async def _work(
         raise Ended(f"the {' and the '.join(sorted(task.get_name() for task in done))} ended")
 
 
-async def _crds(api: Api, elector: Elector, stop: asyncio.Event) -> None:
+async def _crds(api: Api, replica: Replica, stop: asyncio.Event) -> None:
     """Wait until the API server has Baton's resources: kopf looks once."""
     told = False
     while not stop.is_set():
@@ -160,16 +144,16 @@ async def _crds(api: Api, elector: Elector, stop: asyncio.Event) -> None:
         if not told:
             log.warning("the API server does not have Baton's resources (yet); apply the CRDs in crds/", problem=problem)
             told = True
-        elector.beat = Clock.ticks()
+        replica.elector.beat = replica.clock.ticks()
         await asyncio.sleep(1.0)
 
 
-def _alive(elector: Elector, metrics: Metrics) -> str | None:
+def _alive(replica: Replica) -> str | None:
     """Asked on another thread."""
-    renewed = Clock.ticks() - elector.beat
+    renewed = replica.clock.ticks() - replica.elector.beat
     if renewed > STUCK_AFTER:
         return f"no attempt to renew the leader Lease for {renewed:.0f} s"
-    reconciled = metrics.oldest_reconcile()
+    reconciled = replica.metrics.oldest_reconcile()
     if reconciled > STUCK_AFTER:
         return f"a group has not been reconciled for {reconciled:.0f} s"
     return None

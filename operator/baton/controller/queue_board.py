@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.controller.clock import Clock
 from baton.controller.conditions import Told, conditions
 from baton.controller.keeper import QueueFacts
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Reason
 from baton.controller.status_writer import StatusWriter
 from baton.kube.api import Api
+from baton.kube.clock import Clock
 from baton.kube.objects import QueueView, queues_path
 from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 
@@ -64,7 +64,7 @@ class QueueBoard:
         if view is None:
             return
         if writing is None:
-            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid)
+            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
             writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
         facts = view, list(self._reports.get(queue, {}).values())
         shown, writing.shown = writing.shown, facts

@@ -6,9 +6,9 @@ All groups share the lists: where there are a thousand of them, each listing for
 import asyncio
 from collections.abc import Sequence
 
-from baton.controller.clock import Clock
 from baton.controller.mirror import GroupKey, Mirror
 from baton.kube.api import Api, core_path
+from baton.kube.clock import Clock
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.names import GROUP_LABEL, ledger_name
@@ -17,10 +17,11 @@ from baton.model.names import GROUP_LABEL, ledger_name
 class Relists:
     """Everything that this operator serves: pods, sessions, queues and groups, and the versions of their ledgers."""
 
-    def __init__(self, api: Api, mirror: Mirror, namespaces: Sequence[str]) -> None:
+    def __init__(self, api: Api, mirror: Mirror, clock: Clock, namespaces: Sequence[str]) -> None:
         """Namespaces empty: all of them."""
         self._api = api
         self._mirror = mirror
+        self._clock = clock
         self._scopes: list[str | None] = list(namespaces) or [None]
         self._begun = float("-inf")
         self._under_way: asyncio.Task[None] | None = None
@@ -40,7 +41,7 @@ class Relists:
         return self._ledgers.get((key[0], ledger_name(key[1])))
 
     async def _list(self) -> None:
-        begun = Clock.ticks()
+        begun = self._clock.ticks()
         ledgers = {}
         for namespace in self._scopes:
             await self._lay_over(namespace)

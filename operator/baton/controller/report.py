@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from baton.controller.clock import Clock
 from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing
 from baton.controller.keeper import QueueFacts
 from baton.controller.metrics import QueueSnapshot, Snapshot
@@ -39,7 +38,7 @@ class Reporter:
     def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
         self._key = key
         self._services = services
-        self._writer = StatusWriter(services.api, path, uid)
+        self._writer = StatusWriter(services.api, path, uid, services.clock)
         self._last: Snapshot | None = None
         self._counted: tuple[GroupState, PartitionCounts] | None = None
 
@@ -73,7 +72,7 @@ class Reporter:
         self._services.board.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts.partitions) for one in sights if one.view is not None}
         found = worst(problems)
-        self._last = _snapshot(whole, self._counts(state), facts, scales, scribe, found)
+        self._last = _snapshot(whole, self._counts(state), facts, scales, scribe, found, self._services.clock.ticks())
         self._services.metrics.group(self._key, self._last)
         return found
 
@@ -98,7 +97,7 @@ class Reporter:
     def beat(self) -> None:
         """The loop goes round, even if it gets nowhere."""
         if self._last is not None:
-            self._last = _again(self._last)
+            self._last = replace(self._last, reconciled_at=self._services.clock.ticks())
             self._services.metrics.group(self._key, self._last)
 
     def close(self) -> None:
@@ -215,6 +214,7 @@ def _snapshot(
     scales: Mapping[QueueName, PartitionScaleStatus | None],
     scribe: Scribe,
     found: Problem | None,
+    ticks: float,
 ) -> Snapshot:
     return Snapshot(
         state=whole.state.value,
@@ -229,7 +229,7 @@ def _snapshot(
         ledger_bytes=scribe.bytes,
         ledger_writes=scribe.tally.writes,
         ledger_restored=scribe.tally.restored,
-        reconciled_at=Clock.ticks(),
+        reconciled_at=ticks,
         queues={
             name: QueueSnapshot(
                 reachable=known.problem is None and known.partitions is not None,
@@ -242,7 +242,3 @@ def _snapshot(
         },
         trouble=None if found is None else found.reason.value,
     )
-
-
-def _again(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, reconciled_at=Clock.ticks())

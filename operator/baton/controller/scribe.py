@@ -5,9 +5,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.controller.clock import Clock
 from baton.controller.faults import boundary
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
+from baton.kube.clock import Clock
 from baton.kube.elector import Elector
 from baton.kube.ledger import Deposed, Ledger, size
 from baton.kube.shelf import Manifest
@@ -33,7 +33,8 @@ class Tally:
 class Scribe:
     """One group's. Methods raise Deposed, TooLarge and what `Api` raises."""
 
-    def __init__(self, ledger: Ledger, elector: Elector) -> None:
+    def __init__(self, ledger: Ledger, elector: Elector, clock: Clock) -> None:
+        self._clock = clock
         self._ledger = ledger
         self._elector = elector
         self._due_at = float("-inf")
@@ -61,7 +62,7 @@ class Scribe:
 
     async def gather(self) -> None:
         """Wait until another write is due, so that notifications that come together end up in one."""
-        left = self._due_at - Clock.ticks()
+        left = self._due_at - self._clock.ticks()
         if left > 0:
             await asyncio.sleep(max(SETTLE, left - (BURST - 1) * APART))
 
@@ -76,7 +77,7 @@ class Scribe:
             overruled = False
         except (ConflictError, NotFoundError):
             overruled = await self._overrule(data)
-        self._due_at = max(self._due_at, Clock.ticks()) + APART
+        self._due_at = max(self._due_at, self._clock.ticks()) + APART
         self.tally.writes += 1
         return overruled
 

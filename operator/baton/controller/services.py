@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from baton.controller.clock import Clock
+from baton.controller.adapters import OpenQueue
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
+from baton.kube.clock import Clock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.scale import Scaler
@@ -19,6 +20,7 @@ class Services:
     """One of each, shared by all groups."""
 
     api: Api
+    open_queue: OpenQueue
     mirror: Mirror
     clock: Clock
     events: Events

@@ -5,9 +5,9 @@ from typing import Any
 
 import structlog
 
-from baton.controller.clock import Clock
 from baton.controller.faults import boundary
 from baton.kube.api import Api, ApiError, Json, NotFoundError, UnavailableError
+from baton.kube.clock import Clock
 
 APART = 0.25
 RETRY = 1.0
@@ -18,7 +18,8 @@ log = structlog.get_logger("baton.status")
 class StatusWriter:
     """One resource's /status. The latest wins; what was meanwhile is left out."""
 
-    def __init__(self, api: Api, path: str, uid: str) -> None:
+    def __init__(self, api: Api, path: str, uid: str, clock: Clock) -> None:
+        self._clock = clock
         self._api = api
         self._path = f"{path}/status"
         self._uid = uid
@@ -61,4 +62,4 @@ class StatusWriter:
         except (ApiError, UnavailableError) as error:
             log.warning("a status could not be written", path=self._path, error=str(error))
             self._written = {}
-            asyncio.get_running_loop().call_at(Clock.ticks() + RETRY, self._news.set)
+            asyncio.get_running_loop().call_at(self._clock.ticks() + RETRY, self._news.set)

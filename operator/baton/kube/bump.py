@@ -5,14 +5,14 @@ a restarted operator repeats none.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
 import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError, core_path
+from baton.kube.clock import Clock
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid
 from baton.model.names import LEDGER_KEY_ANNOTATION
@@ -53,7 +53,7 @@ def bumps(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Bump]:
 class Bumper:
     """Carries bumps out, each once, as long as the watch may still be about to show it."""
 
-    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self._clock = clock
         self._sent: dict[tuple[str, MemberId], tuple[str, float]] = {}
@@ -62,7 +62,7 @@ class Bumper:
 
     async def carry_out(self, wanted: Iterable[Bump]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
-        now = self._clock()
+        now = self._clock.ticks()
         self._sent = {pod: sent for pod, sent in self._sent.items() if now < sent[1] + SHOWN_WITHIN}
         fresh = [bump for bump in wanted if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] != bump.mark]
         self._sent |= {(bump.namespace, bump.pod): (bump.mark, now) for bump in fresh}

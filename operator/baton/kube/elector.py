@@ -1,13 +1,13 @@
 """Leader election over a Lease: `election` decides, this asks and writes."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError
+from baton.kube.clock import Clock
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.times import to_micro_text
@@ -18,9 +18,12 @@ log = structlog.get_logger("baton.elector")
 class Elector:
     """One candidate. `run` renews for ever; `leading` and `term` say how it stands."""
 
-    def __init__(self, api: Api, namespace: str, name: str, identity: str, terms: Terms, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, api: Api, namespace: str, name: str, identity: str, terms: Terms, clock: Clock, changed: Callable[[], None]
+    ) -> None:
         """`changed` is called whenever leadership was won or lost."""
         self._api = api
+        self._clock = clock
         self._path = leases_path(namespace, name)
         self._collection = leases_path(namespace)
         self._name = name
@@ -31,7 +34,7 @@ class Elector:
         self._renewed_at: float | None = None
         self._led = False
         self.term = 0
-        self.beat = time.monotonic()
+        self.beat = self._clock.ticks()
         """When the last attempt ended, whatever its outcome (monotonic)."""
         self.outage_ended_at: float | None = None
         """When renewals last worked again after they had failed (monotonic)."""
@@ -40,17 +43,17 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        return still_leads(self._renewed_at, time.monotonic(), self._terms)
+        return still_leads(self._renewed_at, self._clock.ticks(), self._terms)
 
     async def run(self) -> None:
         """Try, sleep, try again. A leader that cannot renew loses the lead at its renew deadline, also while a request hangs."""
         while True:
-            began = time.monotonic()
+            began = self._clock.ticks()
             try:
                 await asyncio.wait_for(self.attempt(), timeout=self._terms.renew_deadline)
             except TimeoutError:
                 self._failed("no answer in time")
-            self.beat = time.monotonic()
+            self.beat = self._clock.ticks()
             self._tell()
             await self._sleep(began + self._terms.retry)
 
@@ -60,7 +63,7 @@ class Elector:
             await self._attempt()
 
     async def _attempt(self) -> None:
-        now = time.monotonic()
+        now = self._clock.ticks()
         try:
             lease = await self._api.find(self._path)
             self._sighting = sight(self._sighting, _record(lease), now)
@@ -95,7 +98,7 @@ class Elector:
             log.warning("could not give up the leader Lease; others wait until it expires", error=str(error))
 
     async def _write(self, move: Move, lease: Json | None, now: float) -> None:
-        stamp = to_micro_text(time.time())
+        stamp = to_micro_text(self._clock.now())
         before = _record(lease)
         transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
         spec: dict[str, Any] = {
@@ -123,7 +126,7 @@ class Elector:
     def _worked(self) -> None:
         if self._failing:
             self._failing = False
-            self.outage_ended_at = time.monotonic()
+            self.outage_ended_at = self._clock.ticks()
 
     def _failed(self, why: str) -> None:
         if not self._failing:
@@ -134,7 +137,7 @@ class Elector:
         """Until the next attempt, but no longer than the lead lasts: its end must be told in time."""
         if self._renewed_at is not None:
             until = min(until, self._renewed_at + self._terms.renew_deadline)
-        await asyncio.sleep(max(0.05, until - time.monotonic()))
+        await asyncio.sleep(max(0.05, until - self._clock.ticks()))
 
 
 def _record(lease: Json | None) -> Record | None:

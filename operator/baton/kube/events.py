@@ -1,7 +1,6 @@
 """Kubernetes events about groups, queues and pods: what `kubectl describe` shows at the bottom."""
 
 import asyncio
-import time
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import uuid4
@@ -9,6 +8,7 @@ from uuid import uuid4
 import structlog
 
 from baton.kube.api import Api, ApiError, Json, UnavailableError, group_path
+from baton.kube.clock import Clock
 from baton.kube.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
@@ -51,7 +51,8 @@ class Regarding:
 class Events:
     """Posts in the background and drops what it cannot post: an event is a courtesy, no record."""
 
-    def __init__(self, api: Api, instance: str) -> None:
+    def __init__(self, api: Api, instance: str, clock: Clock) -> None:
+        self._clock = clock
         self._api = api
         self._instance = instance
         self._waiting: asyncio.Queue[tuple[Regarding, Json]] = asyncio.Queue(maxsize=QUEUED_AT_MOST)
@@ -78,7 +79,7 @@ class Events:
                 log.debug("event not posted", error=str(error), note=event["note"])
 
     def _recently(self, about: Regarding, reason: str, note: str) -> bool:
-        now = time.monotonic()
+        now = self._clock.ticks()
         self._said = {key: at for key, at in self._said.items() if now < at + REPEAT_AFTER}
         key = (about, reason, note)
         known = key in self._said
@@ -90,7 +91,7 @@ class Events:
             "apiVersion": EVENTS,
             "kind": "Event",
             "metadata": {"name": f"{about.name[:220]}.{uuid4().hex[:16]}", "namespace": about.namespace},
-            "eventTime": to_micro_text(time.time()),
+            "eventTime": to_micro_text(self._clock.now()),
             "reportingController": "baton.dev/operator",
             "reportingInstance": self._instance[:128],
             "action": action,

@@ -9,11 +9,12 @@ import pytest
 
 from baton.controller.health import HealthServer, PortTaken
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
+from baton.kube.clock import Clock
 
 
 @dataclass
 class Served:
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: Metrics = field(default_factory=lambda: Metrics(Clock()))
     trouble: str | None = None
     port: int = 0
 

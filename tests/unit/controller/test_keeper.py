@@ -12,6 +12,7 @@ from baton.controller.keeper import Keeper
 from baton.controller.problems import Reason
 from baton.engine.effects import Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
+from baton.kube.clock import Clock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueAdapter
 
@@ -41,7 +42,7 @@ class Kept:
         self.queue = queue
         self.news = 0
         self.connections = 0
-        self.keeper = Keeper(ORDERS, self._connect, self._heard)
+        self.keeper = Keeper(ORDERS, self._connect, Clock(), self._heard)
         self.keeper.want(4, (), NOTHING)
         self.task = asyncio.create_task(self.keeper.run())
 
@@ -180,7 +181,7 @@ async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
     async def connect() -> QueueAdapter:
         raise UnsupportedSource("use Redis")
 
-    keeper = Keeper(ORDERS, connect, lambda: None)
+    keeper = Keeper(ORDERS, connect, Clock(), lambda: None)
     keeper.want(4, (), NOTHING)
     task = asyncio.create_task(keeper.run())
     try:

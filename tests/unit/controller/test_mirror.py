@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from baton.controller.clock import Clock
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.strays import AFTER, strays
+from baton.kube.clock import Clock
 from baton.kube.times import to_text
 
 OLD = to_text(1_000_000)

@@ -10,6 +10,7 @@ import yaml
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.problems import Reason
+from baton.kube.clock import Clock
 
 ROOT = Path(__file__).parents[3]
 REFERENCE, EXAMPLES = ROOT / "docs" / "reference", ROOT / "manifests" / "examples"
@@ -28,7 +29,7 @@ def test_every_event_is_explained_and_no_other() -> None:
 
 def families() -> dict[str, set[str]]:
     """Every metric that there is, with its labels."""
-    metrics = Metrics()
+    metrics = Metrics(Clock())
     queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
     metrics.group(("shop", "orders"), Snapshot("Ready", 2, 1, {("orders", "Ready"): 1}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, queues))
     metrics.strays({("shop", "ordres"): 1})

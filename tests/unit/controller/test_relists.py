@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from baton.controller.clock import Clock
 from baton.controller.mirror import Mirror
 from baton.controller.relists import Relists
 from baton.kube.api import Api, Json, UnavailableError
+from baton.kube.clock import Clock
 
 POD = {
     "metadata": {"namespace": "shop", "name": "a", "uid": "u-a", "resourceVersion": "3", "labels": {"baton.dev/group": "orders"}},
@@ -40,7 +40,7 @@ class Lists(Api):
 
 def relists(api: Api) -> tuple[Relists, Mirror]:
     mirror = Mirror(Clock())
-    return Relists(api, mirror, ()), mirror
+    return Relists(api, mirror, Clock(), ()), mirror
 
 
 async def turns() -> None:
@@ -55,7 +55,7 @@ async def test_what_vanished_while_nobody_looked_is_noticed() -> None:
     await lists.since(0)
     assert mirror.pods.get("shop", "a") is not None
     api.pods = []
-    await lists.since(Clock.ticks())
+    await lists.since(Clock().ticks())
     assert mirror.pods.get("shop", "a") is None
     assert lists.ledger_version(("shop", "orders")) == "7"
     assert lists.ledger_version(("shop", "returns")) is None
@@ -76,7 +76,7 @@ async def test_a_list_that_was_begun_before_is_not_new_enough() -> None:
     api.gate = asyncio.get_running_loop().create_future()
     first = asyncio.create_task(lists.since(0))
     await turns()
-    second = asyncio.create_task(lists.since(Clock.ticks()))
+    second = asyncio.create_task(lists.since(Clock().ticks()))
     await turns()
     api.gate.set_result(None)
     await asyncio.gather(first, second)
@@ -93,7 +93,7 @@ async def test_who_asks_in_the_moment_in_which_a_list_ends_waits_for_the_next() 
 
     async def ask() -> None:
         await gate  # behind the list, which ends in the same turn of the event loop
-        await lists.since(Clock.ticks())
+        await lists.since(Clock().ticks())
 
     second = asyncio.create_task(ask())
     await turns()

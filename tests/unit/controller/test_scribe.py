@@ -7,6 +7,7 @@ from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.scribe import Scribe
 from baton.kube.api import UnavailableError
+from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.ledger import SIZE_LIMIT, Deposed, Ledger, Owner, TooLarge, size
@@ -19,12 +20,12 @@ class Desk:
 
     def __init__(self, api: MemoryApi, identity: str = "one", owner: Owner = OWNER) -> None:
         self.api = api
-        self.elector = Elector(api, "baton", "operator", identity, Terms(), lambda: None)
+        self.elector = Elector(api, "baton", "operator", identity, Terms(), Clock(), lambda: None)
         self._owner = owner
 
     async def open(self) -> Scribe:
         await self.elector.attempt()
-        return Scribe(Ledger(self.api, self._owner, self.elector.term), self.elector)
+        return Scribe(Ledger(self.api, self._owner, self.elector.term), self.elector, Clock())
 
 
 def data(api: MemoryApi) -> Any:

@@ -15,6 +15,7 @@ from baton.controller.report import group_status
 from baton.controller.status_writer import StatusWriter
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, Protocol
+from baton.kube.clock import Clock
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
 from baton.resources import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
@@ -155,7 +156,7 @@ def test_a_hand_off_shows_what_is_unacknowledged() -> None:
 async def test_a_status_is_written_when_it_changed_and_fields_that_are_gone_are_removed() -> None:
     api = MemoryApi()
     api.put(PATH, {"metadata": {"name": "orders"}, "status": {"state": "Holddown", "holdUntil": "soon"}})
-    writer = StatusWriter(api, PATH, "uid")
+    writer = StatusWriter(api, PATH, "uid", Clock())
     writer.want({"state": "Holddown", "holdUntil": "soon"}, api.objects[PATH]["status"])
     await writer.flush()
     assert api.objects[PATH]["metadata"]["resourceVersion"] == "1", "it reads so already"
@@ -167,7 +168,7 @@ async def test_a_status_is_written_when_it_changed_and_fields_that_are_gone_are_
 async def test_a_status_that_could_not_be_written_is_written_later() -> None:
     api = MemoryApi()
     api.put(PATH, {"metadata": {"name": "orders"}, "status": {"holdUntil": "soon"}})
-    writer = StatusWriter(api, PATH, "uid")
+    writer = StatusWriter(api, PATH, "uid", Clock())
     api.away = True
     writer.want({"state": "Ready"}, api.objects[PATH]["status"])
     await writer.flush()

@@ -25,6 +25,7 @@ from baton.engine.happenings import (
     Turned,
     Withdrawn,
 )
+from baton.kube.clock import Clock
 from baton.kube.events import Events, Kind, Regarding
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
@@ -47,7 +48,7 @@ class Said(Events):
 
 
 def teller(events: Events) -> Teller:
-    return Teller(KEY, ABOUT, events, Metrics())
+    return Teller(KEY, ABOUT, events, Metrics(Clock()))
 
 
 def told(*happenings: Happening, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
@@ -222,7 +223,7 @@ def test_what_is_left_is_told_at_the_end() -> None:
 
 
 def test_pauses_and_holddowns_are_measured() -> None:
-    metrics = Metrics()
+    metrics = Metrics(Clock())
     teller = Teller(KEY, ABOUT, Said(), metrics)
     teller.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
     teller.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
@@ -234,7 +235,7 @@ def test_pauses_and_holddowns_are_measured() -> None:
 
 async def test_a_sentence_that_is_repeated_is_posted_once() -> None:
     api = MemoryApi()
-    events = Events(api, "test")
+    events = Events(api, "test", Clock())
     for _ in range(3):
         events.post(ABOUT, Kind.WARNING, "NoSuchGroup", "correct the label", once=True)
     events.post(ABOUT, Kind.WARNING, "NoSuchGroup", "another", once=True)

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.kube.memory_api import MemoryApi
 
+from baton.kube.clock import Clock
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
 from baton.kube.elector import Elector
 
@@ -48,7 +49,7 @@ def test_terms_that_would_let_two_lead_are_refused(terms: tuple[float, float, fl
 
 
 def elector(api: MemoryApi, identity: str) -> Elector:
-    return Elector(api, "baton", "operator", identity, TERMS, lambda: None)
+    return Elector(api, "baton", "operator", identity, TERMS, Clock(), lambda: None)
 
 
 async def test_the_first_makes_the_lease_and_the_second_waits() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.kube.memory_api import MemoryApi
 
 from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
+from baton.kube.clock import Clock
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, victims
 from baton.model.ids import MemberId, Uid
@@ -29,7 +30,7 @@ def test_only_pods_whose_key_changed_are_told() -> None:
 async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     api = MemoryApi()
     path = put(api, A)
-    bumper = Bumper(api)
+    bumper = Bumper(api, Clock())
     api.away = True
     await bumper.carry_out(bumps(LEDGER, [A]))
     api.away = False
@@ -44,7 +45,7 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     api = MemoryApi()
     path = put(api, A)
     now = 0.0
-    bumper = Bumper(api, lambda: now)
+    bumper = Bumper(api, Clock(monotonic=lambda: now))
     await bumper.carry_out(bumps(LEDGER, [A]))
     put(api, A)
     now = SHOWN_WITHIN - 1
@@ -57,7 +58,7 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
 
 async def test_a_pod_that_is_gone_needs_no_bump() -> None:
     api = MemoryApi()
-    await Bumper(api).carry_out(bumps(LEDGER, [A]))
+    await Bumper(api, Clock()).carry_out(bumps(LEDGER, [A]))
     assert api.objects == {}
 
 
