@@ -38,7 +38,7 @@ class Said(Events):
     """Events that are kept instead of posted."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryApi(), "test")
+        super().__init__(MemoryApi(), "test", Clock())
         self.said: list[tuple[str, str, Kind]] = []
 
     def post(
