@@ -131,7 +131,7 @@ def _live(group: str, whom: Whom, what_if: "WhatIf") -> None:
     async def work() -> None:
         async with cluster(whom) as (api, where):
             state, seen = await read_group(api, where, name)
-        _print(compare(f"{where}/{name}", state, seen, what_if, time.time()))
+        _print(await compare(f"{where}/{name}", state, seen, what_if, time.time()))
 
     try:
         if what_if.assignor is not None:

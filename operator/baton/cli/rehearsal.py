@@ -5,13 +5,15 @@ from dataclasses import dataclass, field, replace
 
 from baton.assignors import Member, Request
 from baton.cli.comparison import Comparison
-from baton.engine import Grant, GroupState, Pause, step, summary
+from baton.controller.runtime import GroupRuntime
+from baton.engine import GroupState, summary
 from baton.engine.asking import ONE
-from baton.engine.observation import Approval, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.observation import Approval, Observation, ObservedMember, ObservedQueue
 from baton.engine.state import moment
 from baton.engine.tuning import spread
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.model.wording import first_of
+from baton.simulation.queue import FencedQueues
 
 LONGEST = 10_000
 """Steps of a rehearsal; a rebalance without bounds and delays takes a handful."""
@@ -31,11 +33,11 @@ class WhatIf:
     partitions: Mapping[str, int] = field(default_factory=dict)
 
 
-def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, now: float) -> Comparison:
+async def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, now: float) -> Comparison:
     """The group as the ledger has it, beside what a rebalance that began now would make of it. Raises WhatIfError."""
     now = moment(now if state.holddown is None else max(now, state.holddown.until))
     supposed = _suppose(seen, what_if, now)
-    after = rehearse(state, supposed, now)
+    after = await rehearse(state, supposed, now)
     told = summary(after)
     if told.problem is not None:
         raise WhatIfError(f"{group}: {told.problem.message}")
@@ -58,22 +60,26 @@ def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, n
     )
 
 
-def rehearse(state: GroupState, seen: Observation, now: float) -> GroupState:
-    """The group when the rebalance is over, if everybody does at once what is asked."""
+class _Rehearsal:
+    """The clock and the ledger of a rehearsal: no time passes, and nothing is written."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    async def write(self, data: Mapping[str, str]) -> None:
+        pass
+
+
+async def rehearse(state: GroupState, seen: Observation, now: float) -> GroupState:
+    """The group when the rebalance is over, if everybody does at once what is asked. `now` is in unix seconds."""
+    rehearsal, queues = _Rehearsal(now), FencedQueues(drains=True)
+    runtime = GroupRuntime(state, rehearsal, rehearsal, queues)
     for _ in range(LONGEST):
-        made = step(state, seen, now)
-        state = made.state
-        if not made.effects:
-            return state
-        seen = replace(
-            seen,
-            outcomes=frozenset(
-                Outcome(effect.partition, OwnerRecord(effect.uid, effect.epoch))
-                for effect in made.effects
-                if isinstance(effect, Grant)
-            ),
-            drained=frozenset((effect.partition, effect.epoch) for effect in made.effects if isinstance(effect, Pause)),
-        )
+        if not (await runtime.advance(seen)).effects:
+            return runtime.state
     raise WhatIfError("the rebalance does not come to an end")
 
 

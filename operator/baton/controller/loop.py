@@ -4,7 +4,7 @@ to do. It only says in which order: what each of these means stands in a module 
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import structlog
@@ -19,12 +19,12 @@ from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason
 from baton.controller.report import Reporter
+from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.tell import Teller
-from baton.engine import GroupState, Step, dump, load, step
-from baton.engine.observation import Observation
+from baton.engine import GroupState, load
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.bump import Bump, bumps
 from baton.kube.events import Regarding
@@ -66,13 +66,17 @@ class GroupLoop:
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)
-        self._state = GroupState.new(self._full_name)
+        self._runtime = GroupRuntime(GroupState.new(self._full_name), services.clock, self._scribe, self._keepers)
         self._compared: set[QueueName] = set()
         """Queues whose records were laid beside the ledger that was found."""
         self._resync_at = float("-inf")
-        self._wake_at: float | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
+
+    @property
+    def _state(self) -> GroupState:
+        """As it stands in the ledger."""
+        return self._runtime.state
 
     def wake(self) -> None:
         """Something changed."""
@@ -125,7 +129,7 @@ class GroupLoop:
         data = await self._scribe.claim()
         if data:
             try:
-                self._state = load(data)
+                self._runtime.state = load(data)
             except LedgerError as error:
                 self._teller.warn(
                     EventReason.LEDGER_REBUILT,
@@ -146,7 +150,7 @@ class GroupLoop:
             return False
         spec = group.spec or (UNREADABLE if group.deleting else None)
         if spec is None:
-            self._wake_at = None
+            self._runtime.wake_at = None
             self._reporter.invalid(group)
             return True
         self._compare_with_queues()
@@ -168,16 +172,11 @@ class GroupLoop:
         self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership
     ) -> list[Problem]:
         """One step of the engine. Only what stands in the ledger is done and told."""
-        outcomes = self._keepers.outcomes
-        shown = observation(group, spec, sights, seen, self._keepers.drained, outcomes)
-        now = self._services.clock.now()
-        # A large group, or an assignor of the user's own, may take seconds: leases, health and other groups go on meanwhile.
-        made, ledger = await asyncio.to_thread(_decide, self._state, shown, now)
+        now, restored = self._services.clock.now(), self._scribe.tally.restored
         try:
-            if ledger is not None and await self._scribe.write(ledger):
-                self._restored()
+            made = await self._runtime.advance(observation(group, spec, sights, seen))
         except TooLarge as error:
-            self._wake_at = None  # the state stays as it was: trying again at once would lead to the same
+            self._runtime.wake_at = None  # the state stays as it was: trying again at once would lead to the same
             return [
                 Problem(
                     Reason.SIZE_LIMIT,
@@ -185,12 +184,11 @@ class GroupLoop:
                     "assignor that keeps a member's partitions together (range, contiguous)",
                 )
             ]
-        self._state = made.state
-        self._wake_at = made.wake_at
+        if self._scribe.tally.restored > restored:
+            self._restored()
         self._measure_latency(seen)
         self._teller.tell(made.happenings, now)
         self._keepers.settle(sights)
-        self._keepers.want(made.effects, outcomes)
         return []
 
     def _compare_with_queues(self) -> None:
@@ -200,7 +198,7 @@ class GroupLoop:
                 continue
             self._compared.add(queue)
             if queue in self._state.queues and contradicted(self._state, queue, facts.owners):
-                self._state = in_doubt(self._state, queue)
+                self._runtime.state = in_doubt(self._state, queue)
                 self._teller.warn(
                     EventReason.LEDGER_REBUILT,
                     f"the ledger contradicts what the queue {queue} has recorded; all of it is granted again, above both",
@@ -284,7 +282,7 @@ class GroupLoop:
         """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""
         clock = self._services.clock
         ticks = clock.ticks()
-        due = [ticks + at - clock.now() for at in (self._wake_at, self._teller.due_at) if at is not None]
+        due = [ticks + at - clock.now() for at in (self._runtime.wake_at, self._teller.due_at) if at is not None]
         due += self._sight.lapses_after(ticks)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
@@ -294,13 +292,3 @@ class GroupLoop:
             return True
         except TimeoutError:
             return any(at <= until for at in due)
-
-
-def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str] | None]:
-    """Pure: on another thread, nothing of it is shared with anybody.
-
-    The ledger's texts are made anew only where the state is: a group at rest costs what its observation costs, however many
-    partitions it has.
-    """
-    made = step(state, shown, now)
-    return made, None if made.state is state else dump(made.state)

@@ -2,12 +2,13 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baton.engine import Grant, GroupState, dump, load, step, summary
+from baton.controller.runtime import GroupRuntime
+from baton.engine import GroupState, load, summary
 from baton.engine.happenings import Happening
-from baton.engine.observation import Outcome
 from baton.engine.state import moment
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
@@ -15,6 +16,7 @@ from baton.model.names import LEDGER_GROUP_KEY
 from baton.simulation.scenario import EventPart, Scenario
 from baton.simulation.tally import Tally
 from baton.simulation.timeline import Line, Timeline, number
+from baton.simulation.virtual_time import run
 from baton.simulation.world import World
 
 GROUP = "simulation/group"
@@ -37,7 +39,7 @@ class Result:
 
 def simulate(scenario: Scenario) -> Result:
     """Run a scenario to its end."""
-    return _Run(scenario).to_the_end()
+    return run(_Run(scenario).to_the_end())
 
 
 class _Run:
@@ -51,21 +53,38 @@ class _Run:
         self._tally.queues_changed()
         self._timeline = Timeline()
         self._reasons: list[str] = []
-        self._ledger: dict[str, str] = {}
-        self._state: GroupState | None = GroupState.new(GROUP)
-        self._wake: float | None = None
+        self._ledger: Mapping[str, str] = {}
+        self._runtime: GroupRuntime | None = self._begin()
+        """None: the operator is down."""
         self._lose_next = False
         self._behind = False
         """The engine has not been shown the latest facts: only then can a resync find anything."""
         self._now = 0.0
 
-    def to_the_end(self) -> Result:
+    def now(self) -> float:
+        """The runtime's clock."""
+        return self._now
+
+    async def write(self, ledger: Mapping[str, str]) -> None:
+        """The runtime's ledger. Every consumer whose key changed learns of it at once."""
+        before, self._ledger = self._ledger, ledger
+        for name, consumer in sorted(self._world.fleet.items()):
+            text = ledger.get(name)
+            if text != before.get(name):
+                entry = None if text is None else MemberEntry.from_json(text)
+                self._tally.told(consumer.uid, consumer.told(entry, self._now))
+
+    def _begin(self) -> GroupRuntime:
+        state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        return GroupRuntime(state, self, self, self._world.records)
+
+    async def to_the_end(self) -> Result:
         times = sorted(self._batches, reverse=True)
         now = 0.0
         while now <= self._until:
             self._now = now
             self._tally.pass_time(now)
-            self._instant(self._batches.get(now, []))
+            await self._instant(self._batches.get(now, []))
             while times and times[-1] <= now:
                 times.pop()
             now = self._next(times[-1] if times else math.inf)
@@ -76,29 +95,33 @@ class _Run:
     def _next(self, event: float) -> float:
         """The next instant at which anything can happen."""
         times = [event]
-        if self._state is not None and self._behind:
+        if self._runtime is not None and self._behind:
             resync = self._world.spec.resync
             times.append(moment((math.floor(self._now / resync + 1e-9) + 1) * resync))
-        if self._state is not None and self._wake is not None and self._wake > self._now:
+        if self._wake is not None and self._wake > self._now:
             times.append(self._wake)
         times += [at for consumer in self._world.fleet.values() for at in consumer.due.values()]
         return min(times)
 
-    def _instant(self, batch: list[EventPart]) -> None:
+    @property
+    def _wake(self) -> float | None:
+        return None if self._runtime is None else self._runtime.wake_at
+
+    async def _instant(self, batch: list[EventPart]) -> None:
         lost = bool(batch) and self._lose_next
         if batch:
             self._lose_next = any(event.lose for event in batch)
         noticed = self._occur(batch) and not lost
         noticed |= self._let_go()
         self._behind |= lost
-        if self._state is None:
+        if self._runtime is None:
             return
         resync = self._world.spec.resync
         noticed |= abs(self._now / resync - round(self._now / resync)) < 1e-9
         noticed |= self._wake is not None and self._now >= self._wake
         if noticed:
             self._behind = False
-            happenings = self._settle()
+            happenings = await self._settle(self._runtime)
             lines = self._timeline.add(self._now, happenings)
             self._reasons += _reasons(lines, happenings)
         self._tally.try_everybody()
@@ -109,9 +132,9 @@ class _Run:
             if event.approve and (proposal := self._written().proposal) is not None:
                 self._world.approved = proposal.id
             if event.operator == "stop":
-                self._state = None
-            elif event.operator == "start" and self._state is None:
-                self._state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
+                self._runtime = None
+            elif event.operator == "start" and self._runtime is None:
+                self._runtime = self._begin()
         self._read_keys()
         self._world.leave_when_idle()
         self._tally.queues_changed()
@@ -121,35 +144,20 @@ class _Run:
         done = [partition for consumer in self._world.fleet.values() for partition in consumer.let_go(self._now)]
         return bool(done)
 
-    def _settle(self) -> list[Happening]:
-        """Observe, step, write the ledger, tell the consumers, carry out the effects; until nothing new comes of it."""
-        assert self._state is not None
+    async def _settle(self, runtime: GroupRuntime) -> list[Happening]:
+        """Step until nothing new comes of it."""
         happenings: list[Happening] = []
-        outcomes: frozenset[Outcome] = frozenset()
         for _ in range(1000):
-            done = step(self._state, self._world.observe(outcomes), self._now)
-            changed = done.state is not self._state and done.state != self._state
-            self._state, self._wake = done.state, done.wake_at
-            happenings += done.happenings
-            self._tally.happened(list(done.happenings))
-            if changed:
-                self._publish(dump(done.state))
-            self._world.victims = done.state.victims
-            granted = frozenset(self._world.records.grant(e) for e in done.effects if isinstance(e, Grant))
+            before = runtime.state
+            made = await runtime.advance(self._world.observe())
+            changed = made.state is not before and made.state != before
+            happenings += made.happenings
+            self._tally.happened(list(made.happenings))
+            self._world.victims = made.state.victims
             moved = self._let_go() | self._world.leave_when_idle()
-            if not changed and not moved and granted <= outcomes:
+            if not changed and not moved and not self._world.records.outcomes:
                 return happenings
-            outcomes = granted
         raise AssertionError(f"the engine does not come to rest at {self._now}")
-
-    def _publish(self, ledger: dict[str, str]) -> None:
-        """Every consumer whose key changed learns of it at once."""
-        before, self._ledger = self._ledger, ledger
-        for name, consumer in sorted(self._world.fleet.items()):
-            text = ledger.get(name)
-            if text != before.get(name):
-                entry = None if text is None else MemberEntry.from_json(text)
-                self._tally.told(consumer.uid, consumer.told(entry, self._now))
 
     def _read_keys(self) -> None:
         """Who has just started reads its key, if there is one."""
@@ -159,7 +167,7 @@ class _Run:
 
     def _written(self) -> GroupState:
         """What stands in the ledger, also while the operator is down."""
-        return self._state if self._state is not None else load(self._ledger) if self._ledger else GroupState.new(GROUP)
+        return self._runtime.state if self._runtime is not None else self._begin().state
 
     def _summary(self) -> Line:
         state = self._written()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
 from baton.engine.state import PodKey
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.simulation.consumers import Consumer
@@ -61,8 +61,8 @@ class World:
             self.remove(member)
         return bool(wanted)
 
-    def observe(self, outcomes: frozenset[Outcome]) -> Observation:
-        """Everything there is to know now."""
+    def observe(self) -> Observation:
+        """Everything there is to know now, but for the queues' answers."""
         if self._members is None:
             self._members = {name: consumer.seen for name, consumer in self.fleet.items()}
         return Observation(
@@ -70,7 +70,6 @@ class World:
             queues=self.queues,
             members=self._members,
             releases=frozenset(word for consumer in self.fleet.values() for word in consumer.words),
-            outcomes=outcomes,
             request=self._request,
             approved=self.approved,
         )

@@ -10,13 +10,14 @@ from baton.cli.rehearsal import WhatIf, WhatIfError, compare
 from baton.engine import dump, load
 from baton.engine.observation import Approval, GroupSpec, ObservedQueue, ScaleMode
 from baton.model.ids import QueueName
+from baton.simulation.virtual_time import run
 
 NOW = 1_795_273_758.4289183
 
 
 def compared(group: Group, **what_if: object) -> Comparison:
     before = group.state
-    made = compare("shop/orders", load(dump(before)), group.observe(), WhatIf(**what_if), NOW)  # type: ignore[arg-type]
+    made = run(compare("shop/orders", load(dump(before)), group.observe(), WhatIf(**what_if), NOW))  # type: ignore[arg-type]
     assert group.state is before
     return made
 

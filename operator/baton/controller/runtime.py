@@ -1,0 +1,81 @@
+"""One group's state machine at work: a step, then the ledger, and only then the effects.
+
+The clock, the ledger and the queues come in as arguments. The operator, the simulations and `baton plan --explain --group` run the
+same code, and differ in what stands behind the arguments.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from baton.engine import Effect, GroupState, Step, dump, step
+from baton.engine.observation import Observation, Outcome
+from baton.model.ids import Epoch, Partition
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now(self) -> float:
+        """Unix seconds that never run backwards."""
+
+
+class LedgerWriter(Protocol):
+    """Where the state is written."""
+
+    async def write(self, data: Mapping[str, str]) -> object:
+        """Returns when the ledger says so. What it raises ends the step: nothing of it is done or kept."""
+
+
+class Queues(Protocol):
+    """Where effects are carried out."""
+
+    @property
+    def drained(self) -> frozenset[tuple[Partition, Epoch]]:
+        """See `Observation.drained`."""
+
+    @property
+    def outcomes(self) -> frozenset[Outcome]:
+        """See `Observation.outcomes`: all that were not yet `told` to `want`."""
+
+    def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
+        """Carry out all of `effects`, and nothing else. `told`: outcomes that the engine has taken into its (written) state."""
+
+
+class GroupRuntime:
+    """One group between its clock, its ledger and its queues."""
+
+    def __init__(self, state: GroupState, clock: Clock, ledger: LedgerWriter, queues: Queues) -> None:
+        self.state = state
+        """As it stands in the ledger."""
+        self.wake_at: float | None = None
+        """When the next step is due (unix seconds) if nothing is observed before; None: only an observation changes anything."""
+        self._clock = clock
+        self._ledger = ledger
+        self._queues = queues
+
+    async def advance(self, facts: Observation) -> Step:
+        """One step. `facts` is what was observed but for the queues' answers, which are added here.
+
+        Raises what the ledger raises; then the state is as before, and nothing is carried out.
+        """
+        told = self._queues.outcomes
+        shown = replace(facts, drained=self._queues.drained, outcomes=told)
+        # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
+        made, texts = await asyncio.to_thread(_decide, self.state, shown, self._clock.now())
+        if texts is not None:
+            await self._ledger.write(texts)
+        self.state, self.wake_at = made.state, made.wake_at
+        self._queues.want(made.effects, told)
+        return made
+
+
+def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str] | None]:
+    """Pure: on another thread, nothing of it is shared.
+
+    The ledger's texts are made only where the state is another: a group at rest costs what its observation costs, however many
+    partitions it has.
+    """
+    made = step(state, shown, now)
+    return made, None if made.state is state else dump(made.state)
