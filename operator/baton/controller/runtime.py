@@ -1,7 +1,7 @@
 """One group's state machine at work: a step, then the ledger, and only then the effects.
 
-The clock, the ledger and the queues come in as arguments. The operator, the simulations and `baton plan --explain --group` run the
-same code, and differ in what stands behind the arguments.
+The clock, the ledger and the queues come in as arguments. The operator, the simulations and `baton plan --explain --group` run
+the same code, and differ in what stands behind the arguments.
 """
 
 import asyncio

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.operator.world import World
+from tests.waiting import eventually
 
 from baton.kube.api import core_path
+from baton.kube.bump import mark
 from baton.kube.objects import groups_path
-from baton.model.names import ledger_name
+from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
 
 BATON = Path(sys.executable).parent / "baton"
 
@@ -31,6 +33,16 @@ async def versions(world: World, group: str) -> list[Any]:
     ]
 
 
+async def marked(world: World, group: str) -> bool:
+    """Every pod has the annotation for what the ledger now says of it."""
+    ledger = await world.ledger_data(group) or {}
+    pods = (await world.api.get(core_path(world.namespace, "pods"), labelSelector=f"{GROUP_LABEL}={group}"))["items"]
+    return all(
+        (pod["metadata"].get("annotations") or {}).get(LEDGER_KEY_ANNOTATION) == mark(ledger[pod["metadata"]["name"]])
+        for pod in pods
+    )
+
+
 async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World, kubeconfig: Path) -> None:
     zones = [{"partitions": "0-2", "zones": ["east"]}, {"partitions": "3-5", "zones": ["west"]}]
     await shop.external("supposed", partitions=6, partitionAttributes=zones)
@@ -39,6 +51,7 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
         await shop.pod(name, "supposed", labels={"topology.kubernetes.io/zone": zone, "app/index": name})
     await shop.spread("supposed", 3, 3)
     await shop.told("supposed", "Ready")
+    await eventually(lambda: marked(shop, "supposed"), "the pods have their marks, the operator's last write")
     before = await versions(shop, "supposed")
 
     as_it_is = (await plan(kubeconfig, "--group", "supposed", "-n", "shop")).stdout.splitlines()
