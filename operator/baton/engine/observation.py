@@ -6,7 +6,7 @@ parts were learnt does not matter. Times are seconds on the clock of `now`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
@@ -45,6 +45,17 @@ class ScaleMode(StrEnum):
 
     WORKLOAD = "Workload"
     SPARK = "Spark"
+
+
+class HeldBack(IntEnum):
+    """What of the decisions is left for later, because the ledger that would come of them is too large. Whoever writes the
+    ledger takes the first of these with which it fits, each time from `NOTHING` on."""
+
+    NOTHING = 0
+    PLANS = 1
+    """No plan, no new partition, no new standby. Vacant seats are taken, and what is planned already begins and ends."""
+    ALL = 2
+    """Whatever is not in flight: releases, deadlines, grants and the return of what has lost its receiver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +156,4 @@ class Observation:
     """The id of the last manual request to rebalance; a new id is a trigger."""
     approved: str | None = None
     """The id of the proposal that somebody approved last."""
+    held_back: HeldBack = HeldBack.NOTHING

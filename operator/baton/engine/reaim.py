@@ -1,6 +1,7 @@
 """Receivers that vanished: nothing waits for somebody who is not there (rule 5)."""
 
 from baton.engine.draft import Draft
+from baton.engine.observation import HeldBack
 from baton.engine.placement import by_the_assignor, with_the_others
 from baton.model.ids import Partition
 
@@ -19,7 +20,7 @@ def turn_lost_moves(draft: Draft) -> None:
             draft.new_generation()
         else:
             homeless.append(partition)
-    chosen = by_the_assignor(draft, homeless) if homeless and not draft.spec.paused else {}
+    chosen = by_the_assignor(draft, homeless) if homeless and not _waits(draft) else {}
     if draft.full and len(chosen) == len(homeless) > 0:
         chosen = with_the_others(draft, chosen)
     gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in homeless}))
@@ -38,6 +39,10 @@ def turn_lost_moves(draft: Draft) -> None:
         if not draft.may_own(receiver, partition.queue):
             del draft.waiting[partition]
             draft.unsettled = True
+
+
+def _waits(draft: Draft) -> bool:
+    return draft.spec.paused or draft.observation.held_back is HeldBack.ALL
 
 
 def _lost(draft: Draft, partition: Partition) -> bool:

@@ -13,9 +13,24 @@ def fill_seats(draft: Draft) -> None:
     """Who returns takes its own; then who has stood by longest; then newcomers, while they are no more than the seats."""
     _expire(draft)
     _return(draft)
+    _relieve(draft)
+    _promote(draft)
+    _take_over(draft)
+
+
+def take_seats(draft: Draft) -> None:
+    """The same where no plan may follow: a static member's seat waits on, and who stands by for want of partitions does too."""
+    _return(draft)
+    _relieve(draft)
+    _take_over(draft)
+
+
+def _relieve(draft: Draft) -> None:
     for standby in _line(draft) if vacant(draft) else ():
         _take_one(draft, standby, "stood by")
-    _promote(draft)
+
+
+def _take_over(draft: Draft) -> None:
     candidates = newcomers(draft)
     if len(candidates) <= len(vacant(draft)):
         for member in candidates:

@@ -14,11 +14,11 @@ from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.group_state import state_of, until_of, why_of
 from baton.engine.happenings import Happening, StandsBy, StateChanged
 from baton.engine.holddown import due, unserved, watch
-from baton.engine.observation import Observation, ScaleMode
+from baton.engine.observation import HeldBack, Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
-from baton.engine.seats import fill_seats, taken
+from baton.engine.seats import fill_seats, take_seats, taken
 from baton.engine.state import GroupState, View
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
 
@@ -47,8 +47,10 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
         return Step(state, view.effects, (), view.wake_at)
     draft = Draft(state, observation, now)
     _look(draft)
-    if observation.spec.paused:
+    if observation.spec.paused or observation.held_back is HeldBack.ALL:
         withdraw_overtaken(draft)
+    elif observation.held_back is HeldBack.PLANS:
+        _go_on(draft)
     else:
         _decide(draft)
     handoff.take_releases(draft)  # a hand-off that does not wait has its deadline now
@@ -65,7 +67,8 @@ def _look(draft: Draft) -> None:
     notice_departures(draft)
     follow_facts(draft)
     turn_lost_moves(draft)
-    follow_servers(draft)
+    if draft.observation.held_back is not HeldBack.ALL:
+        follow_servers(draft)
     handoff.take_releases(draft)
     handoff.rest_released(draft)
     _end_rebalance(draft)
@@ -86,6 +89,14 @@ def _decide(draft: Draft) -> None:
         with unplanned_if_it_fails(draft):
             carry_out_plan(draft)
     carry_out_approved(draft)
+    begin_waiting(draft)
+
+
+def _go_on(draft: Draft) -> None:
+    """There is no room for a plan: who comes takes a vacant seat, and the plan in force goes on."""
+    take_seats(draft)
+    rest_static(draft)
+    withdraw_overtaken(draft)
     begin_waiting(draft)
 
 
@@ -174,7 +185,7 @@ def _tell(draft: Draft) -> None:
 
 def _wake_at(draft: Draft) -> float | None:
     times = [m.deadline for m in draft.moves.values() if handoff.waits_for_giver(m) and not m.missed]
-    if not draft.spec.paused:
+    if not draft.spec.paused and not draft.observation.held_back:
         if draft.holddown is not None and draft.problem is None:
             times.append(draft.holddown.until)
         times += [seat.expires for seat in draft.seats if seat.expires is not None]

@@ -9,7 +9,7 @@ from baton.engine.tuning import fingerprint
 
 
 def follow_facts(draft: Draft) -> None:
-    """A difference is a trigger; then it is recorded. While the group is paused differences wait."""
+    """A difference is a trigger; then it is recorded. While the group is paused, or no plan may be made, differences wait."""
     spec, before = draft.spec, draft.facts
     assignor = assignor_in_use(draft)
     if before is not None and (assignor is None or not draft.eligible):
@@ -18,8 +18,8 @@ def follow_facts(draft: Draft) -> None:
     if before is None:
         draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved, tuning)
         return
-    if spec.paused:
-        draft.facts = replace(before, paused=True)
+    if spec.paused or draft.observation.held_back:
+        draft.facts = replace(before, paused=before.paused or spec.paused)
         return
     draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, tuning)
     if before.paused:

@@ -5,7 +5,7 @@ from typing import Any
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
 from baton.engine.happenings import Granted, Happening, Released, Revoked
-from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
 
@@ -27,6 +27,7 @@ class Group:
         self.drained: set[tuple[Partition, Epoch]] = set()
         self.request: str | None = None
         self.approved: str | None = None
+        self.held_back = HeldBack.NOTHING
         self.now = 0.0
         self.told: list[Happening] = []
 
@@ -66,6 +67,7 @@ class Group:
             outcomes=outcomes,
             request=self.request,
             approved=self.approved,
+            held_back=self.held_back,
         )
 
     def step(self, at: float | None = None, outcomes: frozenset[Outcome] = frozenset()) -> Step:
