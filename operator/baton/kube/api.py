@@ -109,15 +109,20 @@ class Api:
         if 200 <= answer.status <= 299:
             made: Json = json.loads(data)
             return made
-        raise _error(answer.status, data)
+        raise refusal(answer.status, _said(data))
 
 
-def _error(status: int, data: bytes) -> Exception:
+def _said(data: bytes) -> Json:
     try:
         said = json.loads(data)
-        reason, message = str(said.get("reason", "")), str(said.get("message", ""))
-    except (ValueError, AttributeError):
-        reason, message = "", data[:200].decode(errors="replace")
+    except ValueError:
+        said = None
+    return said if isinstance(said, dict) else {"message": data[:200].decode(errors="replace")}
+
+
+def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
+    """What an answer other than 2xx means; `said` is its Status object."""
+    reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     if status == 429 or status >= 500:
         return UnavailableError(f"{status} {reason}: {message}")
     kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)

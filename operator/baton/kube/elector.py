@@ -92,8 +92,7 @@ class Elector:
         try:
             lease = await self._api.find(self._path)
             if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
-                lease["spec"]["holderIdentity"] = ""
-                await self._api.replace(self._path, lease)
+                await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
         except (ApiError, UnavailableError) as error:
             log.warning("could not give up the leader Lease; others wait until it expires", error=str(error))
 

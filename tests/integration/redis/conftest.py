@@ -9,11 +9,10 @@ import redis
 from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.routing import RoutingTable
 
-GROUP = Claimant("shop/orders-group", "uid-of-the-group")
+GROUP = "shop/orders-group"
 _names = itertools.count()
 
 

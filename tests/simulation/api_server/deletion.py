@@ -1,0 +1,178 @@
+"""How objects go: at once, after their pod's grace, when the last finalizer is off, or with their owner."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tests.simulation.api_server.kinds import KINDS, NAMESPACES, PODS, Kind
+from tests.simulation.api_server.manifests import Json, Manifest
+from tests.simulation.api_server.paths import Target
+from tests.simulation.api_server.refusals import Refused, conflict, not_found
+from tests.simulation.api_server.store import Key, Store
+from tests.simulation.api_server.writes import believe
+
+from baton.kube.times import to_text
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""Finalizers by which the collector of garbage holds an owner."""
+
+_KINDS = {(kind.group_version, kind.name): kind for kind in KINDS}
+
+Soon = Callable[[Callable[[], None]], None]
+"""Do this after a moment."""
+
+
+class Deletion:
+    """Deletes, and collects what has lost its owners."""
+
+    def __init__(self, store: Store, now: Callable[[], float], soon: Soon) -> None:
+        self._store = store
+        self._now = now
+        self._soon = soon
+        self._owned: dict[str, set[tuple[Kind, Key]]] = defaultdict(set)
+        """Objects by the UID of an owner."""
+
+    def delete(self, target: Target, options: Json | None = None) -> Json:
+        """Raises Refused: 404, or 409 where a precondition does not hold."""
+        kind, options = target.kind, options or {}
+        found = self._store.get(kind, target.key)
+        if found is None:
+            raise not_found(kind, target.name)
+        expected = options.get("preconditions") or {}
+        believe(kind, found, expected.get("uid"), expected.get("resourceVersion"))
+        if kind is NAMESPACES:
+            return self._delete_namespace(target, found)
+        found = self._hold(target, found, str(options.get("propagationPolicy", "Background")))
+        grace = _grace(found, options.get("gracePeriodSeconds")) if kind is PODS else 0
+        if grace > 0 or found["metadata"].get("finalizers"):
+            return self._mark(kind, target.key, found, grace)
+        self._store.remove(kind, target.key)
+        if kind is PODS:
+            return found
+        details = {"name": target.name, "group": kind.group, "kind": kind.plural, "uid": found["metadata"]["uid"]}
+        details = {field: value for field, value in details.items() if value}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+    def due(self, before: Manifest, after: Json) -> bool:
+        """Whether a write takes the last thing away that held a deleted object: then it is not written, but is gone."""
+        was = before["metadata"]
+        over = "deletionTimestamp" in was and not was.get("deletionGracePeriodSeconds")
+        return over and not after["metadata"].get("finalizers")
+
+    def written(self, kind: Kind, key: Key, manifest: Manifest) -> None:
+        """Look at its owners."""
+        owners = manifest["metadata"].get("ownerReferences")
+        if owners:
+            for owner in owners:
+                self._owned[owner["uid"]].add((kind, key))
+            if any(self._lives(kind, key, owner) is False for owner in owners):
+                self._soon(lambda: self._collect(kind, key))
+
+    def removed(self, kind: Kind, key: Key, manifest: Manifest) -> None:
+        """What it owned goes as well; what waited for it to go goes on."""
+        for owned in sorted(self._owned.pop(manifest["metadata"]["uid"], ()), key=_order):
+            self._soon(lambda owned=owned: self._collect(*owned))  # type: ignore[misc]
+        for owner in manifest["metadata"].get("ownerReferences") or ():
+            self._owned[owner["uid"]].discard((kind, key))
+
+    def _delete_namespace(self, target: Target, found: Manifest) -> Json:
+        if "deletionTimestamp" in found["metadata"]:
+            why = "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace will "
+            raise conflict(NAMESPACES, target.name, f"{why}automatically be purged by the system.")
+        metadata = Manifest({**found["metadata"], "deletionTimestamp": to_text(self._now())})
+        status = Manifest({**found["status"], "phase": "Terminating"})
+        return self._store.put(NAMESPACES, target.key, {**found, "metadata": metadata, "status": status})
+
+    def _mark(self, kind: Kind, key: Key, found: Manifest, grace: int) -> Manifest:
+        was = found["metadata"]
+        if "deletionTimestamp" in was and was.get("deletionGracePeriodSeconds", 0) <= grace:
+            return found
+        metadata = {**was, "deletionTimestamp": to_text(self._now() + grace), "deletionGracePeriodSeconds": grace}
+        if "generation" in was and "deletionTimestamp" not in was:
+            metadata["generation"] = was["generation"] + 1
+        return self._store.put(kind, key, {**found, "metadata": Manifest(metadata)})
+
+    # -- the collector of garbage
+
+    def _hold(self, target: Target, found: Manifest, policy: str) -> Manifest:
+        finalizer = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
+        held = found["metadata"].get("finalizers") or []
+        if finalizer is None or finalizer in held or "deletionTimestamp" in found["metadata"]:
+            return found
+        self._soon(lambda: self._let_go(target, finalizer))
+        metadata = Manifest({**found["metadata"], "finalizers": [*held, finalizer]})
+        return Manifest({**found, "metadata": metadata})
+
+    def _let_go(self, target: Target, finalizer: str) -> None:
+        """First the dependents: deleted, or without this owner; then the owner."""
+        found = self._store.get(target.kind, target.key)
+        if found is None or finalizer not in (found["metadata"].get("finalizers") or ()):
+            return
+        uid = found["metadata"]["uid"]
+        waiting = False
+        for kind, key in sorted(self._owned.get(uid, ()), key=_order):
+            dependent = self._store.get(kind, key)
+            if dependent is None:
+                continue
+            if finalizer == ORPHAN:
+                self._without(kind, key, dependent, {uid})
+            else:
+                self._delete_if_there(kind, key)
+                blocks = any(
+                    one["uid"] == uid and one.get("blockOwnerDeletion") for one in dependent["metadata"]["ownerReferences"]
+                )
+                waiting |= blocks and self._store.get(kind, key) is not None
+        if waiting:
+            self._soon(lambda: self._let_go(target, finalizer))
+            return
+        left = [one for one in found["metadata"]["finalizers"] if one != finalizer]
+        after = {**found, "metadata": _with_list(found, "finalizers", left)}
+        if self.due(found, after):
+            self._store.remove(target.kind, target.key)
+        else:
+            self._store.put(target.kind, target.key, after)
+
+    def _collect(self, kind: Kind, key: Key) -> None:
+        found = self._store.get(kind, key)
+        owners = found["metadata"].get("ownerReferences") if found is not None else None
+        if found is None or not owners:
+            return
+        dead = {owner["uid"] for owner in owners if self._lives(kind, key, owner) is False}
+        if len(dead) == len(owners):
+            self._delete_if_there(kind, key)
+        elif dead:
+            self._without(kind, key, found, dead)
+
+    def _without(self, kind: Kind, key: Key, found: Manifest, owners: set[str]) -> None:
+        left = [one for one in found["metadata"]["ownerReferences"] if one["uid"] not in owners]
+        self._store.put(kind, key, {**found, "metadata": _with_list(found, "ownerReferences", left)})
+
+    def _lives(self, kind: Kind, key: Key, owner: Any) -> bool | None:
+        """None: of a kind that is not known here, so nobody can say."""
+        owners_kind = _KINDS.get((owner["apiVersion"], owner["kind"]))
+        if owners_kind is None:
+            return None
+        found = self._store.get(owners_kind, (key[0] if owners_kind.namespaced else "", owner["name"]))
+        return found is not None and bool(found["metadata"]["uid"] == owner["uid"])
+
+    def _delete_if_there(self, kind: Kind, key: Key) -> None:
+        with suppress(Refused):
+            self.delete(Target(kind, key[0] or None, key[1]))
+
+
+def _grace(pod: Manifest, asked: int | None) -> int:
+    """Seconds that a pod has. One that runs nowhere, or has ended, needs none."""
+    spec = pod.get("spec") or {}
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    return int(spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked)
+
+
+def _with_list(found: Manifest, field: str, left: list[Any]) -> Manifest:
+    metadata = {name: value for name, value in found["metadata"].items() if name != field}
+    return Manifest({**metadata, field: left} if left else metadata)
+
+
+def _order(owned: tuple[Kind, Key]) -> tuple[str, Key]:
+    return owned[0].plural, owned[1]

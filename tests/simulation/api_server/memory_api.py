@@ -1,0 +1,163 @@
+"""The client that the operator has, over a server in memory: with latencies, and with whatever can go wrong on the way."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+
+from tests.simulation.api_server.faults import Delay, Hang, LoseAnswer, Refuse, Trouble, no_trouble
+from tests.simulation.api_server.manifests import Json
+from tests.simulation.api_server.paths import target
+from tests.simulation.api_server.refusals import Refused
+from tests.simulation.api_server.server import ApiServer
+
+from baton.kube.api import AT_ONCE, JSON, METADATA, REQUEST_TIMEOUT, Api, UnavailableError, refusal
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_PLAIN = Delay()
+
+
+class MemoryApi(Api):
+    """One client of an `ApiServer`."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        trouble: Trouble = no_trouble,
+        latency: Callable[[], float] = lambda: 0.0,
+        user: str | None = None,
+    ) -> None:
+        """`latency`: seconds one way, asked twice for each request. `user` None: an administrator."""
+        self.server = server
+        self.trouble = trouble
+        self.latency = latency
+        self.user = user
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._watches: list[_Stream] = []
+
+    async def delete(self, path: str, **options: Any) -> Json:
+        return await self._request("DELETE", path, body=options or None)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> Json:
+        async with self._turns:
+            verb = _VERBS.get(method) or _reading(path)
+            fault = self.trouble(verb, path)
+            if type(fault) is Hang:
+                await asyncio.sleep(REQUEST_TIMEOUT)
+                raise UnavailableError(f"{method} {path}: TimeoutError")
+            slow = fault if type(fault) is Delay else _PLAIN
+            there = self.latency() + slow.there
+            if there >= REQUEST_TIMEOUT:
+                await asyncio.sleep(REQUEST_TIMEOUT)
+                raise UnavailableError(f"{method} {path}: TimeoutError")
+            await asyncio.sleep(there)
+            if type(fault) is Refuse:
+                await asyncio.sleep(self.latency())
+                raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
+            refused: Refused | None = None
+            answer: Json = {}
+            try:
+                answer = self.server.request(verb, path, query, body, self.user, accept == METADATA)
+            except Refused as one:
+                refused = one
+            if type(fault) is LoseAnswer:
+                await asyncio.sleep(REQUEST_TIMEOUT - there if fault.hang else self.latency())
+                raise UnavailableError(f"{method} {path}: {'TimeoutError' if fault.hang else 'Server disconnected'}")
+            back = self.latency() + slow.back
+            await asyncio.sleep(min(back, REQUEST_TIMEOUT - there))
+            if there + back >= REQUEST_TIMEOUT:
+                raise UnavailableError(f"{method} {path}: TimeoutError")
+            if refused is not None:
+                raise refusal(refused.code, refused.status)
+            return answer
+
+    async def watch(self, path: str, resource_version: str, **query: str) -> AsyncGenerator[Json, None]:
+        """Events as the server tells them, until the connection ends. Raises as a request does where it cannot be opened."""
+        fault = self.trouble("watch", path)
+        if type(fault) in (Hang, LoseAnswer):
+            await asyncio.sleep(REQUEST_TIMEOUT)
+            raise UnavailableError(f"GET {path}: TimeoutError")
+        await asyncio.sleep(self.latency() + (fault.there if type(fault) is Delay else 0.0))
+        if type(fault) is Refuse:
+            raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
+        stream = _Stream(path, self.latency)
+        try:
+            subscription = self.server.watch(
+                path, {**query, "resourceVersion": resource_version}, stream.hear, stream.end, self.user
+            )
+        except Refused as refused:
+            raise refusal(refused.code, refused.status) from None
+        self._watches.append(stream)
+        try:
+            while (event := await stream.next()) is not None:
+                yield event
+        finally:
+            subscription.end()
+            self._watches.remove(stream)
+
+    def drop_watches(self, of: Callable[[str], bool] = lambda path: True) -> None:
+        """Break the connections of the watches on these paths: what is on its way is lost, and is told again to who asks from
+        the last version that arrived."""
+        for stream in self._watches:
+            if of(stream.path):
+                stream.drop()
+
+
+class _Stream:
+    """Events on their way to one watch, in their order."""
+
+    def __init__(self, path: str, latency: Callable[[], float]) -> None:
+        self.path = path
+        self._latency = latency
+        self._arrived: deque[Json | None] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        self._last = 0.0
+        self._dropped = False
+        self._loop = asyncio.get_running_loop()
+
+    def hear(self, event: Json) -> None:
+        self._send(event)
+
+    def end(self) -> None:
+        self._send(None)
+
+    def drop(self) -> None:
+        self._dropped = True
+        self._arrived.clear()
+        self._arrive(None)
+
+    async def next(self) -> Json | None:
+        while not self._arrived:
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        return self._arrived.popleft()
+
+    def _send(self, event: Json | None) -> None:
+        if not self._dropped:
+            self._last = max(self._last, self._loop.time() + self._latency())
+            self._loop.call_at(self._last, self._land, event)
+
+    def _land(self, event: Json | None) -> None:
+        if not self._dropped:
+            self._arrive(event)
+
+    def _arrive(self, event: Json | None) -> None:
+        self._arrived.append(event)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+def _reading(path: str) -> str:
+    try:
+        about = target(path)
+    except Refused:
+        return "get"  # the server will say so
+    return "get" if about is None or about.name else "list"

@@ -1,0 +1,242 @@
+"""An API server in memory, without HTTP: requests in, answers or refusals out, at once.
+
+It keeps the real one's promises that the operator relies on (tests/integration/api_server holds both to them). What it leaves
+out: the schemas and defaults of custom resources, managedFields, admission other than namespaces and quotas, the immutable fields
+of pods and workloads, server-side apply, and chunks of lists.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.api_server.access import Access
+from tests.simulation.api_server.deletion import Deletion
+from tests.simulation.api_server.history import Subscription
+from tests.simulation.api_server.kinds import NAMESPACES, QUOTAS, SECRETS, Kind, discovery
+from tests.simulation.api_server.manifests import Json, Manifest, merged, received
+from tests.simulation.api_server.namespace_controller import NamespaceController
+from tests.simulation.api_server.paths import Target, target
+from tests.simulation.api_server.refusals import (
+    Mistake,
+    already_exists,
+    bad_request,
+    forbidden,
+    invalid,
+    no_such_path,
+    no_such_resource,
+    not_found,
+    terminating,
+    too_large,
+)
+from tests.simulation.api_server.selectors import Selects, selector
+from tests.simulation.api_server.store import Key, Store
+from tests.simulation.api_server.validation import REQUEST_LIMIT, check
+from tests.simulation.api_server.writes import changed_by, new, scale_of
+
+from baton.kube.times import to_text
+
+
+class ApiServer:
+    """Every request is carried out whole at the moment at which it is made. Raises Refused for what is not."""
+
+    def __init__(
+        self,
+        rng: random.Random,
+        now: Callable[[], float],
+        later: Callable[[float, Callable[[], None]], None] | None = None,
+        pace: Callable[[], float] | None = None,
+        pods_first: bool = True,
+    ) -> None:
+        """`now`: unix seconds. `later`: how the server's own controllers wait (by the running loop). `pace`: how long."""
+        self.store = Store()
+        self.access = Access()
+        self._rng = rng
+        self._now = now
+        later, pace = later or _on_the_loop, pace or (lambda: rng.uniform(0.005, 0.3))
+        self._deletion = Deletion(self.store, now, lambda do: later(pace(), do))
+        self._namespaces = NamespaceController(self.store, self._deletion, rng, later, pace, pods_first)
+        self.store.written = self._written
+        self.store.removed = self._deletion.removed
+
+    def request(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        user: str | None = None,
+        metadata_only: bool = False,
+    ) -> Json:
+        """`verb` as rules of access name it: get, list, create, update, patch, delete."""
+        about = target(path)
+        if about is None:
+            return _found(discovery("/" + path.strip("/")))
+        self.access.check(user, verb, about)
+        match verb:
+            case "get":
+                return self._get(about)
+            case "list":
+                return self._list(about, query or {}, metadata_only)
+            case "create":
+                return self._create(about, *_received(body))
+            case "update":
+                return self._update(about, *_received(body))
+            case "patch":
+                return self._patch(about, *_received(body))
+            case "delete":
+                return self._deletion.delete(about, received(body)[0] if body is not None else None)
+        raise no_such_resource()
+
+    def watch(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        hear: Callable[[Json], None],
+        ended: Callable[[], None],
+        user: str | None = None,
+    ) -> Subscription:
+        """Tell `hear` of every change after `resourceVersion`, which the query has to name."""
+        about = target(path)
+        if about is None or about.name:
+            raise no_such_resource()
+        self.access.check(user, "watch", about)
+        made = Subscription(about.kind, about.namespace, _selects(query), hear, ended)
+        self.store.history.subscribe(made, int(query["resourceVersion"]))
+        return made
+
+    def compact(self) -> None:
+        """Forget the past: watches that are behind get 410."""
+        self.store.compact()
+
+    # -- reading
+
+    def _get(self, about: Target) -> Json:
+        found = self.store.get(about.kind, about.key)
+        if found is None:
+            raise not_found(about.kind, about.name)
+        return scale_of(found) if about.subresource == "scale" else found
+
+    def _list(self, about: Target, query: Mapping[str, str], metadata_only: bool) -> Json:
+        kind, selects = about.kind, _selects(query)
+        found = [one for one in self.store.listed(kind, about.namespace) if selects is None or selects(one)]
+        answer: Json = {"metadata": {"resourceVersion": str(self.store.version)}}
+        if metadata_only:
+            named = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+            items = [{**named, "metadata": one["metadata"]} for one in found] or None
+            return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", **answer, "items": items}
+        shown = found if kind.custom else [_bare(one) for one in found]
+        return {"kind": f"{kind.name}List", "apiVersion": kind.group_version, **answer, "items": shown}
+
+    # -- writing
+
+    def _create(self, about: Target, body: Manifest, size: int) -> Json:
+        kind, metadata = about.kind, body["metadata"]
+        name = metadata.get("name") or self._generated(metadata.get("generateName"))
+        if about.name or (kind.namespaced and about.namespace is None):
+            raise no_such_resource()
+        if metadata.get("namespace", about.namespace) != about.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        about = Target(kind, about.namespace, name)
+        if kind.namespaced:
+            self._admit(about)
+        if not name:
+            raise invalid(kind, "", [Mistake("metadata.name", "Required", "name or generateName is required")])
+        made = new(about, name, body, self._uid(), to_text(self._now()))
+        check(kind, name, made)
+        self._within_quota(about)
+        if self.store.get(kind, about.key) is not None:
+            raise already_exists(kind, name)
+        return self.store.put(kind, about.key, made)
+
+    def _update(self, about: Target, body: Manifest, size: int) -> Json:
+        before = self.store.get(about.kind, about.key)
+        if before is None:
+            if about.kind.made_by_replacing and not about.subresource:
+                return self._create(Target(about.kind, about.namespace, ""), body, size)
+            raise not_found(about.kind, about.name)
+        if about.kind.needs_version and not about.subresource and not body["metadata"].get("resourceVersion"):
+            what = Mistake("metadata.resourceVersion", "Invalid", "must be specified for an update", _no_version(about.kind))
+            raise invalid(about.kind, about.name, [what])
+        return self._change(about, before, body)
+
+    def _patch(self, about: Target, patch: Manifest, size: int) -> Json:
+        before = self.store.get(about.kind, about.key)
+        if before is None:
+            raise not_found(about.kind, about.name)
+        shown = scale_of(before) if about.subresource == "scale" else before
+        return self._change(about, before, merged(shown, patch))
+
+    def _change(self, about: Target, before: Manifest, body: Manifest) -> Json:
+        kind = about.kind
+        after = changed_by(about, before, body)
+        if after == before:
+            return self._shown(about, before)
+        check(kind, about.name, after)
+        if self._deletion.due(before, after):
+            self.store.remove(kind, about.key)
+            return after
+        return self._shown(about, self.store.put(kind, about.key, after))
+
+    def _shown(self, about: Target, manifest: Manifest) -> Json:
+        return scale_of(manifest) if about.subresource == "scale" else manifest
+
+    def _admit(self, about: Target) -> None:
+        """Nothing new in a namespace that is not there, or is going."""
+        assert about.namespace is not None
+        namespace = self.store.get(NAMESPACES, ("", about.namespace))
+        if namespace is None:
+            raise not_found(NAMESPACES, about.namespace)
+        if "deletionTimestamp" in namespace["metadata"]:
+            raise terminating(about.kind, about.name, about.namespace)
+
+    def _within_quota(self, about: Target) -> None:
+        counted = f"count/{about.kind.qualified}"
+        for quota in self.store.listed(QUOTAS, about.namespace) if about.kind.namespaced else ():
+            hard = (quota.get("spec") or {}).get("hard") or {}
+            for name in (counted, about.kind.plural):
+                used = len(self.store.keys(about.kind, about.namespace))
+                if name in hard and used + 1 > int(hard[name]):
+                    amounts = f"requested: {name}=1, used: {name}={used}, limited: {name}={hard[name]}"
+                    raise forbidden(about.kind, about.name, f"exceeded quota: {quota['metadata']['name']}, {amounts}")
+
+    def _written(self, kind: Kind, key: Key, manifest: Manifest) -> None:
+        self._deletion.written(kind, key, manifest)
+        self._namespaces.written(kind, key, manifest)
+
+    def _uid(self) -> str:
+        return str(UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _generated(self, prefix: str | None) -> str:
+        return prefix + "".join(self._rng.choices("bcdfghjklmnpqrstvwxz2456789", k=5)) if prefix else ""
+
+
+def _received(body: Mapping[str, Any] | None) -> tuple[Manifest, int]:
+    made, size = received(body or {})
+    if size > REQUEST_LIMIT:
+        raise too_large(REQUEST_LIMIT)
+    return (made if "metadata" in made else Manifest({**made, "metadata": Manifest()})), size
+
+
+def _found(answer: Json | None) -> Json:
+    if answer is None:
+        raise no_such_path()
+    return answer
+
+
+def _selects(query: Mapping[str, str]) -> Selects | None:
+    return selector(query.get("labelSelector", ""))
+
+
+def _bare(manifest: Manifest) -> Manifest:
+    """As an item of a list, which has said the kind."""
+    return Manifest({field: value for field, value in manifest.items() if field not in ("kind", "apiVersion")})
+
+
+def _no_version(kind: Kind) -> str:
+    return "0" if kind.custom or kind is SECRETS else '""'
+
+
+def _on_the_loop(seconds: float, do: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(seconds, do)

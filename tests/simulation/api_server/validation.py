@@ -1,0 +1,158 @@
+"""What an object may be: the limits that the API server sets on every object, and a few of the kinds' own.
+
+The schemas of the custom resources are left out: a spec of theirs may be anything here.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, LEASES, SECRETS, Kind
+from tests.simulation.api_server.refusals import Mistake, bad_request, invalid
+
+REQUEST_LIMIT = 3 * 1024 * 1024
+"""Bytes of a request."""
+DATA_LIMIT = 1024 * 1024
+"""Bytes of a ConfigMap's or Secret's keys and values."""
+ANNOTATIONS_LIMIT = 256 * 1024
+"""Bytes of an object's annotations, keys and values."""
+LONGEST_LABEL = 63
+LONGEST_NAME = 253
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+
+_NAME_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
+    "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_QUALIFIED_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+def check(kind: Kind, name: str, manifest: Mapping[str, Any]) -> None:
+    """Raises Refused: 400 where a text is none, 422 with every mistake otherwise."""
+    metadata = manifest["metadata"]
+    for field in ("labels", "annotations"):
+        _texts(kind, f"metadata.{field}", metadata.get(field))
+    if kind is CONFIG_MAPS:
+        _texts(kind, "data", manifest.get("data"))
+    mistakes = [*_metadata(name, metadata), *_OF_KIND.get(kind, _nothing)(manifest)]
+    if mistakes:
+        raise invalid(kind, name, mistakes)
+
+
+def _texts(kind: Kind, field: str, values: Any) -> None:
+    if values is not None and not (isinstance(values, dict) and all(type(value) is str for value in values.values())):
+        raise bad_request(
+            f'{kind.name} in version "{kind.group_version.rpartition("/")[2]}" cannot be handled as a {kind.name}: json: cannot '
+            f"unmarshal a value into Go struct field {kind.name}.{field} of type string"
+        )
+
+
+def _metadata(name: str, metadata: Mapping[str, Any]) -> Iterator[Mistake]:
+    if len(name) > LONGEST_NAME or _NAME.fullmatch(name) is None:
+        yield Mistake("metadata.name", "Invalid", _NAME_RULE, f'"{name}"')
+    for key, value in (metadata.get("labels") or {}).items():
+        yield from _key("metadata.labels", key)
+        if len(value.encode()) > LONGEST_LABEL:
+            yield Mistake("metadata.labels", "TooLong", f"may not be more than {LONGEST_LABEL} bytes")
+        if _LABEL_VALUE.fullmatch(value) is None:
+            yield Mistake("metadata.labels", "Invalid", _LABEL_RULE, f'"{value}"')
+    annotations = metadata.get("annotations") or {}
+    for key in annotations:
+        yield from _key("metadata.annotations", key.lower())
+    if _size(annotations) > ANNOTATIONS_LIMIT:
+        yield Mistake("metadata.annotations", "TooLong", f"may not be more than {ANNOTATIONS_LIMIT} bytes")
+    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                yield Mistake(f"metadata.ownerReferences[{index}].{field}", "Invalid", "must not be empty", '""')
+    for finalizer in metadata.get("finalizers") or ():
+        yield from _key("metadata.finalizers", finalizer)
+
+
+def _key(field: str, key: str) -> Iterator[Mistake]:
+    prefix, slash, name = key.rpartition("/")
+    if slash and _NAME.fullmatch(prefix) is None:
+        yield Mistake(field, "Invalid", f"prefix part {_NAME_RULE}", f'"{key}"')
+    if len(name) > LONGEST_LABEL:
+        yield Mistake(field, "Invalid", f"name part must be no more than {LONGEST_LABEL} bytes", f'"{key}"')
+    if _QUALIFIED.fullmatch(name) is None:
+        yield Mistake(field, "Invalid", _QUALIFIED_RULE, f'"{key}"')
+
+
+def _size(texts: Mapping[str, str]) -> int:
+    rough = sum(map(len, texts)) + sum(map(len, texts.values()))
+    return (
+        rough if rough * 4 <= ANNOTATIONS_LIMIT else sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
+    )
+
+
+def _nothing(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
+    return iter(())
+
+
+def _config_map(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
+    data = manifest.get("data") or {}
+    yield from _data_keys(data)
+    if _size(data) > DATA_LIMIT:
+        yield Mistake("[]", "TooLong", f"may not be more than {DATA_LIMIT} bytes")
+
+
+def _secret(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
+    data = manifest.get("data") or {}
+    yield from _data_keys(data)
+    if sum(len(value) * 3 // 4 for value in data.values()) > DATA_LIMIT:
+        yield Mistake("data", "TooLong", f"may not be more than {DATA_LIMIT} bytes")
+
+
+def _data_keys(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    for key in data:
+        if len(key) > LONGEST_NAME or _DATA_KEY.fullmatch(key) is None:
+            yield Mistake(f"data[{key}]", "Invalid", _KEY_RULE, f'"{key}"')
+
+
+def _lease(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
+    spec = manifest.get("spec") or {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if duration is not None and duration <= 0:
+        yield Mistake("spec.leaseDurationSeconds", "Invalid", "must be greater than 0", str(duration))
+    if transitions is not None and transitions < 0:
+        yield Mistake("spec.leaseTransitions", "Invalid", "must be greater than or equal to 0", str(transitions))
+
+
+def _event(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
+    if not manifest.get("eventTime"):
+        yield Mistake("eventTime", "Required", "")
+    for field, limit in (("reportingController", None), ("reportingInstance", 128), ("action", 128), ("reason", 128)):
+        value = str(manifest.get(field) or "")
+        if not value:
+            yield Mistake(field, "Required", "")
+        elif limit is not None and len(value.encode()) > limit:
+            yield Mistake(field, "Invalid", f"can have at most {limit} characters", f'"{value}"')
+    if len(str(manifest.get("note") or "").encode()) > 1024:
+        yield Mistake("note", "Invalid", "can have at most 1024 characters", f'"{manifest["note"]}"')
+
+
+_OF_KIND: dict[Kind, Callable[[Mapping[str, Any]], Iterator[Mistake]]] = {
+    CONFIG_MAPS: _config_map,
+    SECRETS: _secret,
+    LEASES: _lease,
+    EVENTS: _event,
+}
