@@ -1,9 +1,14 @@
-"""Whether members are within one partition of each other (rule 2)."""
+"""Whether the partitions are spread as they should be (rules 2 and 8)."""
 
 from collections.abc import Collection
 
 from baton.engine.draft import Draft
 from baton.model.ids import MemberId, QueueName
+
+
+def evenly_spread(draft: Draft, members: Collection[MemberId]) -> bool:
+    """Among these members, those of the plan: as the assignor in use makes it."""
+    return (within_one(draft, members) or _as_the_assignor_has_it(draft)) and not several_active(draft, members)
 
 
 def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
@@ -24,10 +29,20 @@ def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
     return True
 
 
-def as_the_assignor_has_it(draft: Draft) -> bool:
+def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueName]:
+    """Exclusive queues that have more than one active member, where a plan for these members would make it one."""
+    exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
+    if not exclusive:
+        return []
+    active: dict[QueueName, set[MemberId]] = {queue: set() for queue in exclusive}
+    for member, partitions in draft.loads().items():
+        for queue in exclusive & {partition.queue for partition in partitions}:
+            active[queue].add(member)
+    reads = {queue for member in members for queue in draft.subscribed(member)}
+    return sorted(queue for queue, those in active.items() if len(those) > 1 and queue in reads)
+
+
+def _as_the_assignor_has_it(draft: Draft) -> bool:
     """Other assignors than Solace's aim at something else than totals within one: weights, zones, equal numbers together. What
     they planned is as even as it will be when it has been carried out and nothing has happened since."""
-    if draft.facts is None or draft.facts.assignor in (None, "solace") or draft.problem is not None:
-        return False
-    under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
-    return not under_way and all(move.quiet for move in draft.moves.values()) and all(seat.left is None for seat in draft.seats)
+    return draft.facts is not None and draft.facts.assignor not in (None, "solace") and draft.problem is None

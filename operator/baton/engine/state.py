@@ -170,6 +170,7 @@ class View:
     standbys: int
     problem: Problem | None
     balanced: bool
+    settled: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from baton.engine.census import count_members
 from baton.engine.departures import notice_departures
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
-from baton.engine.evenness import as_the_assignor_has_it, within_one
 from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.group_state import state_of, until_of, why_of
 from baton.engine.happenings import Happening, StandsBy, StateChanged
-from baton.engine.holddown import due, unserved, watch
+from baton.engine.holddown import due, watch
 from baton.engine.observation import HeldBack, Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
-from baton.engine.seats import fill_seats, take_seats, taken
+from baton.engine.rest import balanced, settled
+from baton.engine.seats import fill_seats, take_seats
 from baton.engine.state import GroupState, View
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
 
@@ -152,7 +152,8 @@ def _close(draft: Draft) -> Step:
         members=len(draft.eligible),
         standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
         problem=draft.problem,
-        balanced=(within_one(draft, taken(draft)) or as_the_assignor_has_it(draft)) and not unserved(draft),
+        balanced=balanced(draft),
+        settled=settled(draft),
     )
     if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
         draft.happenings.append(StateChanged(state_of(state), until_of(state), why_of(state)))

@@ -45,6 +45,10 @@ class Summary:
     in_flight: tuple[InFlight, ...]
     assignor: str | None
     balanced: bool
+    """The partitions are spread as the assignor has it, and nothing is under way, due or held down; so far as a step saw it."""
+    settled: bool
+    """Balanced, and every partition is with a live member as its queue's owner, and nothing keeps the engine from acting: not a
+    pause, nor an assignor that fails, nor a ledger without room. What somebody who waits for a group waits for."""
     replicas: int
     """The size of the fleet as /scale reports it."""
     victims: tuple[MemberId, ...]
@@ -53,7 +57,7 @@ class Summary:
 
 
 def summary(state: GroupState) -> Summary:
-    """Counts of members and whether they are balanced are those of the last step; before the first: of the ledger."""
+    """Counts of members are those of the last step; before the first: of the ledger."""
     view = state.view
     seated = [seat.member for seat in state.seats if seat.left is None]
     members = view.members if view is not None else len({*seated, *state.standbys})
@@ -73,7 +77,8 @@ def summary(state: GroupState) -> Summary:
             for partition, move in sorted(state.moves.items())
         ),
         assignor=None if state.facts is None else state.facts.assignor,
-        balanced=view.balanced if view is not None else not state.moving and state.holddown is None,
+        balanced=view is not None and view.balanced,
+        settled=view is not None and view.settled,
         replicas=members + len(state.victims),
         victims=tuple(name for name, _ in state.victims),
         problem=None if view is None else view.problem,

@@ -1,0 +1,26 @@
+"""A group at rest: what may be said of it then."""
+
+from baton.engine.draft import Draft
+from baton.engine.evenness import evenly_spread
+from baton.engine.holddown import unserved
+from baton.engine.seats import newcomers, taken
+
+
+def at_rest(draft: Draft) -> bool:
+    """Nothing changes hands, and nothing is planned, proposed, held down or kept for anybody."""
+    under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
+    return not under_way and all(move.quiet for move in draft.moves.values()) and all(seat.left is None for seat in draft.seats)
+
+
+def balanced(draft: Draft) -> bool:
+    """At rest, and the partitions are spread among the members as the assignor in use has it. Somebody who came in a pause, and
+    for whom there is a partition, is a member too."""
+    return at_rest(draft) and evenly_spread(draft, taken(draft)) and not unserved(draft) and not newcomers(draft)
+
+
+def settled(draft: Draft) -> bool:
+    """Balanced; every partition is with a member that its queue knows as its owner; and nothing keeps the engine from acting on
+    what it is shown. A group without queues or members has nothing that could settle."""
+    free_to_act = not draft.spec.paused and not draft.observation.held_back and draft.problem is None
+    served = all(owner in draft.eligible for owner, partitions in draft.owned.items() if partitions)
+    return free_to_act and bool(draft.queues) and bool(draft.eligible) and not draft.moves and served and balanced(draft)

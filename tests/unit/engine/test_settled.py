@@ -1,0 +1,132 @@
+"""What may be waited for: a group is settled when nothing moves, waits or is held down, and everybody has what is theirs."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.engine.group import Group
+
+from baton.engine import Summary, summary
+from baton.engine.observation import Approval, GroupSpec, HeldBack, ObservedQueue
+from baton.model.ids import QueueName
+
+
+def words(group: Group) -> tuple[bool, bool]:
+    """Balanced, settled."""
+    whole: Summary = summary(group.state)
+    return whole.balanced, whole.settled
+
+
+def test_a_group_that_has_been_served_is_settled() -> None:
+    assert words(Group().start("a", "b")) == (True, True)
+
+
+def test_a_group_that_was_only_read_from_its_ledger_is_not_known_to_be() -> None:
+    group = Group().start("a", "b")
+    group.state = replace(group.state, view=None)
+    assert words(group) == (False, False)
+
+
+@pytest.mark.parametrize("partitions", [4, 12])
+def test_it_is_neither_while_a_change_is_held_down_nor_while_partitions_move(partitions: int) -> None:
+    group = Group(partitions).start("a", "b").join("c")
+    group.settle(at=20)
+    assert words(group) == (False, False)
+    group.settle(at=25)
+    assert words(group) == (False, False)
+    group.settle(at=28)
+    assert words(group) == (True, True)
+
+
+def test_it_is_neither_while_hand_offs_wait_for_their_turn() -> None:
+    group = Group(12, GroupSpec(max_concurrent_handoffs=1)).start("a", "b").join("c")
+    group.settle(at=20)
+    group.settle(at=25)
+    while group.state.waiting:
+        assert words(group) == (False, False)
+        group.settle(at=group.now + 3)
+    group.settle(at=group.now + 3)
+    assert words(group) == (True, True)
+
+
+def test_it_is_neither_while_a_proposal_waits() -> None:
+    group = Group(spec=GroupSpec(approval=Approval.MANUAL)).start("a", "b").join("c")
+    group.settle(at=20)
+    group.settle(at=25)
+    assert group.state.proposal is not None
+    assert words(group) == (False, False)
+
+
+def test_it_is_neither_while_a_static_member_is_waited_for() -> None:
+    group = Group(spec=GroupSpec(session_timeout=30)).join("a", instance="a").join("b", instance="b").start()
+    group.leave("b").settle(at=20)
+    assert words(group) == (False, False)
+
+
+def test_it_is_neither_without_members() -> None:
+    group = Group()
+    group.settle(at=0)
+    assert words(group) == (False, False)
+    group.start("a").leave("a")
+    group.settle(at=20)
+    group.settle(at=25)
+    assert words(group) == (False, False)
+
+
+def test_a_group_without_queues_has_nothing_to_settle() -> None:
+    group = Group()
+    group.queues = {}
+    group.join("a").settle(at=0)
+    assert words(group) == (True, False)
+
+
+def test_a_queue_that_nobody_reads_is_not_served() -> None:
+    group = Group()
+    group.queues[QueueName("pay")] = ObservedQueue(2)
+    group.join("a", subscribed=frozenset({QueueName("orders")})).start()
+    assert group.owners() == "aaaa"
+    assert words(group) == (False, False)
+
+
+def test_a_paused_group_is_not_settled_and_not_balanced_either_when_somebody_waits_for_a_partition() -> None:
+    group = Group().start("a", "b")
+    group.spec = replace(group.spec, paused=True)
+    group.settle(at=20)
+    assert words(group) == (True, False)
+    group.join("c").settle(at=21)
+    assert words(group) == (False, False)
+
+
+@pytest.mark.parametrize("how", [HeldBack.PLANS, HeldBack.ALL])
+def test_it_is_not_settled_without_room_for_a_plan(how: HeldBack) -> None:
+    group = Group().start("a", "b")
+    group.held_back = how
+    group.settle(at=20)
+    assert words(group) == (True, False)
+
+
+def test_it_is_not_settled_while_owners_are_asserted_again() -> None:
+    group = Group(incarnation="1").start("a", "b")
+    group.queues = {name: replace(queue, incarnation="2") for name, queue in group.queues.items()}
+    group.step(at=20)
+    assert words(group) == (True, False), "they go on working"
+    group.settle()
+    assert words(group) == (True, True)
+
+
+def test_it_is_neither_while_somebody_is_stopping_with_partitions() -> None:
+    group = Group().start("a", "b").terminate("b")
+    group.settle(at=20)
+    assert words(group) == (False, False)
+
+
+def test_a_newcomer_for_whom_there_is_nothing_does_not_matter() -> None:
+    group = Group(2).start("a", "b").join("c")
+    group.settle(at=20)
+    assert words(group) == (True, True)
+
+
+def test_an_assignor_that_does_not_exist_is_in_the_way() -> None:
+    group = Group().start("a", "b")
+    group.spec = replace(group.spec, assignors=("example.com/none",))
+    group.settle(at=20)
+    assert words(group) == (True, False)
