@@ -24,6 +24,14 @@ setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton 
 machine: setup ## Install the Debian packages and build the cluster's programs into the cache, where they are missing
 	@$(BIN)/python -m tests.cluster prepare
 
+.PHONY: cluster-up
+cluster-up: $(if $(filter 0,$(NODE)),setup,machine) ## A real Kubernetes on this machine until `make cluster-down` (NODE=0: API server and controllers only, no root)
+	@$(BIN)/python -m tests.cluster up $(if $(filter 0,$(NODE)),--no-node)
+
+.PHONY: cluster-down
+cluster-down: setup ## Stop what `make cluster-up` left running
+	@$(BIN)/python -m tests.cluster down
+
 .PHONY: demo
 demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
 	@$(BIN)/python -m demo

@@ -122,5 +122,5 @@ Everything is still running. To look around:
   .venv/bin/python -m demo.producer {url} {NAMESPACE}/{QUEUE} 500   # messages, until Ctrl-C
   ls {world.folder}                                      # what was applied
 To stop everything:
-  .venv/bin/python -m tests.cluster down
+  make cluster-down
 """

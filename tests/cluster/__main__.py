@@ -41,7 +41,7 @@ def up(node: bool) -> None:
     cluster.up()
     cluster.keep()
     click.echo(f"ready after {time.monotonic() - began:.1f} s. To use it:\n  export KUBECONFIG={cluster.kubeconfig}")
-    click.echo(f"  alias kubectl='{KUBE.path()} kubectl'\nTo stop it:\n  python -m tests.cluster down")
+    click.echo(f"  alias kubectl='{KUBE.path()} kubectl'\nTo stop it:\n  make cluster-down")
 
 
 @main.command()

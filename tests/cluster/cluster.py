@@ -83,7 +83,7 @@ class Cluster:
             sweep(self.folder, node=self._node is not None)
 
     def keep(self) -> None:
-        """Leave it running when this process ends, until `python -m tests.cluster down`. Do not call `down` then."""
+        """Leave it running when this process ends, until `make cluster-down`. Do not call `down` then."""
         self._registry.stop("guard", grace=0)
         runs.keep(self.folder)
 

@@ -28,7 +28,7 @@ def claim(folder: Path) -> None:
     with exclusive():
         remove_abandoned()
         if folder.exists():
-            cure = "wait for that to end" if owner(folder) else "stop it with: python -m tests.cluster down"
+            cure = "wait for that to end" if owner(folder) else "stop it with: make cluster-down"
             raise ClusterError(f"the cluster {in_use(folder)}: {cure}")
         folder.mkdir(mode=0o700)
         (folder / "owner").write_text(f"{os.getpid()} {start_time(os.getpid())}\n")

@@ -54,7 +54,7 @@ def _unmount(folder: Path) -> None:
     for point in sorted(_mounts(folder), key=len, reverse=True):
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
     if left := _mounts(folder):
-        raise ClusterError(f"cannot unmount {left[0]}: unmount it, then run: python -m tests.cluster down")
+        raise ClusterError(f"cannot unmount {left[0]}: unmount it, then run: make cluster-down")
 
 
 def _mounts(folder: Path) -> list[str]:

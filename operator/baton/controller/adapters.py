@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable
 
 from baton.kube.api import Api, NotFoundError, core_path
 from baton.kube.objects import QueueView
-from baton.queues.protocol import QueueAdapter, QueueUnreachable
+from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.resources import PartitionedQueueSpec, SourceType
 
-OpenQueue = Callable[[QueueView, str], Awaitable[QueueAdapter]]
-"""Makes the adapter for a queue as one group (namespace/name) uses it; see `open_queue`."""
+OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
+"""Makes the adapter for a queue as one group uses it; see `open_queue`."""
 
 
 class UnsupportedSource(Exception):  # noqa: N818 -- a condition's reason, in the users' words
     """This operator has no adapter for the source. The message is the user's."""
 
 
-async def open_queue(api: Api, queue: QueueView, group: str) -> QueueAdapter:
-    """The adapter for one queue as one group (namespace/name) uses it; it connects when it is first asked something.
+async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAdapter:
+    """The adapter for one queue as one group uses it; it connects when it is first asked something.
 
     Raises UnsupportedSource, and QueueUnreachable where the Secret with the URL is missing or says nothing; and what `Api`
     raises.
@@ -32,7 +32,7 @@ async def open_queue(api: Api, queue: QueueView, group: str) -> QueueAdapter:
             return RedisQueue(
                 await _redis_url(api, queue, spec),
                 queue=queue.full_name,
-                group=group,
+                claimant=claimant,
                 max_delivered_unacked=spec.max_delivered_unacked,
                 max_redeliveries=spec.max_redeliveries or 0,
             )

@@ -17,7 +17,7 @@ from baton.kube.api import ApiError, UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.protocol import QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
 from baton.resources import PartitionedQueueSpec
 
 log = structlog.get_logger("baton.queue")
@@ -26,8 +26,11 @@ log = structlog.get_logger("baton.queue")
 class Keepers:
     """See above. `changed` is called when one has news."""
 
-    def __init__(self, key: GroupKey, mirror: Mirror, clock: Clock, open_queue: OpenQueue, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, key: GroupKey, uid: str, mirror: Mirror, clock: Clock, open_queue: OpenQueue, changed: Callable[[], None]
+    ) -> None:
         self._key = key
+        self._uid = uid
         self._clock = clock
         self._open_queue = open_queue
         self._mirror = mirror
@@ -54,7 +57,7 @@ class Keepers:
                 self._start(name, view)
             elif self._sources[name] != _where(view.spec, view.uid):
                 self._sources[name] = _where(view.spec, view.uid)
-                self._keepers[name].reconnect(partial(self._open_queue, view, "/".join(self._key)))
+                self._keepers[name].reconnect(partial(self._open, view))
 
     def sights(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of."""
@@ -162,11 +165,17 @@ class Keepers:
 
     def _start(self, name: QueueName, view: QueueView) -> None:
         assert view.spec is not None
-        keeper = Keeper(name, partial(self._open_queue, view, "/".join(self._key)), self._clock, self._changed)
+        keeper = Keeper(name, partial(self._open, view), self._clock, self._changed)
         self._keepers[name] = keeper
         self._sources[name] = _where(view.spec, view.uid)
         keeper.want(view.spec.partitions, (), frozenset())
         self._tasks[name] = self._run(name)
+
+    async def _open(self, view: QueueView) -> QueueAdapter:
+        """From whom it may be taken over is looked up each time: a queue that is another's is asked for again and again."""
+        group = self._mirror.group(self._key)
+        takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
+        return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
 
     def _run(self, name: QueueName) -> asyncio.Task[None]:
         return asyncio.create_task(self._keepers[name].run(), name=f"queue {self._key[0]}/{name}")

@@ -62,7 +62,7 @@ class GroupLoop:
             services.elector,
             services.clock,
         )
-        self._keepers = Keepers(self.key, services.mirror, services.clock, services.open_queue, self.wake)
+        self._keepers = Keepers(self.key, group.uid, services.mirror, services.clock, services.open_queue, self.wake)
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)

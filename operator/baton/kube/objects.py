@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from baton.kube.api import group_path
-from baton.model.names import API_GROUP, API_VERSION
+from baton.model.names import API_GROUP, API_VERSION, TAKE_OVER_ANNOTATION
 from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
 
 S = TypeVar("S", ConsumerGroupSpec, PartitionedQueueSpec)
@@ -41,6 +41,8 @@ class GroupView:
     """The id of the last manual request to rebalance."""
     approved: str | None = None
     """The id of the proposal that was approved last."""
+    takes_over: frozenset[str] = frozenset()
+    """UIDs of groups that are gone for good, from which it takes its queues over."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
     version: str = field(default="", compare=False)
 
@@ -100,6 +102,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
         finalizers=tuple(metadata.get("finalizers") or ()),
         request=(metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION),
         approved=(metadata.get("annotations") or {}).get(APPROVE_ANNOTATION),
+        takes_over=_uids((metadata.get("annotations") or {}).get(TAKE_OVER_ANNOTATION) or ""),
         status=manifest.get("status") or {},
         version=metadata["resourceVersion"],
     )
@@ -119,6 +122,15 @@ def queue_view(manifest: Mapping[str, Any]) -> QueueView:
         deleting="deletionTimestamp" in metadata,
         status=manifest.get("status") or {},
     )
+
+
+def _uids(text: str) -> frozenset[str]:
+    """Of a list with commas; what is beyond any use is left out."""
+    return frozenset(uid for part in text[:_LONGEST_UIDS].split(",") if (uid := part.strip()))
+
+
+_LONGEST_UIDS = 4096
+"""A hundred of them."""
 
 
 def _spec(model: type[S], manifest: Mapping[str, Any]) -> tuple[S | None, str | None]:

@@ -17,6 +17,9 @@ ASSIGNORS_ANNOTATION = "baton.dev/assignors"
 CAPACITY_ANNOTATION = "baton.dev/capacity"
 """On a pod: how much it can carry compared with the others, such as 2 or 0.5. Without it: 1."""
 
+TAKE_OVER_ANNOTATION = "baton.dev/take-over"
+"""On a ConsumerGroup: the UIDs of groups that are gone for good, separated by commas, from which it takes its queues over."""
+
 LEDGER_KEY_ANNOTATION = "baton.dev/ledger"
 """On a pod, written by the operator: changes when the pod's key in the ledger did, which makes the kubelet refresh the mount."""
 

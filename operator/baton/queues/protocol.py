@@ -17,6 +17,17 @@ class QueueConflict(Exception):  # noqa: N818 - likewise
     """The queue belongs to another group, or is not what the spec says. The message names both and the cure."""
 
 
+class Claimant(NamedTuple):
+    """A ConsumerGroup that wants a queue for itself."""
+
+    group: str
+    """namespace/name. A group of another cluster may have the same."""
+    uid: str
+    """Of the ConsumerGroup: no other has it, in this cluster or another, nor one that is made again under the name."""
+    takes_over: frozenset[str] = frozenset()
+    """UIDs of groups from which it may take the queue, because somebody said so."""
+
+
 class Owner(NamedTuple):
     """The owner record at the queue. `uid` None: nobody. Epoch 0: never granted."""
 
@@ -44,8 +55,8 @@ class QueueAdapter(Protocol):
         """How many partitions the queue has; None: it has not been made yet."""
 
     async def ensure(self, count: int) -> None:
-        """Make the queue with `count` partitions and record the group as its own. Raises QueueConflict where it has another count
-        (and cannot change it) or belongs to another group."""
+        """Make the queue with `count` partitions and record the claimant as its owner. Raises QueueConflict where it has another
+        count (and cannot change it) or belongs to another group, which may be one of the same name in another cluster."""
 
     async def pause(self, partition: int, epoch: Epoch) -> int | None:
         """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed.
@@ -77,7 +88,7 @@ class QueueAdapter(Protocol):
         """How many entries of each partition were set aside since it was made. Empty: this queue sets none aside."""
 
     async def release(self) -> None:
-        """The group gives the queue up: another may take it. Entries stay."""
+        """The group gives the queue up: another may take it. Entries stay. Does nothing where the queue is another group's."""
 
     async def close(self) -> None:
         """Close connections. The adapter is not used after that."""

@@ -13,6 +13,7 @@ from demo.producer import Producer
 from demo.server import QueueServer
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 
 QUEUE = "shop/orders"
@@ -30,7 +31,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def queue(url: str) -> RedisQueue:
     with redis.Redis.from_url(url) as server:
         server.flushall()
-    found = RedisQueue(url, QUEUE, QUEUE)
+    found = RedisQueue(url, QUEUE, Claimant(QUEUE, "a test"))
     await found.ensure(12)
     return found
 

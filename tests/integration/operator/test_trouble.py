@@ -7,6 +7,7 @@ from tests.waiting import eventually
 from baton.kube.api import core_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 
 
@@ -218,7 +219,7 @@ async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: Wo
 
 async def assert_the_queue_agrees(world: World, name: str, server: RedisServer) -> None:
     """What the ledger says is what the queue enforces."""
-    queue = RedisQueue(server.url, queue=f"{world.namespace}/{name}", group=f"{world.namespace}/{name}")
+    queue = RedisQueue(server.url, queue=f"{world.namespace}/{name}", claimant=Claimant(f"{world.namespace}/{name}", "a test"))
     try:
         owners = await queue.owners()
     finally:

@@ -28,7 +28,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, ledger_name, session_lease_name
 from baton.model.session import Release, format_releases
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Claimant, Owner
 from baton.queues.redis import RedisQueue
 
 Json = dict[str, Any]
@@ -165,7 +165,7 @@ class World:
 
     async def inherited(self, url: str, queue: str, partitions: int) -> Mapping[int, Owner]:
         """The owner records that the next group finds when it takes the queue. Raises QueueConflict where it may not."""
-        adapter = RedisQueue(url, queue=f"{self.namespace}/{queue}", group=f"{self.namespace}/next")
+        adapter = RedisQueue(url, queue=f"{self.namespace}/{queue}", claimant=Claimant(f"{self.namespace}/next", "next"))
         try:
             await adapter.ensure(partitions)
             return await adapter.owners()

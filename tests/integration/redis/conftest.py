@@ -9,10 +9,11 @@ import redis
 from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.routing import RoutingTable
 
-GROUP = "shop/orders-group"
+GROUP = Claimant("shop/orders-group", "uid-of-the-group")
 _names = itertools.count()
 
 

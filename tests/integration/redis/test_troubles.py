@@ -10,7 +10,7 @@ from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.protocol import QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 
 pytestmark = pytest.mark.integration
@@ -20,8 +20,10 @@ NAME = "shop/orders"
 
 
 async def test_a_queue_belongs_to_one_group_until_that_gives_it_up(queue: Queue) -> None:
-    other = RedisQueue(queue.url, queue.name, "shop/other")
-    with pytest.raises(QueueConflict, match=r"ConsumerGroup shop/orders-group.*Delete that group, or give shop/other"):
+    other = RedisQueue(queue.url, queue.name, Claimant("shop/other", "uid-of-the-other"))
+    with pytest.raises(
+        QueueConflict, match=r"ConsumerGroup shop/orders-group \(uid uid-of-the-group\).*Delete that group, or give shop/other"
+    ):
         await other.ensure(2)
     await other.release()
     with pytest.raises(QueueConflict):
@@ -31,6 +33,45 @@ async def test_a_queue_belongs_to_one_group_until_that_gives_it_up(queue: Queue)
     with pytest.raises(QueueConflict):
         await queue.operator.ensure(2)
     await other.close()
+
+
+async def test_a_group_of_the_same_name_in_another_cluster_is_another_group(queue: Queue) -> None:
+    await queue.granted("a", 4)
+    namesake = RedisQueue(queue.url, queue.name, GROUP._replace(uid="uid-elsewhere"))
+    with pytest.raises(QueueConflict) as conflict:
+        await namesake.ensure(2)
+    said = str(conflict.value)
+    assert (
+        "belongs to another ConsumerGroup shop/orders-group, with the uid uid-of-the-group; this one's is uid-elsewhere" in said
+    )
+    assert "kubectl annotate consumergroup orders-group -n shop --overwrite baton.dev/take-over=uid-of-the-group" in said
+    await namesake.release()
+    await queue.operator.ensure(2)
+    assert (await queue.operator.owners())[0].uid == "a"
+    await namesake.close()
+
+
+async def test_a_queue_is_taken_over_from_the_group_that_somebody_named_and_from_no_other(queue: Queue) -> None:
+    heir = GROUP._replace(uid="uid-of-the-heir", takes_over=frozenset({"uid-of-a-third"}))
+    wrong = RedisQueue(queue.url, queue.name, heir)
+    with pytest.raises(QueueConflict):
+        await wrong.ensure(2)
+    right = RedisQueue(queue.url, queue.name, heir._replace(takes_over=frozenset({"uid-of-a-third", "uid-of-the-group"})))
+    await right.ensure(2)
+    with pytest.raises(QueueConflict, match="this one's is uid-of-the-group"):
+        await queue.operator.ensure(2)
+    await queue.operator.release()
+    await wrong.ensure(2)
+    for one in (wrong, right):
+        await one.close()
+
+
+async def test_what_is_recorded_is_not_repeated_to_people_where_no_group_can_be_called_so(queue: Queue) -> None:
+    with queue.raw() as raw:
+        raw.hset(f"pq:{{{queue.name}}}:queue", mapping={"group": "\x1b[2Jshop", "uid": "a b\n" * 1000})
+    with pytest.raises(QueueConflict) as conflict:
+        await queue.operator.ensure(2)
+    assert "(unreadable)" in str(conflict.value) and "\x1b" not in str(conflict.value) and "a b" not in str(conflict.value)
 
 
 async def test_another_number_of_partitions_is_refused_with_the_cure(queue: Queue) -> None:
@@ -196,6 +237,19 @@ async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
             assert (await queue.operator.lag())[0] == 0
             raw.config_set("maxmemory", 0)
             producer.send(queue.key(0), "z")
+        await queue.close()
+
+
+async def test_on_a_full_redis_the_operator_keeps_its_queue_and_changes_its_limits() -> None:
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url)
+        await queue.granted("a", ONE)
+        with queue.raw() as raw:
+            raw.config_set("maxmemory", 1)
+            await queue.operator.ensure(2)
+            await queue.limited(most=5)
+            assert raw.hget(f"pq:{{{queue.name}:1}}:owner", "maxDeliveredUnacked") == b"5"
+            assert await queue.operator.grant(0, Uid("b"), TWO) == ("b", TWO, False)
         await queue.close()
 
 

@@ -18,6 +18,7 @@ from tests.waiting import until
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
@@ -105,7 +106,7 @@ class World:
             mine = {number: Epoch(epoch) for number, (owner, epoch) in self._grants.items() if owner == executor}
             member = self.member(executor)
             entry = MemberEntry(
-                group="default/group",
+                group=Claimant("default/group", "a test"),
                 member=member,
                 uid=Uid(f"uid-{executor}"),
                 generation=self._generation,
@@ -188,7 +189,7 @@ class World:
 
     def _ask(self, what):
         async def ask():
-            queue = RedisQueue(self._url, self._queue, "default/group", **self._limits)
+            queue = RedisQueue(self._url, self._queue, Claimant("default/group", "a test"), **self._limits)
             try:
                 return await what(queue)
             finally:

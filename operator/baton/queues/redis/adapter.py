@@ -11,12 +11,13 @@ from redis.asyncio.retry import Retry
 from redis.exceptions import NoScriptError, ResponseError
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import CONNECTION_OPTIONS, OLDEST, RETRY, explained, where
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server import Server
+from baton.queues.redis.taken import taken
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ crash undo it, the server's new run id makes the operator assert its owners agai
 class RedisQueue:
     """QueueAdapter (queues/protocol.py) for one queue and one group.
 
-    `queue` and `group` are namespace/name. Methods raise QueueUnreachable, with a sentence for the user, while the server is
+    `queue` is namespace/name. Methods raise QueueUnreachable, with a sentence for the user, while the server is
     down, refuses the password or is too old; the next call tries again. The constructor raises it for a text that is no
     Redis URL.
     """
@@ -37,14 +38,14 @@ class RedisQueue:
     fenced = True
 
     def __init__(
-        self, url: str, queue: str, group: str, *, max_delivered_unacked: int = 10_000, max_redeliveries: int = 0
+        self, url: str, queue: str, claimant: Claimant, *, max_delivered_unacked: int = 10_000, max_redeliveries: int = 0
     ) -> None:
         """The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
         `max_redeliveries` 0: any number.
         """
         self._queue = queue
-        self._limits: dict[Any, Any] = {"maxDeliveredUnacked": max_delivered_unacked, "maxRedeliveries": max_redeliveries}
-        self._group = group
+        self._limits = (max_delivered_unacked, max_redeliveries)
+        self._claimant = claimant
         self._place = where(url)
         pool = aioredis.BlockingConnectionPool.from_url(
             url,
@@ -81,26 +82,22 @@ class RedisQueue:
         """See QueueAdapter. Costs one round trip once the queue is there. Raises QueueConflict, also for another count."""
         table = RoutingTable.even(1, count)
         key = queue_key(self._queue)
-        arguments = (self._group, count, table.version, table.to_text(), token_hex(4))
-        group, recorded, version, text, ready, *limits = await self._run(scripts.CLAIM, [key], arguments)
-        if group.decode() != self._group:
-            raise QueueConflict(
-                f"The Redis queue {self._queue} belongs to the ConsumerGroup {group.decode()}, and has room for one. "
-                f"Delete that group, or give {self._group} a queue of its own."
-            )
+        us = self._claimant
+        arguments = (us.group, us.uid, count, table.version, table.to_text(), token_hex(4), *sorted(us.takes_over))
+        group, uid, recorded, version, text, ready, *limits = await self._run(scripts.CLAIM, [key], arguments)
+        if uid.decode() != us.uid:
+            raise QueueConflict(taken(self._queue, us, group, uid))
         if int(recorded) != count:
             raise QueueConflict(
                 f"The Redis queue {self._queue} has {int(recorded)} partitions, and their number cannot be changed yet. "
                 f"Set spec.partitions to {int(recorded)}, or make a new queue with {count}."
             )
         server = self._server or await self._discover()
-        known = [None if limit is None else int(limit) for limit in limits] == list(self._limits.values())
+        known = tuple(None if limit is None else int(limit) for limit in limits) == self._limits
         if ready and known and self._made == (server.run_id, count):
             return
         await self._create(RoutingTable.from_text(int(version), text.decode()), count)
-        await self._from_each(lambda pipe, keys: pipe.hset(keys.owner, mapping=self._limits))
-        with self._explained():
-            await self._client.hset(key, mapping={"ready": 1, **self._limits})  # the last: until then all is done again
+        await self._run(scripts.READY, [key], self._limits)  # the last: until then all is done again
         self._made = (server.run_id, count)
 
     async def pause(self, partition: int, epoch: Epoch) -> int:
@@ -130,14 +127,14 @@ class RedisQueue:
         return {partition: int(count or 0) for partition, count in dead.items()}
 
     async def release(self) -> None:
-        await self._run(scripts.RELEASE, [queue_key(self._queue)], (self._group,))
+        await self._run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,))
 
     async def close(self) -> None:
         await self._client.aclose()
 
     async def _create(self, table: RoutingTable, count: int) -> None:
         creations = (
-            self._run(scripts.CREATE, self._keys(partition), (table.version, *table.slots(partition)))
+            self._run(scripts.CREATE, self._keys(partition), (*self._limits, table.version, *table.slots(partition)))
             for partition in range(count)
         )
         await asyncio.gather(*creations)

@@ -14,6 +14,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 from baton.kube.api import connect, group_path
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 
 GROUP = "numbers"
@@ -93,8 +94,9 @@ def running(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 async def _made(kubeconfig: Path, name: str, server: RedisServer) -> dict[str, str]:
-    queue = RedisQueue(server.url, f"{name}/{GROUP}", f"{name}/{GROUP}")
+    queue = RedisQueue(server.url, f"{name}/{GROUP}", Claimant(f"{name}/{GROUP}", "a test"))
     await queue.ensure(PARTITIONS)
+    await queue.release()
     await queue.close()
     async with connect(kubeconfig) as (plain, _):
         api = Cluster(plain._client)
@@ -127,6 +129,6 @@ def _idle() -> dict[str, Any]:
 async def busy(api: Cluster, running: LoadedFleet) -> Any:
     """The module's fleet."""
     world = World(api, running.queue.partition("/")[0])
-    queue = RedisQueue(running.url, running.queue, running.queue)
+    queue = RedisQueue(running.url, running.queue, Claimant(running.queue, "a test"))
     yield Busy(world, running, queue)
     await queue.close()
