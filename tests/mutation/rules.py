@@ -142,6 +142,10 @@ MUTATIONS = (
     # 8: exclusive queues
     Mutation("8", "an exclusive queue has room for many", "engine/room.py", "min(facts.partitions, 1) if facts.exclusive else", "facts.partitions if facts.exclusive else"),
     Mutation("8", "the access type is no trigger", "engine/partitions.py", "if seen.exclusive != facts.exclusive:", "if False:"),
+    Mutation("8", "wait for a static member on a queue that became exclusive", "engine/partitions.py",
+             "                end_waiting(draft, queue)\n", "                pass\n"),
+    Mutation("8", "leave several members active", "engine/holddown.py", "if draft.proposal is None and (shared :=", "if False and (shared :="),
+    Mutation("8", "call several active members balanced", "engine/evenness.py", " and not several_active(draft, members)", ""),
     # 9: pause and bound
     Mutation("9", "a paused group goes on", "engine/step.py", "    if observation.spec.paused or", "    if"),
     Mutation("9", "unpausing waits", "engine/triggers.py", 'draft.at_once = "the group goes on after a pause"', "pass"),
@@ -172,6 +176,10 @@ MUTATIONS = (
     Mutation("trigger", "an assignor is no trigger", "engine/triggers.py", "if before.assignor is not None and assignor != before.assignor:", "if False:"),
     Mutation("trigger", "a wider subscription is no trigger", "engine/triggers.py", "if more - left:", "if False:"),
     Mutation("trigger", "a new queue is no trigger", "engine/partitions.py", "if not fresh and draft.seats:", "if False:"),
+    # settled
+    Mutation("2", "call a group balanced whose partitions move", "engine/settled.py", "all(move.quiet for move in draft.moves.values())", "True"),
+    Mutation("2", "call a group balanced that holds a change down", "engine/settled.py", "draft.holddown is not None or ", ""),
+    Mutation("2", "call a group settled that is paused", "engine/settled.py", "not draft.spec.paused and ", ""),
     # what is counted
     Mutation("bound", "count nothing as needed", "engine/bound.py", "    assert origins is not None\n", "    assert origins is not None\n    return 0\n"),
     Mutation("bound", "a rebalance never ends", "engine/step.py", "    _end_rebalance(draft)\n\n\ndef _decide", "\n\ndef _decide"),

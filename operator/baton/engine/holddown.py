@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.evenness import within_one
+from baton.engine.evenness import several_active, within_one
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
 from baton.engine.tuning import outside_the_rooms
@@ -32,6 +32,8 @@ def watch(draft: Draft) -> None:
             draft.holddown = replace(draft.holddown, pinned=True)
         else:
             draft.holddown = None
+    if draft.proposal is None and (shared := several_active(draft, seated)):
+        draft.trigger(f"more than one member is active on {', '.join(shared)}")  # whatever the way was that led there (rule 8)
     if draft.holddown is None:
         stand_by(draft, unseated(draft))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.placement import fewest
 from baton.engine.recovery import adopt, assert_again
-from baton.engine.seats import overtake
+from baton.engine.seats import end_waiting, overtake
 from baton.engine.state import KnownQueue, Seat, Slot
 from baton.model.ids import Epoch, Partition, QueueName
 
@@ -49,6 +49,8 @@ def follow_queues(draft: Draft) -> None:
         if seen.partitions != facts.partitions:
             _resize(draft, queue, facts.partitions, seen.partitions)
         if seen.exclusive != facts.exclusive:
+            if seen.exclusive:
+                end_waiting(draft, queue)
             draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")
 
 

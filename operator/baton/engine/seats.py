@@ -6,7 +6,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.room import Room
 from baton.engine.state import Seat, Slot
-from baton.model.ids import MemberId
+from baton.model.ids import MemberId, QueueName
 
 
 def fill_seats(draft: Draft) -> None:
@@ -149,6 +149,20 @@ def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
 def overtake(draft: Draft) -> None:
     """While these seats are vacant others are given partitions, or go without."""
     draft.seats = [seat if seat.left is None else replace(seat, overtaken=True) for seat in draft.seats]
+
+
+def end_waiting(draft: Draft, queue: QueueName) -> None:
+    """No static member is waited for on an exclusive queue (rule 6): what it had there is for anybody."""
+    seats: list[Seat] = []
+    for seat in draft.seats:
+        left = frozenset(partition for partition in seat.left or () if partition.queue == queue)
+        if seat.left is None or seat.expires is None or not left:
+            seats.append(seat)
+            continue
+        if seat.left != left:
+            seats.append(replace(seat, left=seat.left - left))
+        seats.append(replace(seat, left=left, expires=None))
+    draft.seats = seats
 
 
 def _promote(draft: Draft) -> None:

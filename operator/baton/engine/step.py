@@ -17,8 +17,8 @@ from baton.engine.observation import HeldBack, Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
-from baton.engine.rest import balanced, settled
 from baton.engine.seats import fill_seats, take_seats
+from baton.engine.settled import balanced, settled
 from baton.engine.state import GroupState, View
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.seeds.clock import InvariantError
 from tests.simulation.seeds.operators import Operator, repeated
 
-from baton.engine import Grant, GroupState, PartitionState, State, Step, dump, load, partition_states, step
+from baton.engine import Grant, GroupState, PartitionState, State, Step, dump, load, partition_states, step, summary
 from baton.engine.group_state import state_of
 from baton.engine.happenings import Granted
 from baton.engine.observation import Observation, OnDeadline
@@ -61,6 +61,7 @@ class Checks:
         if made.wake_at is not None and made.wake_at <= now:
             raise InvariantError(f"it wants to be woken at {made.wake_at}, which is over")
         self._nothing_waits_without_a_deadline(state, seen, made)
+        self._settled_is_settled(state)
         if self.steps % SAMPLE == 0:
             if load(dump(state)) != state:
                 raise InvariantError("the ledger does not read back as it was written")
@@ -87,6 +88,18 @@ class Checks:
             ends.append(state.holddown.until)
         if ends and (made.wake_at is None or made.wake_at > min(ends)):
             raise InvariantError(f"nobody is woken at {min(ends)} but at {made.wake_at}")
+
+    def _settled_is_settled(self, state: GroupState) -> None:
+        if not summary(state).settled:
+            return
+        states = partition_states(state)
+        if state_of(state) is not State.READY or any(one is not PartitionState.READY for one in states.values()):
+            raise InvariantError(f"it is settled and {state_of(state)}: {states}")
+        active = Counter(
+            queue for queue, _ in {(p.queue, slot.owner) for p, slot in state.slots.items()} if state.queues[queue].exclusive
+        )
+        if any(count > 1 for count in active.values()):
+            raise InvariantError(f"it is settled, and exclusive queues have several active members: {active}")
 
     # -- the ledger
 
@@ -258,6 +271,8 @@ class Checks:
         states = partition_states(state)
         if live and uniform and any(one is not PartitionState.READY for one in states.values()):
             return f"not ready: {states}"
+        if live and uniform and state.queues and not summary(state).settled:
+            return "the group is not settled"
         return None
 
     def _members(self) -> list[Consumer]:

@@ -130,3 +130,22 @@ def test_an_assignor_that_does_not_exist_is_in_the_way() -> None:
     group.spec = replace(group.spec, assignors=("example.com/none",))
     group.settle(at=20)
     assert words(group) == (True, False)
+
+
+def test_an_exclusive_queue_with_several_active_members_is_not_balanced() -> None:
+    """The receiver dies, its partitions go back to their givers, and there is no room for the plan that would put that right."""
+    group = Group(6).start("a", "b", "c")
+    group.queues = {name: replace(queue, exclusive=True) for name, queue in group.queues.items()}
+    group.settle(at=20)
+    group.settle(at=25)
+    group.held_back = HeldBack.PLANS
+    group.leave("a").settle(at=26)
+    group.settle(at=28)
+    assert set(group.owners()) == {"b", "c"}
+    assert words(group) == (False, False)
+    group.held_back = HeldBack.NOTHING
+    group.settle(at=29)
+    group.settle(at=34)
+    group.settle(at=37)
+    assert len(set(group.owners())) == 1
+    assert words(group) == (True, True)

@@ -1,4 +1,4 @@
-"""A group at rest: what may be said of it then."""
+"""Whether a group has come to rest, and how."""
 
 from baton.engine.draft import Draft
 from baton.engine.evenness import evenly_spread
