@@ -5,6 +5,7 @@ import threading
 
 from baton.consumer.lease import Manifest
 from baton.model.names import RELEASES_ANNOTATION
+from baton.model.ranges import parse_grants
 from baton.model.session import Release, parse_releases
 
 
@@ -39,7 +40,7 @@ class InMemoryLease:
 
     def releases(self) -> frozenset[Release]:
         assert self.lease is not None
-        return parse_releases(self.lease["metadata"]["annotations"][RELEASES_ANNOTATION])
+        return releases_in(self.lease["metadata"]["annotations"][RELEASES_ANNOTATION])
 
     def holder(self) -> str | None:
         return self.lease["spec"]["holderIdentity"] if self.lease else None
@@ -50,3 +51,13 @@ class InMemoryLease:
             raise ConnectionError("connection refused")
         if self.gate is not None:
             self.gate.wait(5)
+
+
+def releases_in(text: str) -> frozenset[Release]:
+    """All that the annotation says, one by one."""
+    return frozenset(
+        Release(uid, queue, number, epoch)
+        for uid, said in parse_releases(text).items()
+        for queue, grants in said.texts.items()
+        for number, epoch in parse_grants(grants).items()
+    )

@@ -8,13 +8,13 @@ from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outc
 from baton.kube.leases import LeaseView
 from baton.kube.members import membership
 from baton.kube.pods import PodView
-from baton.model.ids import MemberId, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.names import session_lease_name
-from baton.model.session import Release
+from baton.model.ranges import format_grants
+from baton.model.session import Said
 
 QUEUE = QueueName("orders")
 DELAY = 5.0
-NEVER: frozenset[Release] = frozenset()
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Fleet:
     partitions: int
     state: GroupState = field(default_factory=lambda: GroupState.new("shop/orders"))
     now: float = 0.0
-    words: Mapping[Uid, frozenset[Release]] = field(default_factory=dict)
+    words: Mapping[Uid, Said] = field(default_factory=dict)
     """Who says that it has let go of what."""
 
     def facts(self) -> tuple[list[PodView], list[LeaseView]]:
@@ -35,8 +35,9 @@ class Fleet:
             for n in range(self.members)
         ]
         leases = [
-            LeaseView("shop", session_lease_name(pod.name), "orders", pod.uid, releases=self.words.get(pod.uid, NEVER))
+            LeaseView("shop", session_lease_name(pod.name), "orders", pod.uid, said=said)
             for pod in pods
+            for said in [{pod.uid: self.words[pod.uid]} if pod.uid in self.words else {}]
         ]
         return pods, leases
 
@@ -77,9 +78,9 @@ class Fleet:
 
     def let_go(self, most: int | None = None) -> None:
         """The givers of the first `most` hand-offs say that they have let go."""
-        words: dict[Uid, set[Release]] = {}
+        words: dict[Uid, dict[int, Epoch]] = {}
         for partition, move in sorted(self.state.moves.items())[:most]:
             if move.giver is not None:
                 uid = self.state.known[move.giver].uid
-                words.setdefault(uid, set()).add(Release(uid, *partition, self.state.slots[partition].epoch))
-        self.words = {uid: frozenset(those) for uid, those in words.items()}
+                words.setdefault(uid, {})[partition.number] = self.state.slots[partition].epoch
+        self.words = {uid: Said({QUEUE: format_grants(grants)}) for uid, grants in words.items()}

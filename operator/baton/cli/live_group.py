@@ -14,6 +14,7 @@ from baton.kube.objects import group_view, groups_path, queue_view, queues_path
 from baton.kube.times import to_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
+from baton.resources import sessions_required
 
 
 class UnreadableError(ValueError):
@@ -38,6 +39,7 @@ async def read_group(api: Api, namespace: str, name: str) -> tuple[GroupState, O
         [lease for one in sessions["items"] if (lease := leases.view(one)) is not None],
         lambda lease: lease.holder is not None and _renewed(lease) + lease.duration < now,
         group.spec.membership.identity_label,
+        sessions_required=sessions_required(group.spec, [one.spec for one in sights if one.spec is not None]),
     )
     return state, observation(group, group.spec, sights, seen)
 
@@ -66,4 +68,7 @@ async def _sight(api: Api, namespace: str, name: QueueName, state: GroupState) -
 
 
 def _renewed(lease: leases.LeaseView) -> float:
-    return to_seconds(lease.renewal) if lease.renewal else 0.0
+    try:
+        return to_seconds(lease.renewal) if lease.renewal else 0.0
+    except (ValueError, OverflowError):
+        return 0.0

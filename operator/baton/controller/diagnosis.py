@@ -2,15 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason
-from baton.kube.members import Membership
+from baton.kube.members import LeftOut, Membership
 from baton.kube.objects import FINALIZER
 from baton.kube.pods import PodView
-from baton.model.ids import QueueName
-from baton.model.names import SUBSCRIBED_ANNOTATION
+from baton.model.ids import MemberId, QueueName
+from baton.model.names import SUBSCRIBED_ANNOTATION, session_lease_name
+from baton.model.wording import first_of, quoted
 from baton.resources import ConsumerGroupSpec
+
+MOST_TOLD = 5
+"""Sentences of one kind in a condition. A fleet that is wrong all over is told so by its first few."""
 
 
 def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem]:
@@ -44,20 +49,54 @@ def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem
     return problems
 
 
-def membership_problems(group: str, namespace: str, seen: Membership, sessions: Mapping[str, str]) -> list[Problem]:
-    """Whether anybody is there, and what of the sessions cannot be read (`sessions`: Lease name -> what is wrong)."""
-    problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in sorted(sessions.items())]
+_WHY = {
+    LeftOut.NOT_READY: "not Ready",
+    LeftOut.LAPSED: "its session has lapsed: it hangs, or its service account may not write its Lease",
+    LeftOut.NO_SESSION: "no session: it keeps no Lease, and spec.membership.session is Required",
+    LeftOut.NOT_REGISTERED: "no driver has registered it",
+    LeftOut.NAME_TAKEN: "the ledger has a key of that name",
+}
+
+
+def membership_problems(group: str, namespace: str, seen: Membership) -> list[Problem]:
+    """Whether anybody is there, and what of the sessions cannot be read."""
+    unread = sorted({*seen.unread.items(), *seen.refused()})
+    problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_TOLD]]
     if seen.members:
         return problems
     if seen.pods == 0:
         why = f"no pod in namespace {namespace} has the label baton.dev/group: {group}; add it to the pods' template"
     else:
         what = "1 pod has" if seen.pods == 1 else f"{seen.pods} pods have"
-        why = (
-            f"{what} the label baton.dev/group: {group}, and none takes part: they are not Ready, their session has lapsed, or "
-            "(Spark executors) their driver has not registered them"
-        )
+        by_why = {one: sorted(name for name, left in seen.left_out.items() if left is one) for one in _WHY}
+        whys = [f"{_named(names)}: {_WHY[one]}" for one, names in by_why.items() if names]
+        why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
     return [*problems, Problem(Reason.NO_MEMBERS, why)]
+
+
+def unread_problems(kind: str, unread: Mapping[str, str]) -> list[Problem]:
+    """Objects that the operator could not make sense of (name -> what went wrong), which none should be."""
+    return [
+        Problem(
+            Reason.PROBLEM,
+            f"{kind} {name} cannot be read ({why}), so what was last read of it stands: delete it, and create it again",
+        )
+        for name, why in islice(sorted(unread.items()), MOST_TOLD)
+    ]
+
+
+def session_problems(silent: Iterable[str]) -> list[Problem]:
+    """Pods that are Ready and keep no session, where members have to."""
+    names = sorted(silent)
+    if not names:
+        return []
+    lease = session_lease_name(MemberId(names[0]))
+    why = (
+        f"Ready, and without a session: there is no Lease such as {lease} whose holderIdentity is the pod's UID, so it gets "
+        "nothing. baton.consumer keeps it, if the pod's service account may get, create and update Leases. If it is no consumer, "
+        "take the label baton.dev/group off it; if it cannot keep a Lease, set spec.membership.session to Optional"
+    )
+    return [Problem(Reason.NO_SESSION, f"{_named(names)}: {why}")]
 
 
 def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[Problem]:
@@ -67,15 +106,16 @@ def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> lis
     for pod in sorted(pods, key=lambda pod: pod.name):
         for text in (*pod.problems, *_reads_nothing(pod, queues)):
             by_text[text].append(pod.name)
-    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in by_text.items()]
+    return [Problem(Reason.BAD_ANNOTATION, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_TOLD)]
 
 
 def _reads_nothing(pod: PodView, queues: Set[QueueName]) -> Iterator[str]:
     """A slip in the name of a queue would otherwise only show as a pod that gets nothing."""
     if pod.subscribed is not None and not pod.subscribed & queues:
+        names = [quoted(name) for name in sorted(pod.subscribed)] or ["nothing"]
         yield (
-            f"annotation {SUBSCRIBED_ANNOTATION} names {', '.join(sorted(pod.subscribed))}, which spec.queues does not: "
-            f"it gets nothing; name one of {', '.join(sorted(queues))} there, or add the queue to spec.queues"
+            f"annotation {SUBSCRIBED_ANNOTATION} names {first_of(names, 3)}, which spec.queues does not: "
+            f"it gets nothing; name one of {first_of(sorted(queues), 10)} there, or add the queue to spec.queues"
         )
 
 
@@ -87,7 +127,7 @@ def identity_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[
     without = sorted(pod.name for pod in pods if pod.ready and not pod.terminating and not pod.label(label))
     if not without:
         return []
-    why = f"no label {label}, which spec.membership.identityLabel names, so no seat is kept for it"
+    why = f"no label {label}, which spec.membership.identityLabel names, or an empty one, so no seat is kept for it"
     return [
         Problem(Reason.NO_IDENTITY, f"{_named(without)}: {why}: add it to the pods, or correct spec.membership.identityLabel")
     ]

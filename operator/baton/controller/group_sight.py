@@ -1,16 +1,26 @@
 """What the mirror shows of one group: the group itself, its pods, and the sessions that speak for them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from baton.controller.diagnosis import annotation_problems, identity_problems, membership_problems
+from baton.controller.diagnosis import (
+    annotation_problems,
+    identity_problems,
+    membership_problems,
+    session_problems,
+    unread_problems,
+)
 from baton.controller.mirror import GroupKey, Mirror
+from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem
 from baton.kube.leases import LeaseView
-from baton.kube.members import DRIVER, Membership, membership
+from baton.kube.members import DRIVER, LeftOut, Membership, membership
 from baton.kube.objects import GroupView
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId
-from baton.resources import ConsumerGroupSpec
+from baton.resources import ConsumerGroupSpec, sessions_required
+
+SESSION_WITHIN = 15.0
+"""Seconds for which a pod may be Ready before it has a session: a consumer that has just started is nothing to tell of."""
 
 
 class GroupSight:
@@ -20,6 +30,8 @@ class GroupSight:
         self._key = key
         self._uid = uid
         self._mirror = mirror
+        self._silent_since: dict[MemberId, float] = {}
+        """Pods that take no part for want of a session, and since when."""
 
     @property
     def group(self) -> GroupView | None:
@@ -36,25 +48,37 @@ class GroupSight:
     def _leases(self) -> Collection[LeaseView]:
         return self._mirror.leases.bucket(*self._key).values()
 
-    def membership(self, identity_label: str | None, now: float) -> Membership:
+    def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> Membership:
         """Who takes part."""
         sessions = self._mirror.sessions
-        return membership(self._key[1], self.pods, self._leases, lambda lease: sessions.lapsed(lease, now), identity_label)
+        seen = membership(
+            self._key[1],
+            self.pods,
+            self._leases,
+            lambda lease: sessions.lapsed(lease, now),
+            spec.membership.identity_label,
+            sessions_required=sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
+        )
+        silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
+        self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
+        return seen
 
-    def problems(self, spec: ConsumerGroupSpec, seen: Membership) -> list[Problem]:
+    def problems(self, spec: ConsumerGroupSpec, seen: Membership, now: float) -> list[Problem]:
         """What is wrong with pods and sessions."""
-        unread = {lease.name: lease.problem for lease in self._leases if lease.problem}
         pods = [pod for pod in self.pods if pod.spark_role != DRIVER]
         return [
-            *membership_problems(self._key[1], self._key[0], seen, unread),
+            *membership_problems(self._key[1], self._key[0], seen),
+            *unread_problems("Pod", self._mirror.pods.unread(*self._key)),
+            *unread_problems("Lease", self._mirror.leases.unread(*self._key)),
+            *session_problems(name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN),
             *annotation_problems(spec, pods),
             *identity_problems(spec, pods),
         ]
 
-    def lapses_after(self, now: float) -> Iterator[float]:
-        """When sessions lapse unless they are renewed."""
-        ends = (self._mirror.sessions.lapses_at(lease) for lease in self._leases if lease.holder)
-        return (end for end in ends if end > now)
+    def due_after(self, now: float) -> Iterator[float]:
+        """When sessions lapse unless they are renewed, and when pods without a session are told of."""
+        yield from (end for lease in self._leases if lease.holder and (end := self._mirror.sessions.lapses_at(lease)) > now)
+        yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
 
     def newly_eligible(self, seen: Membership) -> Iterator[tuple[MemberId, float]]:
         """Members that were taken in since the last call, each with since when it had been able to take part."""

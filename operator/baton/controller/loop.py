@@ -157,7 +157,7 @@ class GroupLoop:
         names = self._names(spec)
         self._keepers.sync(names, self._state.queues)
         sights = self._keepers.sights(() if group.deleting else names, self._state.queues)
-        seen = self._sight.membership(spec.membership.identity_label, self._services.clock.ticks())
+        seen = self._sight.membership(spec, sights, self._services.clock.ticks())
         problems = await self._advance(group, spec, sights, seen)
         self._bump()
         if not group.deleting:
@@ -218,7 +218,7 @@ class GroupLoop:
         return True
 
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
-        problems = queue_problems(self.key[0], sights) + self._sight.problems(spec, seen)
+        problems = queue_problems(self.key[0], sights) + self._sight.problems(spec, seen, self._services.clock.ticks())
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
@@ -283,7 +283,7 @@ class GroupLoop:
         clock = self._services.clock
         ticks = clock.ticks()
         due = [ticks + at - clock.now() for at in (self._runtime.wake_at, self._teller.due_at) if at is not None]
-        due += self._sight.lapses_after(ticks)
+        due += self._sight.due_after(ticks)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
         try:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     SIZE_LIMIT = "SizeLimit"
     BAD_ANNOTATION = "BadAnnotation"
     NO_IDENTITY = "NoIdentity"
+    NO_SESSION = "NoSession"
     NO_MEMBERS = "NoMembers"
     SCALE_FAILED = "ScaleFailed"
     DELETING = "Deleting"
@@ -66,6 +67,7 @@ _RANK = (
     Reason.PARTITION_COUNT_REFUSED,
     Reason.INVALID_ATTRIBUTES,
     Reason.NO_MEMBERS,
+    Reason.NO_SESSION,
     Reason.BAD_ANNOTATION,
     Reason.NO_IDENTITY,
 )

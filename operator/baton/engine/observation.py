@@ -4,7 +4,7 @@ An observation is a set of facts, not of changes: seeing the same one twice chan
 parts were learnt does not matter. Times are seconds on the clock of `now`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from fractions import Fraction
@@ -146,8 +146,8 @@ class Observation:
     spec: GroupSpec
     queues: Mapping[QueueName, ObservedQueue] = field(default_factory=dict)
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
-    releases: frozenset[Release] = frozenset()
-    """The word of the consumers' sessions."""
+    releases: Container[Release] = frozenset()
+    """The word of the consumers' sessions. Asked for single partitions, for a word may be longer than anybody wants to hear."""
     drained: frozenset[tuple[Partition, Epoch]] = frozenset()
     """The word of the queues: this partition is paused under this (the giver's) epoch and nothing is outstanding."""
     outcomes: frozenset[Outcome] = frozenset()

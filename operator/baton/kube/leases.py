@@ -1,4 +1,8 @@
-"""Leases with the group's label: the sessions by which consumers speak to the operator."""
+"""Leases with the group's label: the sessions by which consumers speak to the operator.
+
+What stands in them was written by others. Nothing of it can fail `view`: it is bounded before it is read, and what cannot be
+read counts as nothing and is told as the Lease's problem.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,14 +10,24 @@ from typing import Any
 
 from baton.kube.api import group_path
 from baton.model.ids import Uid
-from baton.model.names import EXECUTORS_ANNOTATION, GROUP_LABEL, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION
-from baton.model.session import Release, parse_releases
+from baton.model.names import EXECUTORS_ANNOTATION, GROUP_LABEL, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION, driver_lease_name
+from baton.model.session import LONGEST_UID, Said, parse_releases
+from baton.model.wording import quoted
 
 LEASES = "coordination.k8s.io/v1"
 """Their API group and version."""
 
 DEFAULT_DURATION = 15.0
 """Seconds, for a Lease that does not say."""
+
+LONGEST_DURATION = 3600.0
+"""Seconds. A session that is to live longer without a renewal says nothing about whether its consumer lives."""
+
+LONGEST_EXECUTORS = 64 * 1024
+"""Characters of the list of executors: ten thousand of them."""
+
+LONGEST_APP = 63
+"""Characters of an application's id: the executors carry it as a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,8 @@ class LeaseView:
     """Seconds after which it lapses unless renewed."""
     executors: frozenset[str] = frozenset()
     spark_app: str | None = None
-    releases: frozenset[Release] = frozenset()
+    said: Mapping[Uid, Said] = field(default_factory=dict)
+    """What it says was released, by the UIDs of those that it speaks of."""
     problem: str | None = None
     """What of it could not be read."""
     renewal: str = field(default="", compare=False)
@@ -49,23 +64,56 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
     group = (metadata.get("labels") or {}).get(GROUP_LABEL)
     if not group:
         return None
-    releases, problem = _releases(annotations.get(RELEASES_ANNOTATION, ""))
+    problems: list[str] = []
     return LeaseView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         group=group,
-        holder=Uid(spec["holderIdentity"]) if spec.get("holderIdentity") else None,
-        duration=float(spec.get("leaseDurationSeconds") or DEFAULT_DURATION),
-        executors=frozenset(filter(None, (word.strip() for word in annotations.get(EXECUTORS_ANNOTATION, "").split(",")))),
-        spark_app=annotations.get(SPARK_APP_ANNOTATION),
-        releases=releases,
-        problem=problem,
-        renewal=str(spec.get("renewTime") or ""),
+        holder=_holder(spec.get("holderIdentity"), problems),
+        duration=_duration(spec.get("leaseDurationSeconds"), problems),
+        executors=_executors(annotations.get(EXECUTORS_ANNOTATION), problems)
+        if metadata["name"] == driver_lease_name(group)
+        else frozenset(),
+        spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
+        said=_said(annotations.get(RELEASES_ANNOTATION), problems),
+        problem="; ".join(problems) or None,
+        renewal=str(spec.get("renewTime") or "")[:64],
     )
 
 
-def _releases(text: str) -> tuple[frozenset[Release], str | None]:
+def _holder(text: str | None, problems: list[str]) -> Uid | None:
+    if text and len(text) > LONGEST_UID:
+        problems.append(f"spec.holderIdentity {quoted(text)} is no UID of a pod: the session counts as nobody's")
+        return None
+    return Uid(text) if text else None
+
+
+def _duration(seconds: int | None, problems: list[str]) -> float:
+    if seconds is not None and seconds > LONGEST_DURATION:
+        problems.append(f"spec.leaseDurationSeconds is above {LONGEST_DURATION:.0f} and counts as that: 15 is usual")
+        return LONGEST_DURATION
+    return float(seconds or DEFAULT_DURATION)
+
+
+def _executors(text: str | None, problems: list[str]) -> frozenset[str]:
+    if text and len(text) > LONGEST_EXECUTORS:
+        problems.append(
+            f"annotation {EXECUTORS_ANNOTATION} has {len(text):,} characters, and {LONGEST_EXECUTORS:,} are read: it names nobody"
+        )
+        return frozenset()
+    return frozenset(filter(None, (word.strip() for word in (text or "").split(","))))
+
+
+def _app(text: str | None, problems: list[str]) -> str | None:
+    if text and len(text) > LONGEST_APP:
+        problems.append(f"annotation {SPARK_APP_ANNOTATION} {quoted(text)} is no application's id, and counts as none")
+        return None
+    return text or None
+
+
+def _said(text: str | None, problems: list[str]) -> Mapping[Uid, Said]:
     try:
-        return parse_releases(text), None
-    except (ValueError, AttributeError) as error:
-        return frozenset(), f"annotation {RELEASES_ANNOTATION}: {error}"
+        return parse_releases(text or "")
+    except ValueError as error:
+        problems.append(f"annotation {RELEASES_ANNOTATION}: {error}: nothing of it counts as released")
+        return {}

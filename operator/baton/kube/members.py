@@ -1,17 +1,32 @@
 """Who takes part: from pods and sessions to the engine's members. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from baton.engine.observation import ObservedMember
 from baton.kube.leases import LeaseView
 from baton.kube.pods import ZONE_LABEL, PodView
-from baton.model.ids import MemberId
-from baton.model.names import driver_lease_name, session_lease_name
-from baton.model.session import Release
+from baton.model.ids import MemberId, Uid
+from baton.model.names import RELEASES_ANNOTATION, driver_lease_name, session_lease_name
+from baton.model.session import Releases, Said
 
 EXECUTOR, DRIVER = "executor", "driver"
 """Of a pod's Spark role."""
+
+
+class LeftOut(Enum):
+    """Why a pod that has the label, and is not asked to stop, takes no part."""
+
+    NAME_TAKEN = auto()
+    """The ledger has a key of that name."""
+    NOT_READY = auto()
+    NO_SESSION = auto()
+    """It keeps no Lease, and the group's members have to."""
+    LAPSED = auto()
+    """Its session (an executor's: its driver's) was not renewed in time."""
+    NOT_REGISTERED = auto()
+    """An executor, and no driver says that it is one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +34,20 @@ class Membership:
     """What the pods and sessions of one group come to."""
 
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
-    releases: frozenset[Release] = frozenset()
+    releases: Releases = field(default_factory=Releases)
     pods: int = 0
     """Pods with the label that are not terminating, ready or not."""
+    left_out: Mapping[MemberId, LeftOut] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
+    label harms nobody."""
+    _said: Mapping[str, tuple[Said, ...]] = field(default_factory=dict, repr=False)
+
+    def refused(self) -> Iterator[tuple[str, str]]:
+        """Lease and mistake: what could not be read when a release was asked for, which is after a step."""
+        for lease, those in self._said.items():
+            for said in those:
+                yield from ((lease, f"annotation {RELEASES_ANNOTATION}: {queue}: {why}") for queue, why in said.refused.items())
 
 
 def membership(
@@ -30,51 +56,71 @@ def membership(
     leases: Iterable[LeaseView],
     lapsed: Callable[[LeaseView], bool],
     identity_label: str | None = None,
+    *,
+    sessions_required: bool = False,
 ) -> Membership:
-    """A pod is a member when it is Ready and its session, if it has one, has not lapsed; an executor also must be registered with
-    the driver that speaks for it. One that terminates remains a member while it can still let go of what it has."""
+    """A pod is a member when it is Ready and its session has not lapsed; without a session only where `sessions_required` is not
+    set. An executor also must be registered with the driver that speaks for it. One that terminates remains a member while it
+    can still let go of what it has."""
     sessions = {lease.name: lease for lease in leases}
     driver = sessions.get(driver_lease_name(group))
     members: dict[MemberId, ObservedMember] = {}
-    releases: set[Release] = set()
+    left_out: dict[MemberId, LeftOut] = {}
+    unread: dict[str, str] = {}
+    said: dict[Uid, Said] = {}
+    by_lease: dict[str, list[Said]] = {}
     labelled = [pod for pod in pods if pod.spark_role != DRIVER]
     for pod in labelled:
-        session = _session_of(pod, sessions, driver)
-        if session is not None:
-            releases.update(release for release in session.releases if release.uid == pod.uid)
-        if pod.nameable and _takes_part(pod, session, lapsed):
+        named = driver if pod.spark_role == EXECUTOR else sessions.get(session_lease_name(pod.name))
+        session = named if named is not None and speaks_for(named, pod) else None
+        if named is not None and named.problem is not None and (session is not None or named.holder is None):
+            unread[named.name] = named.problem
+        if session is not None and (its := session.said.get(pod.uid)) is not None:
+            said[pod.uid] = its
+            by_lease.setdefault(session.name, []).append(its)
+        why = _why_left_out(pod, session, lapsed, sessions_required)
+        if why is None:
             members[pod.name] = _member(pod, identity_label)
-    return Membership(members, frozenset(releases), sum(not pod.terminating for pod in labelled))
+        elif not pod.terminating:
+            left_out[pod.name] = why
+    return Membership(
+        members=members,
+        releases=Releases(said),
+        pods=sum(not pod.terminating for pod in labelled),
+        left_out=left_out,
+        unread=unread,
+        _said={name: tuple(those) for name, those in by_lease.items()},
+    )
 
 
-def speaks_for(driver: LeaseView, pod: PodView) -> bool:
-    """The executor belongs to the driver that holds this Lease: it owns the pod, or (a driver outside the cluster owns no pods)
-    both name the same application."""
-    if driver.holder is None:
+def speaks_for(session: LeaseView, pod: PodView) -> bool:
+    """A pod's own Lease is held by it: one that an earlier pod of this name held says nothing about this one. An executor belongs
+    to the driver that holds the Lease: it owns the pod, or (a driver outside the cluster owns no pods) both name the same
+    application."""
+    if session.holder is None:
         return False
+    if pod.spark_role != EXECUTOR:
+        return session.holder == pod.uid
     if pod.owners:
-        return driver.holder in pod.owners
-    return driver.spark_app is not None and pod.spark_app == driver.spark_app
+        return session.holder in pod.owners
+    return session.spark_app is not None and pod.spark_app == session.spark_app
 
 
-def _session_of(pod: PodView, sessions: Mapping[str, LeaseView], driver: LeaseView | None) -> LeaseView | None:
-    if pod.spark_role == EXECUTOR:
-        return driver if driver is not None and speaks_for(driver, pod) else None
-    session = sessions.get(session_lease_name(pod.name))
-    # A Lease that an earlier pod of this name held says nothing about this one.
-    return session if session is not None and session.holder == pod.uid else None
-
-
-def _takes_part(pod: PodView, session: LeaseView | None, lapsed: Callable[[LeaseView], bool]) -> bool:
+def _why_left_out(
+    pod: PodView, session: LeaseView | None, lapsed: Callable[[LeaseView], bool], sessions_required: bool
+) -> LeftOut | None:
+    """None: it is a member."""
+    if not pod.nameable:
+        return LeftOut.NAME_TAKEN
+    if not (pod.running if pod.terminating else pod.ready):
+        return LeftOut.NOT_READY
+    if session is None and (sessions_required or pod.spark_role == EXECUTOR):
+        return LeftOut.NOT_REGISTERED if pod.spark_role == EXECUTOR else LeftOut.NO_SESSION
     if session is not None and lapsed(session):
-        return False
-    if pod.terminating:
-        return pod.running and (pod.spark_role != EXECUTOR or session is not None)
-    if not pod.ready:
-        return False
-    if pod.spark_role == EXECUTOR:
-        return session is not None and pod.executor_id in session.executors
-    return True
+        return LeftOut.LAPSED
+    if pod.spark_role == EXECUTOR and not pod.terminating and session is not None and pod.executor_id not in session.executors:
+        return LeftOut.NOT_REGISTERED
+    return None
 
 
 def _member(pod: PodView, identity_label: str | None) -> ObservedMember:
@@ -83,8 +129,8 @@ def _member(pod: PodView, identity_label: str | None) -> ObservedMember:
         joined=pod.ready_since or 0.0,
         subscribed=pod.subscribed,
         assignors=pod.assignors,
-        instance=pod.label(identity_label) if identity_label else None,
-        zone=pod.label(ZONE_LABEL),
+        instance=pod.label(identity_label) or None if identity_label else None,
+        zone=pod.label(ZONE_LABEL) or None,
         capacity=pod.capacity,
         terminating=pod.terminating,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -20,6 +21,11 @@ REBALANCE_ANNOTATION = "baton.dev/rebalance"
 
 APPROVE_ANNOTATION = "baton.dev/approve"
 """On a ConsumerGroup with spec.approval Manual: the id of the proposal that is to be carried out."""
+
+LONGEST_WORD = 64
+"""Characters of an annotation that are kept as they are."""
+
+LONGEST_MISTAKE = 500
 
 GROUP_VERSION = f"{API_GROUP}/{API_VERSION}"
 
@@ -100,8 +106,8 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
         problem=problem,
         deleting="deletionTimestamp" in metadata,
         finalizers=tuple(metadata.get("finalizers") or ()),
-        request=(metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION),
-        approved=(metadata.get("annotations") or {}).get(APPROVE_ANNOTATION),
+        request=_word((metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION)),
+        approved=_word((metadata.get("annotations") or {}).get(APPROVE_ANNOTATION)),
         takes_over=_uids((metadata.get("annotations") or {}).get(TAKE_OVER_ANNOTATION) or ""),
         status=manifest.get("status") or {},
         version=metadata["resourceVersion"],
@@ -133,10 +139,18 @@ _LONGEST_UIDS = 4096
 """A hundred of them."""
 
 
+def _word(text: str | None) -> str | None:
+    """An annotation that is only compared with what it was, or with an id. It goes into the ledger and into sentences, so a long
+    or strange one is known by its hash."""
+    if not text or (len(text) <= LONGEST_WORD and text.isprintable()):
+        return text or None
+    return f"sha256:{sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+
+
 def _spec(model: type[S], manifest: Mapping[str, Any]) -> tuple[S | None, str | None]:
     """The spec, or the first mistake in it, with its field."""
     try:
         return model.model_validate(manifest.get("spec") or {}), None
     except ValidationError as error:
         mistake = error.errors(include_url=False)[0]
-        return None, f"spec.{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"
+        return None, f"spec.{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"[:LONGEST_MISTAKE]

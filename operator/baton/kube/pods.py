@@ -1,9 +1,10 @@
 """A pod as the operator sees it: what of its manifest and status matters for membership, and nothing else.
 
-Two views of a pod that are equal make no difference to any group, so a kubelet's heartbeat wakes nobody.
+Two views of a pod that are equal make no difference to any group, so a kubelet's heartbeat wakes nobody. What stands in labels
+and annotations was written by others: it is bounded before it is read, nothing of it can fail `view`, and an empty text is none.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from re import ASCII, fullmatch
@@ -23,12 +24,32 @@ from baton.model.names import (
     SPARK_ROLE_LABEL,
     SUBSCRIBED_ANNOTATION,
 )
+from baton.model.wording import quoted
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 """Kubernetes puts it on pods itself since 1.35."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet that shrinks deletes the pods of lowest cost first."""
+
+LONGEST_LIST = 16 * 1024
+"""Characters of a list in an annotation: 64 queues with the longest names."""
+
+MOST_WORDS = 64
+"""Of a list in an annotation."""
+
+LONGEST_ASSIGNOR = 128
+"""Characters of an assignor's name, as in spec.assignors."""
+
+MOST_LABELS = 256
+"""Of a pod; the operator looks at three of them, of which the group names one."""
+
+MOST_OWNERS = 16
+LONGEST_MARK = 64
+"""Characters of an annotation that is only compared with what the operator itself would write."""
+
+_SHOWN = 3
+"""Mistakes of one kind that are told of one pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +105,7 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
     if not group:
         return None
     status = pod.get("status") or {}
-    assignors = _words(annotations.get(ASSIGNORS_ANNOTATION))
-    capacity = annotations.get(CAPACITY_ANNOTATION)
+    problems: list[str] = []
     return PodView(
         namespace=metadata["namespace"],
         name=MemberId(metadata["name"]),
@@ -94,17 +114,17 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         ready_since=_ready_since(status),
         terminating="deletionTimestamp" in metadata,
         running=status.get("phase") == "Running",
-        labels=tuple(sorted(labels.items())),
-        subscribed=_subscribed(annotations.get(SUBSCRIBED_ANNOTATION)),
-        assignors=assignors,
-        capacity=_amount(capacity) or Fraction(1),
-        problems=(*_unknown_assignors(assignors or ()), *_no_capacity(capacity)),
-        owners=frozenset(Uid(owner["uid"]) for owner in metadata.get("ownerReferences") or ()),
-        spark_role=labels.get(SPARK_ROLE_LABEL),
-        spark_app=labels.get(SPARK_APP_LABEL),
-        executor_id=labels.get(SPARK_EXECUTOR_ID_LABEL),
-        told=annotations.get(LEDGER_KEY_ANNOTATION),
-        deletion_cost=annotations.get(DELETION_COST),
+        labels=_labels(labels, problems),
+        subscribed=_subscribed(annotations.get(SUBSCRIBED_ANNOTATION), problems),
+        assignors=_assignors(annotations.get(ASSIGNORS_ANNOTATION), problems),
+        capacity=_capacity(annotations.get(CAPACITY_ANNOTATION), problems),
+        problems=tuple(problems),
+        owners=frozenset(Uid(owner["uid"]) for owner in (metadata.get("ownerReferences") or ())[:MOST_OWNERS]),
+        spark_role=labels.get(SPARK_ROLE_LABEL) or None,
+        spark_app=labels.get(SPARK_APP_LABEL) or None,
+        executor_id=labels.get(SPARK_EXECUTOR_ID_LABEL) or None,
+        told=(annotations.get(LEDGER_KEY_ANNOTATION) or "")[:LONGEST_MARK] or None,
+        deletion_cost=(annotations.get(DELETION_COST) or "")[:LONGEST_MARK] or None,
     )
 
 
@@ -113,42 +133,78 @@ def _ready_since(status: Mapping[str, Any]) -> float | None:
         return None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            since = condition.get("lastTransitionTime")
-            return to_seconds(since) if since else 0.0
+            return _seconds(condition.get("lastTransitionTime"))
     return None
 
 
-def _words(text: str | None) -> tuple[str, ...] | None:
-    words = tuple(word.strip() for word in (text or "").split(",") if word.strip())
+def _seconds(text: str | None) -> float:
+    """Unix seconds; 0 for what is no time (or one of a year that Python does not know), which makes the pod an old one."""
+    try:
+        return to_seconds(text) if text else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _labels(labels: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:
+    """Those that say something, by name."""
+    told = sorted((name, value) for name, value in labels.items() if value)
+    if len(told) > MOST_LABELS:
+        problems.append(f"it has {len(told):,} labels, and {MOST_LABELS} are read, in the order of their names: take some away")
+    return tuple(told[:MOST_LABELS])
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    """Raises ValueError for more than anybody has to say."""
+    if text is None or not text.strip():
+        return ()
+    if len(text) > LONGEST_LIST:
+        raise ValueError(f"has {len(text):,} characters, and {LONGEST_LIST:,} are read")
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if len(words) > MOST_WORDS:
+        raise ValueError(f"has {len(words):,} names, and {MOST_WORDS} are read")
+    return words
+
+
+def _subscribed(text: str | None, problems: list[str]) -> frozenset[QueueName] | None:
+    try:
+        words = _words(text)
+    except ValueError as error:
+        problems.append(f"annotation {SUBSCRIBED_ANNOTATION} {error}, so that it gets nothing: name the queues that it reads")
+        return frozenset()
+    return frozenset(map(QueueName, words)) or None
+
+
+def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
+    try:
+        words = _words(text)
+    except ValueError as error:
+        problems.append(f"annotation {ASSIGNORS_ANNOTATION} {error}, so that it counts as absent: name those that it supports")
+        return None
+    slips = list(_slips(words))
+    problems += slips[:_SHOWN]
     return words or None
 
 
-def _subscribed(text: str | None) -> frozenset[QueueName] | None:
-    words = _words(text)
-    return None if words is None else frozenset(map(QueueName, words))
-
-
-def _unknown_assignors(names: Iterable[str]) -> Iterator[str]:
-    """Slips. Of what has a domain nobody knows whether it is one."""
+def _slips(names: tuple[str, ...]) -> Iterator[str]:
+    """Of what has a domain nobody knows whether it is one."""
     for name in names:
-        if name not in BUILT_IN and fullmatch(OWN_NAME, name) is None:
+        if name not in BUILT_IN and (len(name) > LONGEST_ASSIGNOR or fullmatch(OWN_NAME, name) is None):
             yield (
-                f"annotation {ASSIGNORS_ANNOTATION} names {name!r}, and there is no such assignor: choose of "
+                f"annotation {ASSIGNORS_ANNOTATION} names {quoted(name)}, and there is no such assignor: choose of "
                 f"{', '.join(BUILT_IN)}, or <domain>/<name> for one of your own"
             )
 
 
-def _no_capacity(text: str | None) -> Iterator[str]:
-    if text is not None and _amount(text) is None:
-        yield (
-            f"annotation {CAPACITY_ANNOTATION} is {text!r}, and counts as 1: give a number above 0, such as 2 or 0.5, up to "
-            "1000000"
-        )
-
-
-def _amount(text: str | None) -> Fraction | None:
+def _capacity(text: str | None, problems: list[str]) -> Fraction:
     """A decimal number above 0."""
-    if text is None or fullmatch(r"\d{1,7}(\.\d{1,6})?", text.strip(), ASCII) is None:
-        return None
-    amount = Fraction(text.strip())
-    return amount if 0 < amount <= 1_000_000 else None
+    told = (text or "").strip()
+    if not told:
+        return Fraction(1)
+    amount = Fraction(told) if fullmatch(r"\d{1,7}(\.\d{1,6})?", told, ASCII) is not None else Fraction(0)
+    if 0 < amount <= 1_000_000:
+        return amount
+    problems.append(
+        f"annotation {CAPACITY_ANNOTATION} is {quoted(told)}, and counts as 1: give a number above 0, such as 2 or 0.5, up to "
+        "1000000"
+    )
+    return Fraction(1)

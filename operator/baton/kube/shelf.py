@@ -2,12 +2,21 @@
 
 A watch that had to start anew lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
 laid over what is on the shelf. Resource versions order the two (they may be compared as numbers, KEP-5504).
+
+One object never stops the others: whatever its view raises, the rest of the list is taken, what was last read of it stands, and
+it is told as unread.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+import structlog
+
+from baton.model.names import GROUP_LABEL
+
 Manifest = Mapping[str, Any]
+
+log = structlog.get_logger("baton.watch")
 
 
 class Placed(Protocol):
@@ -35,6 +44,8 @@ class Shelf(Generic[V]):
         self._objects: dict[tuple[str, str], tuple[int, V | None]] = {}
         """By namespace and name: the version last seen, and the view; None once it is gone."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
+        self._unread: dict[tuple[str, str], tuple[int, str, str]] = {}
+        """By namespace and name: the version that could not be read, the bucket that it names, and why."""
 
     def bucket(self, namespace: str, group: str) -> Mapping[str, V]:
         """Views by name."""
@@ -42,6 +53,10 @@ class Shelf(Generic[V]):
 
     def buckets(self) -> Mapping[Bucket, Mapping[str, V]]:
         return self._buckets
+
+    def unread(self, namespace: str, group: str) -> Mapping[str, str]:
+        """What could not be read of those that name this bucket: why, by name."""
+        return {name: why for (within, name), (_, named, why) in self._unread.items() if (within, named) == (namespace, group)}
 
     def get(self, namespace: str, name: str) -> V | None:
         return self._objects.get((namespace, name), (0, None))[1]
@@ -59,6 +74,7 @@ class Shelf(Generic[V]):
             self._put(manifest, gone=False, as_of=as_of)
         for key, (seen, view) in list(self._objects.items()):
             if namespace in (None, key[0]) and key not in there and seen <= as_of:
+                self._unread.pop(key, None)
                 if view is None:
                     del self._objects[key]
                 else:
@@ -73,7 +89,27 @@ class Shelf(Generic[V]):
             return  # an old story
         if version == seen and view is not None and not gone:
             return  # the same story
-        self._replace(key, version, None if gone else self._view(manifest))
+        if gone:
+            self._unread.pop(key, None)
+            self._replace(key, version, None)
+            return
+        try:
+            after = self._view(manifest)
+        except Exception as error:  # whatever it is: it is this object's alone
+            self._refuse(key, version, manifest, error)
+            after = view
+        else:
+            self._unread.pop(key, None)
+        self._replace(key, version, after)
+
+    def _refuse(self, key: tuple[str, str], version: int, manifest: Manifest, error: Exception) -> None:
+        if self._unread.get(key, (-1, "", ""))[0] == version:
+            return
+        why = type(error).__name__
+        log.warning("an object cannot be read, and is passed over", namespace=key[0], name=key[1], why=why)
+        labels = manifest["metadata"].get("labels")
+        group = labels.get(GROUP_LABEL) if isinstance(labels, Mapping) else None
+        self._unread[key] = (version, str(group), why)
 
     def _replace(self, key: tuple[str, str], version: int, after: V | None) -> None:
         _, before = self._objects.get(key, (0, None))

@@ -1,15 +1,28 @@
-"""Partitions and their epochs as short text: `0-3@12,7@17` says that 0 to 3 were granted at epoch 12 and 7 at 17."""
+"""Partitions and their epochs as short text: `0-3@12,7@17` says that 0 to 3 were granted at epoch 12 and 7 at 17.
+
+A range of a few characters can name a million partitions. So how many a text names is counted before any of them is made, and
+`GrantSpans` answers for single partitions without making them.
+"""
 
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from baton.model.ids import Epoch
+from baton.model.wording import quoted
 
 Grants = Mapping[int, Epoch]
 """Partition number -> the epoch at which it was granted, for one queue."""
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-_GRANT = re.compile(r"(\d+)(?:-(\d+))?@(\d+)")
+HIGHEST = 1_000_000
+"""No partition has a higher number."""
+
+MOST = 1_000_000
+"""So many partitions are named by one text at most."""
+
+_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+_GRANT = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?@([0-9]{1,18})")
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
@@ -20,11 +33,14 @@ def format_numbers(numbers: Iterable[int]) -> str:
 def parse_numbers(text: str) -> frozenset[int]:
     """The inverse of `format_numbers`. Raises ValueError for anything else."""
     numbers: set[int] = set()
+    named = 0
     for part in filter(None, text.split(",")):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is not a partition or a range of partitions such as 0-3")
-        numbers.update(_between(match[1], match[2], part))
+            raise ValueError(f"{quoted(part)} is not a partition or a range of partitions such as 0-3")
+        between = _between(match[1], match[2], part)
+        named = _counted(named, between)
+        numbers.update(between)
     return frozenset(numbers)
 
 
@@ -48,15 +64,60 @@ def format_grants(grants: Grants) -> str:
 def parse_grants(text: str) -> dict[int, Epoch]:
     """The inverse of `format_grants`. Raises ValueError for anything else, also for a partition that is named twice."""
     grants: dict[int, Epoch] = {}
+    named = 0
+    for between, epoch in _grants(text):
+        named = _counted(named, between)
+        grants.update(dict.fromkeys(between, epoch))
+        if len(grants) < named:
+            raise ValueError(f"a partition of {between[0]}-{between[-1]} is named twice in {quoted(text)}")
+    return grants
+
+
+def count_grants(text: str) -> int:
+    """How many partitions the text names, without making any of them. Raises ValueError as `parse_grants` does."""
+    return sum(len(between) for between, _ in _grants(text))
+
+
+@dataclass(frozen=True, slots=True)
+class GrantSpans:
+    """The same text as spans, which cost what the text costs, however many partitions it names. Ranges may overlap and stand in
+    any order: a partition can be named at several epochs."""
+
+    _starts: tuple[tuple[Epoch, int], ...]
+    """Epoch and first number of each span, sorted; spans of one epoch do not touch."""
+    _ends: tuple[int, ...]
+
+    @classmethod
+    def read(cls, text: str) -> "GrantSpans":
+        """Raises ValueError, as `parse_grants` does, but not for what is named twice."""
+        starts: list[tuple[Epoch, int]] = []
+        ends: list[int] = []
+        for epoch, first, last in sorted((epoch, between[0], between[-1]) for between, epoch in _grants(text)):
+            if starts and starts[-1][0] == epoch and first <= ends[-1] + 1:
+                ends[-1] = max(ends[-1], last)
+            else:
+                starts.append((epoch, first))
+                ends.append(last)
+        return cls(tuple(starts), tuple(ends))
+
+    def names(self, number: int, epoch: Epoch) -> bool:
+        """This partition, at this epoch."""
+        n = bisect_right(self._starts, (epoch, number)) - 1
+        return n >= 0 and self._starts[n][0] == epoch and number <= self._ends[n]
+
+
+def _grants(text: str) -> Iterator[tuple[range, Epoch]]:
     for part in filter(None, text.split(",")):
         match = _GRANT.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is not a grant such as 0-3@12")
-        for number in _between(match[1], match[2], part):
-            if number in grants:
-                raise ValueError(f"partition {number} is named twice in {text!r}")
-            grants[number] = Epoch(int(match[3]))
-    return grants
+            raise ValueError(f"{quoted(part)} is not a grant such as 0-3@12")
+        yield _between(match[1], match[2], part), Epoch(int(match[3]))
+
+
+def _counted(named: int, between: range) -> int:
+    if named + len(between) > MOST:
+        raise ValueError(f"more than {MOST:,} partitions are named at once")
+    return named + len(between)
 
 
 def _span(first: int, last: int) -> str:
@@ -80,7 +141,7 @@ def _runs(numbers: Iterable[int]) -> Iterable[tuple[int, int]]:
 def _between(first: str, last: str | None, part: str) -> range:
     low, high = int(first), int(last if last is not None else first)
     if high < low:
-        raise ValueError(f"the range {part!r} ends before it begins")
-    if high > 1_000_000:
-        raise ValueError(f"partition {high} in {part!r} is beyond 1,000,000")
+        raise ValueError(f"the range {quoted(part)} ends before it begins")
+    if high > HIGHEST:
+        raise ValueError(f"partition {high} in {quoted(part)} is beyond {HIGHEST:,}")
     return range(low, high + 1)

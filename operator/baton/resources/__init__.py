@@ -2,7 +2,7 @@
 
 from baton.resources.attributes import Attributes, attributes
 from baton.resources.condition import Condition, ConditionStatus
-from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, engine_spec
+from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, engine_spec, sessions_required
 from baton.resources.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove
 from baton.resources.queue import (
     AccessType,
@@ -29,7 +29,9 @@ __all__ = [
     "Proposal",
     "ProposedChange",
     "ProposedMove",
+    "SessionRule",
     "SourceType",
     "attributes",
     "engine_spec",
+    "sessions_required",
 ]

@@ -1,6 +1,7 @@
 """ConsumerGroup: a fleet of pods that shares the partitions of one or more queues."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -8,7 +9,7 @@ from pydantic import ConfigDict, Field
 from baton.engine.observation import Approval, GroupSpec, Protocol, ScaleMode
 from baton.resources.assignor import ROOMS_NEEDED, AssignorName, AssignorOptions
 from baton.resources.group_status import ConsumerGroupStatus
-from baton.resources.queue import ObjectName, PartitionedQueueSpec
+from baton.resources.queue import ObjectName, PartitionedQueueSpec, SourceType
 from baton.resources.shape import NonNegativeSeconds, Shape, list_map, rule, rules
 
 LONGEST_NAME = 63
@@ -37,8 +38,15 @@ class GroupRebalance(Shape):
     """How many partitions may be paused at once in a cooperative rebalance. 0: no bound."""
 
 
+class SessionRule(StrEnum):
+    """Whether a member has to keep a session."""
+
+    REQUIRED = "Required"
+    OPTIONAL = "Optional"
+
+
 class Membership(Shape):
-    """Static membership: pods that come back under their identity get their partitions back."""
+    """Who is a member, and which members get their partitions back when they return under their identity."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -58,6 +66,10 @@ class Membership(Shape):
     """The pod label whose value is the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
     session_timeout_seconds: NonNegativeSeconds = 0
     """How long a member that vanished keeps its seat. Seconds; 0 turns static membership off."""
+    session: SessionRule | None = None
+    """Whether a pod has to keep a session (the Lease baton-<pod>, which baton.consumer keeps) to be a member. Required: one that
+    is Ready and keeps none gets nothing. Optional: it takes part by its readiness alone. Without it: Optional where all of the
+    group's queues are External, and Required elsewhere. Spark executors always need their driver's word."""
 
 
 class TargetRef(Shape):
@@ -144,7 +156,7 @@ class ConsumerGroupSpec(Shape):
     rebalance: GroupRebalance = GroupRebalance()
     """When and how partitions are moved."""
     membership: Membership = Membership()
-    """Static membership."""
+    """Who is a member, and static membership."""
     paused: bool = False
     """Begin no new hand-off; those in flight finish."""
     approval: Approval = Approval.AUTOMATIC
@@ -195,3 +207,11 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
         scale_mode=spec.scale.mode if spec.scale else None,
         options=spec.assignor_options.told() if spec.assignor_options else {},
     )
+
+
+def sessions_required(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> bool:
+    """Whether a pod of the group needs a session to be a member. `queues`: those of the group that exist."""
+    if spec.membership.session is not None:
+        return spec.membership.session is SessionRule.REQUIRED
+    # Consumers of a queue that Baton speaks to have its library, which keeps a Lease; what reads an External queue nobody knows.
+    return any(queue.source.type is not SourceType.EXTERNAL for queue in queues)

@@ -6,6 +6,7 @@ from uuid import uuid4
 import kubernetes
 import pytest
 from tests.cluster import Cluster
+from tests.in_memory_lease import releases_in
 from tests.waiting import until
 
 from baton.consumer import Session
@@ -13,7 +14,7 @@ from baton.consumer.api import KubernetesLease
 from baton.consumer.lease import Manifest
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
-from baton.model.session import Release, parse_releases
+from baton.model.session import Release
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +59,7 @@ def test_a_session_is_kept_at_the_api_server(lease: KubernetesLease, pod: dict[s
     release = Release(Uid(uid), QueueName("orders"), 3, Epoch(7))
     session.release([release])
     session.close()
-    assert parse_releases(read(lease)["metadata"]["annotations"][RELEASES_ANNOTATION]) == {release}
+    assert releases_in(read(lease)["metadata"]["annotations"][RELEASES_ANNOTATION]) == {release}
     assert read(lease)["spec"]["acquireTime"] == first["spec"]["acquireTime"]
 
 

@@ -55,7 +55,7 @@ async def test_a_pod_that_reads_none_of_the_groups_queues_is_named(shop: World) 
     await shop.told("misread", "Ready")
     await shop.pod("misread-b", "misread", annotations={"baton.dev/subscribed": "misraed"})
     message = await shop.told("misread", "BadAnnotation")
-    assert message.startswith("misread-b: annotation baton.dev/subscribed names misraed, which spec.queues does not")
+    assert message.startswith("misread-b: annotation baton.dev/subscribed names 'misraed', which spec.queues does not")
     await shop.delete_pod("misread-b")
     await shop.told("misread", "Ready")
 

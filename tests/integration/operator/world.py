@@ -66,14 +66,19 @@ class World:
         return await self.queue(name, {"type": "Redis", "redis": {"url": url}}, partitions, **spec)
 
     async def group(self, name: str, queues: Iterable[str] | None = None, **spec: Any) -> Json:
+        """Its pods need no sessions, unless `spec` says something of membership.session (None: the default)."""
         names = [{"name": queue} for queue in (queues or [name])]
-        return await self._create_own("consumergroups", "ConsumerGroup", name, {"queues": names, **spec})
+        membership = {"session": "Optional", **spec.pop("membership", {})}
+        membership = {key: value for key, value in membership.items() if value is not None}
+        return await self._create_own(
+            "consumergroups", "ConsumerGroup", name, {"queues": names, "membership": membership, **spec}
+        )
 
     async def _create_own(self, plural: str, kind: str, name: str, spec: Json) -> Json:
         body = {"apiVersion": GROUP_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
         return await self.api.apply_strictly(group_path(GROUP_VERSION, self.namespace, plural), body)
 
-    async def pod(self, name: str, group: str, *, ready: bool = True, **metadata: Any) -> Uid:
+    async def pod(self, name: str, group: str, *, ready: bool = True, session: bool = False, **metadata: Any) -> Uid:
         labels = {GROUP_LABEL: group, **metadata.pop("labels", {})}
         body = {
             "apiVersion": "v1",
@@ -82,6 +87,8 @@ class World:
             "spec": {"containers": [{"name": "consumer", "image": "none"}], "terminationGracePeriodSeconds": 0},
         }
         made = await self.api.create(core_path(self.namespace, "pods"), body)
+        if session:
+            await self.session(name, made["metadata"]["uid"], group, duration=3600)
         if ready:
             await self.set_ready(name, True)
         return Uid(made["metadata"]["uid"])
@@ -94,9 +101,11 @@ class World:
     async def delete_pod(self, name: str) -> None:
         await self.api.delete(core_path(self.namespace, "pods", name), gracePeriodSeconds=0)
 
-    async def session(self, pod: str, uid: Uid, group: str, releases: Iterable[Release] = (), duration: int = 15) -> None:
-        """A pod's Lease, renewed now."""
-        name = session_lease_name(MemberId(pod))
+    async def session(
+        self, pod: str, uid: Uid, group: str, releases: Iterable[Release] | str = (), duration: int = 15, name: str | None = None
+    ) -> None:
+        """A pod's Lease (or the one that `name` says), renewed now."""
+        name = name or session_lease_name(MemberId(pod))
         path = leases_path(self.namespace, name)
         body = {
             "apiVersion": LEASES,
@@ -104,7 +113,7 @@ class World:
             "metadata": {
                 "name": name,
                 "labels": {GROUP_LABEL: group},
-                "annotations": {RELEASES_ANNOTATION: format_releases(releases)},
+                "annotations": {RELEASES_ANNOTATION: releases if isinstance(releases, str) else format_releases(releases)},
             },
             "spec": {"holderIdentity": uid, "leaseDurationSeconds": duration, "renewTime": to_micro_text(time.time())},
         }
@@ -272,6 +281,12 @@ class Operator:
     def state(self) -> str:
         """The process's state as the kernel names it: R, S, T (stopped) …"""
         return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    @property
+    def peak_memory(self) -> int:
+        """The most that the process ever had resident, in MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) // 1024
 
     def kill(self) -> None:
         """As the kernel would."""

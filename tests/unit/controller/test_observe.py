@@ -5,12 +5,18 @@ from typing import Any
 
 import pytest
 
-from baton.controller.diagnosis import annotation_problems, identity_problems, membership_problems, queue_problems
+from baton.controller.diagnosis import (
+    annotation_problems,
+    identity_problems,
+    membership_problems,
+    queue_problems,
+    session_problems,
+)
 from baton.controller.keeper import QueueFacts
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
-from baton.engine.observation import OwnerRecord
-from baton.kube.members import Membership
+from baton.engine.observation import ObservedMember, OwnerRecord
+from baton.kube.members import LeftOut, Membership
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -117,10 +123,34 @@ def test_what_is_wrong_with_a_queue_is_said_with_the_cure(seen: QueueSight, reas
 
 
 def test_a_group_without_members_says_what_is_missing() -> None:
-    (nobody,) = membership_problems("orders", "shop", Membership(), {})
+    (nobody,) = membership_problems("orders", "shop", Membership())
     assert (nobody.reason, "add it to the pods' template" in nobody.message) == (Reason.NO_MEMBERS, True)
-    (unready,) = membership_problems("orders", "shop", Membership(pods=2), {})
-    assert "2 pods have the label" in unready.message and "not Ready" in unready.message
+    left_out = {MemberId("b"): LeftOut.NOT_READY, MemberId("a"): LeftOut.NOT_READY, MemberId("c"): LeftOut.NO_SESSION}
+    (unready,) = membership_problems("orders", "shop", Membership(pods=3, left_out=left_out))
+    assert unready.message == (
+        "3 pods have the label baton.dev/group: orders, and none takes part: a, b: not Ready; c: no session: it keeps no Lease, "
+        "and spec.membership.session is Required"
+    )
+
+
+def test_pods_without_a_session_are_named_with_the_cure() -> None:
+    assert session_problems([]) == []
+    (problem,) = session_problems(["nginx", "b", "c", "d"])
+    assert problem.reason is Reason.NO_SESSION
+    assert problem.message.startswith("b, c, d and 1 more pods: Ready, and without a session: there is no Lease such as baton-b ")
+    assert problem.message.endswith("set spec.membership.session to Optional")
+
+
+def test_what_cannot_be_read_of_sessions_is_told_of_a_few() -> None:
+    seen = Membership(members={MemberId("a"): ObservedMember(Uid("u"))}, unread={f"baton-{n}": "bad" for n in range(1000)})
+    problems = membership_problems("orders", "shop", seen)
+    assert [problem.message for problem in problems[:2]] == ["Lease shop/baton-0: bad", "Lease shop/baton-1: bad"]
+    assert len(problems) == 5
+
+
+def test_a_fleet_that_is_wrong_all_over_is_told_so_by_its_first_few() -> None:
+    pods = [pod(f"p{n:04}", problems=(f"wrong in way {n}",)) for n in range(1000)]
+    assert [problem.message for problem in annotation_problems(SPEC, pods)] == [f"p{n:04}: wrong in way {n}" for n in range(5)]
 
 
 def test_the_most_telling_problem_comes_first_with_all_of_its_kind() -> None:
@@ -165,7 +195,7 @@ def test_a_pod_that_reads_no_queue_of_the_group_is_told() -> None:
     fine = pod("b", subscribed=frozenset({ORDERS, QueueName("soon")}))
     (problem,) = annotation_problems(SPEC, [slip, fine, pod("c")])
     assert problem.reason is Reason.BAD_ANNOTATION
-    assert problem.message.startswith("a: annotation baton.dev/subscribed names ordres, which spec.queues does not: ")
+    assert problem.message.startswith("a: annotation baton.dev/subscribed names 'ordres', which spec.queues does not: ")
     assert "name one of orders there" in problem.message
 
 

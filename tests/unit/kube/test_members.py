@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from baton.kube.leases import LeaseView
-from baton.kube.members import membership
+from baton.kube.members import LeftOut, membership
 from baton.kube.pods import PodView, view
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.session import Release
+from baton.model.session import Release, Said, format_releases, parse_releases
 
 POD = PodView("shop", MemberId("a"), Uid("u-a"), "orders", ready_since=100.0, running=True)
 SESSION = LeaseView("shop", "baton-a", "orders", Uid("u-a"))
@@ -20,8 +20,12 @@ EXECUTOR = replace(
 DRIVER = LeaseView("shop", "orders-driver", "orders", Uid("u-driver"), executors=frozenset({"3"}), spark_app="app-1")
 
 
-def who(pods: list[PodView], leases: list[LeaseView] | None = None, lapsed: bool = False) -> set[str]:
-    return set(membership("orders", pods, leases or [], lambda lease: lapsed).members)
+def who(pods: list[PodView], leases: list[LeaseView] | None = None, lapsed: bool = False, required: bool = False) -> set[str]:
+    return set(membership("orders", pods, leases or [], lambda lease: lapsed, sessions_required=required).members)
+
+
+def says(*releases: Release) -> dict[Uid, Said]:
+    return parse_releases(format_releases(releases))
 
 
 @pytest.mark.parametrize(
@@ -36,8 +40,52 @@ def who(pods: list[PodView], leases: list[LeaseView] | None = None, lapsed: bool
         (replace(POD, spark_role="driver"), False),
     ],
 )
-def test_a_pod_without_a_session_is_a_member_by_readiness(pod: PodView, takes_part: bool) -> None:
+def test_where_sessions_are_optional_a_pod_without_one_is_a_member_by_readiness(pod: PodView, takes_part: bool) -> None:
     assert bool(who([pod])) is takes_part
+
+
+@pytest.mark.parametrize("pod", [POD, replace(POD, terminating=True)])
+def test_where_sessions_are_required_a_pod_without_one_takes_no_part(pod: PodView) -> None:
+    assert who([pod], required=True) == set()
+    assert who([pod], [replace(SESSION, holder=Uid("u-before"))], required=True) == set()
+    assert who([pod], [replace(SESSION, holder=None)], required=True) == set()
+    assert who([pod], [SESSION], required=True) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "leases", "lapsed", "why"),
+    [
+        (POD, [], False, LeftOut.NO_SESSION),
+        (POD, [SESSION], True, LeftOut.LAPSED),
+        (replace(POD, ready_since=None), [SESSION], False, LeftOut.NOT_READY),
+        (replace(POD, name=MemberId("group")), [], False, LeftOut.NAME_TAKEN),
+        (EXECUTOR, [], False, LeftOut.NOT_REGISTERED),
+        (EXECUTOR, [replace(DRIVER, executors=frozenset())], False, LeftOut.NOT_REGISTERED),
+        (EXECUTOR, [DRIVER], True, LeftOut.LAPSED),
+    ],
+)
+def test_it_is_told_why_a_pod_takes_no_part(pod: PodView, leases: list[LeaseView], lapsed: bool, why: LeftOut) -> None:
+    seen = membership("orders", [pod], leases, lambda lease: lapsed, sessions_required=True)
+    assert seen.left_out == {pod.name: why}
+
+
+def test_of_a_pod_that_is_stopping_it_is_not_told_why_it_takes_no_part() -> None:
+    seen = membership("orders", [replace(POD, terminating=True)], [], lambda lease: False, sessions_required=True)
+    assert (seen.members, seen.left_out) == ({}, {})
+
+
+def test_what_is_wrong_with_a_lease_is_told_where_it_speaks_for_a_pod_of_the_group() -> None:
+    seen = membership("orders", [POD], [replace(SESSION, problem="bad")], lambda lease: False)
+    assert seen.unread == {"baton-a": "bad"}
+
+
+def test_a_lease_that_speaks_for_nobody_here_can_say_what_it_likes() -> None:
+    strange = [
+        replace(SESSION, name="baton-z", problem="bad"),
+        replace(SESSION, holder=Uid("u-before"), problem="bad"),
+        replace(DRIVER, problem="bad"),
+    ]
+    assert membership("orders", [POD], strange, lambda lease: False).unread == {}
 
 
 def test_a_pod_whose_session_lapsed_is_no_member() -> None:
@@ -76,16 +124,39 @@ def test_a_driver_whose_session_lapsed_takes_its_executors_along() -> None:
 def test_a_session_speaks_only_for_its_own() -> None:
     own = Release(Uid("u-a"), QueueName("orders"), 1, Epoch(7))
     foreign = Release(Uid("u-b"), QueueName("orders"), 2, Epoch(7))
-    seen = membership("orders", [POD], [replace(SESSION, releases=frozenset({own, foreign}))], lambda lease: False)
-    assert seen.releases == {own}
+    seen = membership("orders", [POD], [replace(SESSION, said=says(own, foreign))], lambda lease: False)
+    assert own in seen.releases and foreign not in seen.releases
 
 
 def test_a_driver_speaks_for_its_executors() -> None:
     word = Release(Uid("u-3"), QueueName("orders"), 1, Epoch(7))
     other = replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), owners=frozenset({Uid("u-else")}))
     false_word = Release(Uid("u-4"), QueueName("orders"), 2, Epoch(7))
-    driver = replace(DRIVER, releases=frozenset({word, false_word}))
-    assert membership("orders", [EXECUTOR, other], [driver], lambda lease: False).releases == {word}
+    driver = replace(DRIVER, said=says(word, false_word))
+    seen = membership("orders", [EXECUTOR, other], [driver], lambda lease: False)
+    assert word in seen.releases and false_word not in seen.releases
+
+
+def test_a_grant_that_does_not_read_is_told_when_somebody_asks_for_it() -> None:
+    said = parse_releases('{"u-a":{"orders":"9-3@5","returns":"1@2"}}')
+    seen = membership("orders", [POD], [replace(SESSION, said=said)], lambda lease: False)
+    assert Release(Uid("u-a"), QueueName("returns"), 1, Epoch(2)) in seen.releases
+    assert list(seen.refused()) == []
+    assert Release(Uid("u-a"), QueueName("orders"), 4, Epoch(5)) not in seen.releases
+    assert list(seen.refused()) == [("baton-a", "annotation baton.dev/releases: orders: the range '9-3@5' ends before it begins")]
+
+
+@pytest.mark.parametrize("label", ["app/index", "topology.kubernetes.io/zone"])
+def test_an_empty_label_is_none(label: str) -> None:
+    empty = view(manifest(labels={"baton.dev/group": "orders", label: ""}))
+    assert empty is not None
+    member = membership("orders", [empty], [], lambda lease: False, "app/index").members[MemberId("a")]
+    assert (member.instance, member.zone) == (None, None)
+
+
+def test_an_empty_application_belongs_to_no_driver() -> None:
+    executor = replace(EXECUTOR, owners=frozenset(), spark_app=None)
+    assert who([executor], [replace(DRIVER, spark_app=None)]) == set()
 
 
 def test_what_a_pod_says_of_itself_is_handed_on() -> None:
@@ -136,6 +207,7 @@ def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None
     ("annotations", "capacity", "assignors", "said"),
     [
         ({"baton.dev/capacity": " 2.5 "}, Fraction(5, 2), None, []),
+        ({"baton.dev/capacity": " "}, Fraction(1), None, []),
         ({"baton.dev/capacity": "0"}, Fraction(1), None, ["baton.dev/capacity is '0', and counts as 1: give a number above 0"]),
         ({"baton.dev/capacity": "NaN"}, Fraction(1), None, ["baton.dev/capacity is 'NaN'"]),
         ({"baton.dev/capacity": "-1"}, Fraction(1), None, ["baton.dev/capacity"]),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from baton.kube.leases import LeaseView, view
 from baton.kube.sessions import SessionClock
-from baton.model.ids import Epoch, QueueName, Uid
-from baton.model.session import Release
+from baton.model.ids import Uid
+from baton.model.session import parse_releases
 
 LEASE = LeaseView("shop", "baton-a", "orders", Uid("u1"), duration=15, renewal="10:00:00")
 
@@ -52,7 +52,12 @@ def test_only_sessions_that_are_there_are_remembered() -> None:
 
 def manifest(**annotations: str) -> dict[str, object]:
     return {
-        "metadata": {"namespace": "shop", "name": "l", "labels": {"baton.dev/group": "orders"}, "annotations": annotations},
+        "metadata": {
+            "namespace": "shop",
+            "name": "orders-driver",
+            "labels": {"baton.dev/group": "orders"},
+            "annotations": annotations,
+        },
         "spec": {"holderIdentity": "u1", "leaseDurationSeconds": 20, "renewTime": "10:00:00"},
     }
 
@@ -68,14 +73,14 @@ def test_a_lease_is_read() -> None:
         )
     )
     assert seen is not None
-    assert seen.releases == {Release(Uid("u1"), QueueName("orders"), 5, Epoch(12))}
+    assert seen.said == parse_releases('{"u1":{"orders":"5@12"}}')
     assert (seen.executors, seen.spark_app, seen.duration) == ({"1", "2"}, "app-1", 20)
 
 
 def test_releases_that_do_not_read_are_a_problem_and_no_releases() -> None:
     seen = view(manifest(**{"baton.dev/releases": '{"u1":"5@12"}'}))
     assert seen is not None
-    assert seen.releases == frozenset()
+    assert seen.said == {}
     assert "baton.dev/releases" in (seen.problem or "")
 
 

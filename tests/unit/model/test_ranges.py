@@ -1,8 +1,11 @@
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.model import format_grants, format_numbers, parse_grants, parse_numbers
+from baton.model.ranges import GrantSpans, count_grants
 
 numbers = st.frozensets(st.integers(0, 300))
 grants = st.dictionaries(st.integers(0, 300), st.integers(1, 5))
@@ -29,7 +32,7 @@ def test_nothing_is_the_empty_text():
     assert format_numbers([]) == "" and parse_numbers("") == frozenset()
 
 
-@pytest.mark.parametrize("text", ["3", "3@", "@3", "3-1@2", "a@1", "0-1@2,1@3", "-1@2", "0-99999999@1"])
+@pytest.mark.parametrize("text", ["3", "3@", "@3", "3-1@2", "a@1", "0-1@2,1@3", "-1@2", "0-99999999@1", "1@" + "9" * 30, "٣@1"])
 def test_what_is_not_a_grant_is_refused(text):
     with pytest.raises(ValueError):
         parse_grants(text)
@@ -39,3 +42,28 @@ def test_what_is_not_a_grant_is_refused(text):
 def test_what_is_not_a_range_is_refused(text):
     with pytest.raises(ValueError):
         parse_numbers(text)
+
+
+@given(grants, st.integers(0, 300), st.integers(1, 5))
+def test_spans_name_what_the_text_names(held, number, epoch):
+    assert GrantSpans.read(format_grants(held)).names(number, epoch) is (held.get(number) == epoch)
+
+
+def test_grants_are_counted_before_they_are_made():
+    assert count_grants("0-999999@1," * 1000) == 1_000_000_000
+    with pytest.raises(ValueError, match="more than 1,000,000 partitions are named at once"):
+        parse_grants("0-999999@1,0-999999@2")
+    with pytest.raises(ValueError, match="more than 1,000,000 partitions are named at once"):
+        parse_numbers("0-999999," * 1000)
+
+
+def test_spans_cost_what_the_text_costs_however_many_partitions_it_names():
+    text = ",".join(f"0-1000000@{epoch}" for epoch in range(1, 1001))
+    tracemalloc.start()
+    try:
+        spans = GrantSpans.read(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 * len(text)
+    assert spans.names(999_999, 1000) and not spans.names(999_999, 1001)

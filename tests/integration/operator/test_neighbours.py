@@ -1,0 +1,172 @@
+"""What one tenant writes into its objects is its own trouble: the groups of others go on, and a fresh operator serves them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.waiting import eventually
+
+from baton.kube.api import core_path
+from baton.kube.leases import leases_path
+from baton.model.ids import MemberId, QueueName
+from baton.model.names import session_lease_name
+from baton.model.session import Release
+
+Start = Callable[..., Operator]
+
+MEBIBYTES = 48
+"""That the operator may need more for all of this: several copies of an object of 256 KiB, on its way through the watch."""
+
+RANGE = '"0-1000000@1"'
+RELEASES = {
+    "deep": "[" * 1000,
+    "deeper": "[" * 200_000,
+    "one-range": '{"UID":{"jobs":"0-1000000@1"}}',
+    "ranges-of-many-queues": '{"UID":{' + ",".join(f'"q{n}":{RANGE}' for n in range(9_000)) + "}}",
+    "ranges-of-many-epochs": '{"UID":{"jobs":"' + ",".join(f"0-1000000@{n}" for n in range(14_000)) + '"}}',
+    "many-pods": "{" + ",".join(f'"{n}":{{"jobs":{RANGE}}}' for n in range(5_500)) + "}",
+    "digits": '{"UID":{"jobs":"' + "9" * 200_000 + '"}}',
+}
+POD_ANNOTATIONS = {
+    "baton.dev/subscribed": ",".join(str(n) for n in range(30_000)),
+    "baton.dev/assignors": "a" * 60_000,
+}
+
+
+@pytest.fixture
+async def bank(api: Cluster) -> AsyncIterator[World]:
+    yield await namespace(api, "bank")
+
+
+async def a_group(world: World, name: str, *pods: str, **spec: Any) -> None:
+    for pod in pods:
+        await world.pod(pod, name, session=True)
+    await world.external(name, partitions=4)
+    await world.group(name, rebalance={"delaySeconds": 0, "resyncSeconds": 1}, **spec)
+    await world.spread(name, *[4 // len(pods)] * len(pods))
+
+
+async def test_no_object_of_one_tenant_stops_the_group_of_another(bank: World, empty: World, start: Start) -> None:
+    operator = await start(bank, "one", "--namespace", empty.namespace).leads()
+    await a_group(bank, "calm", "calm-a")
+    await a_group(empty, "jobs", "jobs-a")
+    before = operator.peak_memory
+    uid = (await empty.api.get(core_path(empty.namespace, "pods", "jobs-a")))["metadata"]["uid"]
+    for text in RELEASES.values():
+        await empty.session("jobs-a", uid, "jobs", text.replace("UID", uid))
+        await empty.session("jobs-a", uid, "jobs", text.replace("UID", uid), name="jobs-driver")
+        await follows(bank)
+    for name, text in POD_ANNOTATIONS.items():
+        await empty.pod(f"jobs-{name[10:13]}", "jobs", annotations={name: text})
+        await follows(bank)
+    labels = {f"label-{n}": "x" * 60 for n in range(5000)}
+    await empty.pod("jobs-labels", "jobs", labels=labels)
+    await follows(bank)
+    assert operator.peak_memory < before + MEBIBYTES
+    operator.stop()
+    fresh = await start(bank, "two", "--namespace", empty.namespace).leads()
+    await follows(bank)
+    assert fresh.peak_memory < before + MEBIBYTES
+
+
+async def follows(world: World) -> None:
+    """A pod comes and goes, and the ledger says so."""
+    await world.pod("calm-b", "calm", session=True)
+    await world.session("calm-a", await uid_of(world, "calm-a"), "calm", await revoked(world, "calm", "calm-a", 2))
+    await world.spread("calm", 2, 2)
+    await world.delete_pod("calm-b")
+    await world.spread("calm", 4)
+    await world.told("calm", "Ready")
+
+
+async def uid_of(world: World, pod: str) -> Any:
+    return (await world.api.get(core_path(world.namespace, "pods", pod)))["metadata"]["uid"]
+
+
+async def revoked(world: World, group: str, pod: str, count: int) -> list[Release]:
+    """What the pod is to let go of, once it is so much."""
+
+    async def so() -> list[Release]:
+        entry = (await world.entries(group))[pod]
+        grants = entry.revoking.get(QueueName(group), {})
+        found = [Release(entry.uid, QueueName(group), number, epoch) for number, epoch in grants.items()]
+        return found if len(found) == count else []
+
+    await eventually(so, f"{pod} is to let go of {count}")
+    return await so()
+
+
+UNREADABLE = ("deep", "deeper", "many-pods", "digits")
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+async def test_what_a_session_says_and_cannot_be_read_is_told_of_its_own_group(shop: World, kind: str) -> None:
+    name = f"said-{kind}"
+    await a_group(shop, name, f"{name}-a")
+    uid = await uid_of(shop, f"{name}-a")
+    await shop.session(f"{name}-a", uid, name, RELEASES[kind].replace("UID", uid).replace("jobs", name))
+    if kind == "digits":  # what a grant is, is looked at when there is one to release
+        await shop.pod(f"{name}-b", name, session=True)
+    message = await shop.told(name, "Problem")
+    assert message.startswith(f"Lease shop/baton-{name}-a: annotation baton.dev/releases: ") and len(message) < 500
+    await shop.session(f"{name}-a", uid, name)
+    await shop.told(name, "Ready")
+
+
+@pytest.mark.parametrize("kind", ["one-range", "ranges-of-many-epochs"])
+async def test_a_range_releases_what_it_names_however_much_that_is(shop: World, kind: str) -> None:
+    name = f"said-{kind}"
+    await a_group(shop, name, f"{name}-a")
+    uid = await uid_of(shop, f"{name}-a")
+    await shop.session(f"{name}-a", uid, name, RELEASES[kind].replace("UID", uid).replace("jobs", name))
+    await shop.pod(f"{name}-b", name, session=True)
+    await shop.spread(name, 2, 2)
+
+
+async def test_what_a_session_of_nobody_says_is_not_told_of_anybody(shop: World) -> None:
+    await a_group(shop, "quiet", "quiet-a")
+    await shop.session("quiet-z", await uid_of(shop, "quiet-a"), "quiet", "[")
+    await shop.session("quiet-a", await uid_of(shop, "quiet-a"), "quiet", "[", name="quiet-driver")
+    await shop.pod("quiet-b", "quiet", annotations={"baton.dev/capacity": "many"})
+    message = await shop.told("quiet", "BadAnnotation")
+    assert "quiet-b" in message
+    await shop.delete_pod("quiet-b")
+    await shop.told("quiet", "Ready")
+
+
+async def test_an_empty_identity_is_none_and_every_pod_a_member_of_its_own(shop: World) -> None:
+    await shop.external("unset", partitions=6)
+    membership = {"identityLabel": "app/index", "sessionTimeoutSeconds": 60}
+    await shop.group("unset", membership=membership)
+    labels = {"app/index": ""}
+    await asyncio.gather(*(shop.pod(f"unset-{one}", "unset", labels=labels) for one in "abc"))
+    await shop.spread("unset", 2, 2, 2)
+    message = await shop.told("unset", "NoIdentity")
+    assert message.startswith("unset-a, unset-b, unset-c: no label app/index") and "or an empty one" in message
+    await shop.delete_pod("unset-c")
+    await shop.spread("unset", 3, 3)
+
+
+async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, redis_server: Any) -> None:
+    await shop.redis("members", redis_server.url, partitions=4)
+    await shop.group("members", membership={"session": None})
+    await shop.pod("nginx", "members")
+    message = await shop.told("members", "NoMembers")
+    assert "nginx: no session: it keeps no Lease" in message
+    await shop.pod("members-a", "members", session=True)
+    await shop.spread("members", 4)
+    assert (await shop.status("members"))["members"] == 1
+    message = await shop.told("members", "NoSession", seconds=30)
+    assert message.startswith("nginx: Ready, and without a session: there is no Lease such as baton-nginx ")
+    await shop.change("consumergroups", "members", {"spec": {"membership": {"session": "Optional"}}})
+    await shop.spread("members", 2, 2)
+    await shop.told("members", "Ready")
+
+
+async def test_a_session_that_somebody_deletes_is_a_member_that_goes(shop: World) -> None:
+    await a_group(shop, "gave", "gave-a", "gave-b", membership={"session": "Required"})
+    await shop.api.delete(leases_path("shop", session_lease_name(MemberId("gave-b"))))
+    await shop.spread("gave", 4)
