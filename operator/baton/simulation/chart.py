@@ -10,13 +10,13 @@ from typing import NamedTuple
 from baton.model.ranges import format_numbers
 from baton.simulation.axis import Axis, axis
 from baton.simulation.flags import lanes
-from baton.simulation.history import SEVERAL, History, Phase, Row, Stretch
+from baton.simulation.history import ORDER, SEVERAL, History, Phase, Row, Stretch
 from baton.simulation.timeline import time_text
 
 _MOST_ROWS = 40
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SPELLS = {"Holddown": "─", "Rebalancing": "▒", "Paused": "═", "operator down": "x"}
-_PAUSED, _UNOWNED, _CUT = "░", "·", "⋮"
+_PAUSED, _ORPHANED, _UNOWNED, _CUT = "░", "!", "·", "⋮"
 
 
 class Ink(NamedTuple):
@@ -129,8 +129,7 @@ def _line(sheet: _Sheet, head: str) -> _Cells:
 
 def _row(sheet: _Sheet, row: Row) -> Text:
     cells = _line(sheet, label(row))
-    order = {Phase.OWNED: 0, Phase.PAUSED: 1, Phase.UNOWNED: 2}
-    for stretch in sorted(row.stretches, key=lambda stretch: order[stretch.phase]):
+    for stretch in sorted(row.stretches, key=lambda stretch: ORDER[stretch.phase]):
         start, end = sheet.column(stretch.start), sheet.column(stretch.end)
         if stretch.phase is not Phase.OWNED:
             end = max(end, start + 1)  # however short, it is to be seen
@@ -146,8 +145,8 @@ def _row(sheet: _Sheet, row: Row) -> Text:
 def _paint(sheet: _Sheet, cells: _Cells, stretch: Stretch, start: int, end: int) -> None:
     number = _number(sheet.history, stretch.owner)
     match stretch.phase:
-        case Phase.UNOWNED:
-            cells.fill(start, end, _UNOWNED, Ink("unowned"))
+        case Phase.UNOWNED | Phase.ORPHANED:
+            cells.fill(start, end, _UNOWNED if stretch.phase is Phase.UNOWNED else _ORPHANED, Ink("unowned"))
         case Phase.PAUSED:
             cells.fill(start, end, _PAUSED, Ink("paused", number))
         case Phase.OWNED:
@@ -222,6 +221,8 @@ def _legend(sheet: _Sheet, width: int) -> Iterator[Text]:
         items.append([Ran("*", Ink("several")), Ran(f" {SEVERAL}", Ink())])
     if Phase.PAUSED in phases:
         items.append([Ran(_PAUSED, Ink("paused")), Ran(" paused", Ink())])
+    if Phase.ORPHANED in phases:
+        items.append([Ran(_ORPHANED, Ink("unowned")), Ran(" without a live owner, unnoticed", Ink())])
     if Phase.UNOWNED in phases:
         items.append([Ran(_UNOWNED, Ink("unowned")), Ran(" without an owner", Ink())])
     items += [[Ran(sign, Ink("state", state=s)), Ran(f" {s}", Ink())] for s, sign in _SPELLS.items() if s in states]

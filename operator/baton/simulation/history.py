@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from baton.model.ids import Partition
+from baton.simulation.orphans import Orphan, orphans
 from baton.simulation.run import Result
 from baton.simulation.scenario import EventPart, Scenario
 from baton.simulation.timeline import Line, number
@@ -23,7 +24,13 @@ class Phase(Enum):
     OWNED = "owned"
     PAUSED = "paused"
     """Its owner is to let go of it, and has not yet."""
+    ORPHANED = "its owner is gone"
+    """And no operator has noticed: nobody works on it."""
     UNOWNED = "without an owner"
+
+
+ORDER = {Phase.OWNED: 0, Phase.PAUSED: 1, Phase.ORPHANED: 2, Phase.UNOWNED: 3}
+"""In which phases are drawn, for a later one may cover a piece of an earlier: the worst is always seen."""
 
 
 class Stretch(NamedTuple):
@@ -33,7 +40,7 @@ class Stretch(NamedTuple):
     end: float
     phase: Phase
     owner: str | None
-    """Paused: who is to let go."""
+    """Paused: who is to let go. Orphaned: who is gone."""
 
 
 class Row(NamedTuple):
@@ -79,11 +86,11 @@ class History:
 def history(scenario: Scenario, result: Result) -> History:
     """Reads the timeline of a run; lines at times beyond the scenario's end do not exist."""
     lines = result.lines[:-1]
-    until = number(scenario.until)
+    until = result.until
     owners = dict.fromkeys(line["member"] for line in lines if line["event"] == "grant")
     return History(
         until=until,
-        rows=_folded(_tracks(scenario, lines, until)),
+        rows=_folded(_tracks(scenario, lines, orphans(result), until)),
         spells=tuple(_spells(scenario, lines, until)),
         marks=tuple(Mark(number(event.at), text) for event in in_time(scenario) for text in told(event)),
         owners={owner: place for place, owner in enumerate(owners)},
@@ -148,8 +155,10 @@ def _merge(rows: list[Row]) -> Row:
     return Row(first.queue, numbers, tuple(stretches))
 
 
-def _tracks(scenario: Scenario, lines: Iterable[Line], until: float) -> dict[Partition, list[Stretch]]:
-    """The stretches of every partition, from its lines and from when it exists."""
+def _tracks(
+    scenario: Scenario, lines: Iterable[Line], orphaned: Iterable[Orphan], until: float
+) -> dict[Partition, list[Stretch]]:
+    """The stretches of every partition, from its lines, from when it exists, and from when its owner does."""
     there = _existing(scenario)
     changes: defaultdict[Partition, list[tuple[float, Phase, str | None]]] = defaultdict(list)
     for line in lines:
@@ -157,7 +166,25 @@ def _tracks(scenario: Scenario, lines: Iterable[Line], until: float) -> dict[Par
             phase = {"grant": Phase.OWNED, "revoke": Phase.PAUSED, "release": Phase.UNOWNED}[line["event"]]
             owner = None if phase is Phase.UNOWNED else line["member"]
             changes[Partition(line["queue"], line["partition"])].append((line["t"], phase, owner))
-    return {partition: _track(changes[partition], lives, until) for partition, lives in there.items()}
+    tracks = {partition: _track(changes[partition], lives, until) for partition, lives in there.items()}
+    for one in orphaned:
+        if one.partition in tracks:
+            tracks[one.partition] = list(_cut(tracks[one.partition], one))
+    return tracks
+
+
+def _cut(track: Iterable[Stretch], by: Orphan) -> Iterator[Stretch]:
+    """The track, with the time of an orphan as such."""
+    for stretch in track:
+        start, end = max(stretch.start, by.start), min(stretch.end, by.end)
+        if stretch.owner != by.owner or start >= end:
+            yield stretch
+            continue
+        if stretch.start < start:
+            yield stretch._replace(end=start)
+        yield Stretch(start, end, Phase.ORPHANED, by.owner)
+        if end < stretch.end:
+            yield stretch._replace(start=end)
 
 
 def _track(changes: list[tuple[float, Phase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:

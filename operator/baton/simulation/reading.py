@@ -9,7 +9,22 @@ from typing import Any
 from pydantic import ValidationError
 
 from baton.simulation.document import DocumentError, read_document
-from baton.simulation.scenario import EventPart, GroupPart, Queues, Scenario, merged
+from baton.simulation.scenario import (
+    MOST_MEMBERS,
+    MOST_NAMED,
+    MOST_PARTITIONS,
+    MOST_QUEUES,
+    EventPart,
+    GroupPart,
+    QueuePart,
+    Queues,
+    Scenario,
+    merged,
+)
+
+
+LARGEST = 1_000_000
+"""Bytes of a file; PyYAML takes some eight seconds for so many."""
 
 
 class ScenarioError(ValueError):
@@ -24,7 +39,11 @@ def read_scenario(path: Path) -> Scenario:
 def read_raw(path: Path) -> dict[str, Any]:
     """The file's mapping, as it stands there. Raises ScenarioError."""
     try:
-        raw = read_document(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ScenarioError(f"{path}: larger than {LARGEST:,} bytes; write less")
+        raw = read_document(content.decode())
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -48,6 +67,10 @@ def parse_scenario(raw: Mapping[str, Any], source: str = "scenario") -> Scenario
     return scenario
 
 
+class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
+    """It makes sense, and would take longer than anybody waits for."""
+
+
 class _FaultError(Exception):
     """The field and the cure."""
 
@@ -61,6 +84,7 @@ def _walk(scenario: Scenario) -> None:
     for _, event in events:
         for member in event.join:
             joins.setdefault(member.id, event.at)
+    _not_too_many(scenario, joins)
     for number, event in events:
         _members_are_there(event, number, joins)
         if not (event.group or event.queues or event.scale):
@@ -72,12 +96,32 @@ def _walk(scenario: Scenario) -> None:
         except ValidationError as error:
             raise _FaultError(f"events.{number}.group.{_sentence(error)}") from None
         try:
-            Queues.model_validate(queues)
+            _not_too_large(Queues.model_validate(queues).root, f"events.{number}")
         except ValidationError as error:
             raise _FaultError(f"events.{number}.queues.{_sentence(error)}") from None
         for name in event.scale:
             if name not in queues:
                 raise _FaultError(f"events.{number}.scale.{name}: there is no such queue; {_choose(name, queues)}")
+
+
+def _not_too_many(scenario: Scenario, members: Collection[str]) -> None:
+    """Bounds of what no field bounds by itself."""
+    _not_too_large(scenario.queues, "queues")
+    if len(members) > MOST_MEMBERS:
+        raise _FaultError(f"events: {len(members):,} members join; a simulation has {MOST_MEMBERS:,} at most: name fewer")
+    named = sum(len(event.join) + len(event.leave) + len(event.terminate) for event in scenario.events)
+    if named > MOST_NAMED:
+        raise _FaultError(f"events: members are named {named:,} times; {MOST_NAMED:,} is the most: write fewer events")
+
+
+def _not_too_large(queues: Mapping[str, QueuePart], field: str) -> None:
+    if len(queues) > MOST_QUEUES:
+        raise _FaultError(f"{field}: there are {len(queues):,} queues; a simulation has {MOST_QUEUES:,} at most: give fewer")
+    count = sum(queue.partitions for queue in queues.values())
+    if count > MOST_PARTITIONS:
+        raise _FaultError(
+            f"{field}: the queues have {count:,} partitions together; a simulation has {MOST_PARTITIONS:,} at most: give fewer"
+        )
 
 
 def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]) -> None:

@@ -13,13 +13,17 @@ from baton.engine.state import moment
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
+from baton.simulation.reading import TooMuchWork
 from baton.simulation.scenario import EventPart, Scenario
 from baton.simulation.tally import Tally
-from baton.simulation.timeline import Line, Timeline, number
+from baton.simulation.timeline import Line, Timeline, number, time_text
 from baton.simulation.virtual_time import run
-from baton.simulation.world import World
+from baton.simulation.world import Life, World
 
 GROUP = "simulation/group"
+
+MOST_WORK = 100_000_000
+"""Partitions and members that all steps together may look at. A machine of today looks at a million in one to two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,13 @@ class Result:
     """The timeline; the summary comes last."""
     reasons: tuple[str, ...]
     """Per line of the timeline: why, for people."""
+    until: float
+    """When the scenario ended."""
     most_paused: int
     unowned_at_first: float
     """The part of `unowned_seconds` before the first grants of partitions: the fleet's start, and new partitions."""
+    lives: tuple[Life, ...]
+    """Of everybody who ever joined."""
 
     @property
     def summary(self) -> Line:
@@ -38,7 +46,7 @@ class Result:
 
 
 def simulate(scenario: Scenario) -> Result:
-    """Run a scenario to its end."""
+    """Run a scenario to its end. Raises TooMuchWork."""
     return run(_Run(scenario).to_the_end())
 
 
@@ -60,6 +68,7 @@ class _Run:
         self._behind = False
         """The engine has not been shown the latest facts: only then can a resync find anything."""
         self._now = 0.0
+        self._work = 0
 
     def now(self) -> float:
         """The runtime's clock."""
@@ -90,7 +99,14 @@ class _Run:
             now = self._next(times[-1] if times else math.inf)
         self._tally.pass_time(self._until)
         lines = (*self._timeline.lines, self._summary())
-        return Result(lines, tuple(self._reasons), self._tally.most_paused, number(self._tally.unowned_at_first))
+        return Result(
+            lines=lines,
+            reasons=tuple(self._reasons),
+            until=number(self._until),
+            most_paused=self._tally.most_paused,
+            unowned_at_first=number(self._tally.unowned_at_first),
+            lives=tuple(self._world.lives),
+        )
 
     def _next(self, event: float) -> float:
         """The next instant at which anything can happen."""
@@ -126,8 +142,18 @@ class _Run:
             self._reasons += _reasons(lines, happenings)
         self._tally.try_everybody()
 
+    def _works(self) -> None:
+        """Something looks at everything."""
+        self._work += len(self._world.partitions) + len(self._world.fleet)
+        if self._work > MOST_WORK:
+            raise TooMuchWork(
+                f"this is more than a simulation can do: it has come to {time_text(self._now)} of {time_text(self._until)} s; give "
+                "fewer partitions, members or events, or a larger maxConcurrentHandoffs"
+            )
+
     def _occur(self, batch: list[EventPart]) -> bool:
         for event in batch:
+            self._works()
             self._world.happen(event, self._now)
             if event.approve and (proposal := self._written().proposal) is not None:
                 self._world.approved = proposal.id
@@ -136,7 +162,7 @@ class _Run:
             elif event.operator == "start" and self._runtime is None:
                 self._runtime = self._begin()
         self._read_keys()
-        self._world.leave_when_idle()
+        self._world.leave_when_idle(self._now)
         self._tally.queues_changed()
         return bool(batch)
 
@@ -148,13 +174,14 @@ class _Run:
         """Step until nothing new comes of it."""
         happenings: list[Happening] = []
         for _ in range(1000):
+            self._works()
             before = runtime.state
             made = await runtime.advance(self._world.observe())
             changed = made.state is not before and made.state != before
             happenings += made.happenings
             self._tally.happened(list(made.happenings))
             self._world.victims = made.state.victims
-            moved = self._let_go() | self._world.leave_when_idle()
+            moved = self._let_go() | self._world.leave_when_idle(self._now)
             if not changed and not moved and not self._world.records.outcomes:
                 return happenings
         raise AssertionError(f"the engine does not come to rest at {self._now}")

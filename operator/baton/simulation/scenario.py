@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from baton.assignors import names
 from baton.engine.observation import Approval, GroupSpec, OnDeadline, Protocol, ScaleMode
+from baton.model.names import LEDGER_GROUP_KEY
 
 
 def _a_number(value: Any) -> Any:
@@ -33,6 +34,12 @@ def _a_name(value: Any) -> Any:
     return value
 
 
+def _a_pods_name(value: str) -> str:
+    if value == LEDGER_GROUP_KEY:
+        raise ValueError("a pod of this name cannot take part, for the ledger has a key of that name; give it another name")
+    return value
+
+
 def _printable(value: str) -> str:
     if not value.isprintable():
         raise ValueError("take out what cannot be printed")
@@ -40,7 +47,21 @@ def _printable(value: str) -> str:
 
 
 Seconds = Annotated[float, BeforeValidator(_a_number), Field(ge=0, le=1e9, allow_inf_nan=False)]
-Count = Annotated[int, BeforeValidator(_a_number), Field(ge=0, le=1_000_000)]
+MOST_PARTITIONS = 100_000
+"""At a time, of all queues together: as many as one External queue can have in a cluster."""
+
+MOST_MEMBERS = 10_000
+"""Names that ever join."""
+
+MOST_QUEUES = 256
+"""At a time."""
+
+MOST_EVENTS = 10_000
+
+MOST_NAMED = 200_000
+"""Members that all events name together."""
+
+Count = Annotated[int, BeforeValidator(_a_number), Field(ge=0, le=MOST_PARTITIONS)]
 Name = Annotated[str, BeforeValidator(_a_name), AfterValidator(_printable), Field(min_length=1, max_length=253)]
 
 
@@ -137,7 +158,7 @@ class GroupPart(_Part):
 
 
 class JoinPart(_Part):
-    id: Name
+    id: Annotated[Name, AfterValidator(_a_pods_name)]
     uid: Name | None = None
     instance: Name | None = None
     zone: Name | None = None
@@ -210,7 +231,7 @@ class Scenario(_Part):
     queues: Mapping[Name, QueuePart]
     group: Mapping[str, Any] = {}
     consumers: ConsumersPart = ConsumersPart()
-    events: tuple[EventPart, ...] = ()
+    events: Annotated[tuple[EventPart, ...], Field(max_length=MOST_EVENTS)] = ()
     until: Seconds
     expect: Mapping[str, Any] = {}
 

@@ -1,9 +1,11 @@
 """What happened, in sentences, and why: what is alike in one instant is one line."""
 
 from collections.abc import Iterator
+from heapq import merge
 from typing import Any
 
 from baton.model.ranges import format_numbers
+from baton.simulation.orphans import Orphan, orphans
 from baton.simulation.run import Result
 from baton.simulation.timeline import Line
 
@@ -11,7 +13,9 @@ from baton.simulation.timeline import Line
 def story(result: Result) -> Iterator[str]:
     """Lines of text: time, what happens, and why. What is alike in one instant stands together, where it happened first."""
     told: dict[tuple[Any, ...], list[Line]] = {}
-    for place, (line, why) in enumerate(zip(result.lines[:-1], result.reasons, strict=True)):
+    happened = zip(result.lines[:-1], result.reasons, strict=True)
+    unnoticed = ((_lost(one), "nobody has noticed") for one in orphans(result))
+    for place, (line, why) in enumerate(merge(happened, unnoticed, key=lambda one: one[0]["t"])):
         key = (line["t"], place if line["event"] == "state" else None, *_alike(line), why)
         told.setdefault(key, []).append(line)
     last = None
@@ -19,6 +23,11 @@ def story(result: Result) -> Iterator[str]:
         when = "" if t == last else f"{t:g}"
         last = t
         yield f"{when:>9}  {_sentence(lines):<58}{f'  {why}' if why else ''}".rstrip()
+
+
+def _lost(one: Orphan) -> Line:
+    queue, partition = one.partition
+    return {"t": one.start, "event": "lost", "queue": queue, "partition": partition, "member": one.owner}
 
 
 def _alike(line: Line) -> tuple[object, ...]:
@@ -41,6 +50,8 @@ def _sentence(lines: list[Line]) -> str:
             return f"{first['member']} {how} {what}"
         case "grant":
             return f"{first['member']} gets {what}"
+        case "lost":
+            return f"{first['member']} is gone: {what} {'has' if len(lines) == 1 else 'have'} no live owner"
         case "standby":
             return f"{first['member']} stands by"
         case "proposal":

@@ -8,7 +8,7 @@ from baton.simulation import palette
 from baton.simulation.axis import Axis, axis
 from baton.simulation.chart import label
 from baton.simulation.flags import lanes
-from baton.simulation.history import SEVERAL, History, Phase, Row, Spell, Stretch
+from baton.simulation.history import ORDER, SEVERAL, History, Phase, Row, Spell, Stretch
 from baton.simulation.timeline import time_text
 
 _MOST_ROWS = 200
@@ -78,7 +78,9 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
         f'<desc id="desc">{_safe(_described(history, sentences))}</desc>',
         f"<style>{_STYLE}</style>",
         '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        '<rect width="3" height="6" fill="#101010" fill-opacity=".5"/></pattern></defs>',
+        '<rect width="3" height="6" fill="#101010" fill-opacity=".5"/></pattern>'
+        '<pattern id="gone" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">'
+        f'<rect width="5" height="8" fill="{palette.UNOWNED}"/></pattern></defs>',
         f'<rect class="page" x=".5" y=".5" width="{_WIDTH - 1}" height="{_n(height - 1)}" rx="8"/>',
         _text(_EDGE, 32, title, "ink title"),
     ]
@@ -124,8 +126,7 @@ def _spell(page: _Page, spell: Spell, y: float) -> Iterator[str]:
 
 def _row(page: _Page, row: Row, y: float) -> Iterator[str]:
     yield _text(page.left - 10, y + 13, label(row), "ink", "end")
-    order = {Phase.OWNED: 0, Phase.PAUSED: 1, Phase.UNOWNED: 2}
-    for stretch in sorted(row.stretches, key=lambda stretch: order[stretch.phase]):
+    for stretch in sorted(row.stretches, key=lambda stretch: ORDER[stretch.phase]):
         yield from _stretch(page, stretch, y)
 
 
@@ -133,6 +134,9 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
     x, width = page.x(stretch.start), max(page.x(stretch.end) - page.x(stretch.start), 2)
     span = f"{time_text(stretch.start)} to {time_text(stretch.end)} s"
     match stretch.phase:
+        case Phase.ORPHANED:
+            yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"without a live owner: {stretch.owner} is gone, {span}")
+            yield _rect(x, y, width, _BAR, "url(#gone)", "", ' pointer-events="none"')
         case Phase.UNOWNED:
             yield _rect(x, y, width, _BAR, None, f"without an owner, {span}", ' class="nobody"')
             yield _line(
@@ -187,6 +191,7 @@ def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], floa
     items += [(f"and {len(owners) - 30} more", palette.SEVERAL, "")] if len(owners) > 30 else []
     items += [(SEVERAL, palette.SEVERAL, "")] if SEVERAL in shown else []
     items += [("paused", palette.SEVERAL, "url(#hatch)")] if Phase.PAUSED in phases else []
+    items += [("without a live owner, unnoticed", palette.SEVERAL, "url(#gone)")] if Phase.ORPHANED in phases else []
     items += [("without an owner", "", "nobody")] if Phase.UNOWNED in phases else []
     items += [(state, palette.STATES[state], "") for state in palette.STATES if state in {s.state for s in page.history.spells}]
     out: list[str] = []

@@ -1,6 +1,7 @@
 """The same scenario with other settings, side by side: `group.rebalance.delaySeconds=0,5,15`."""
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,6 +11,9 @@ from baton.simulation.document import DocumentError, read_document
 from baton.simulation.reading import ScenarioError
 from baton.simulation.run import Result
 from baton.simulation.timeline import time_text
+
+
+MOST_VARIANTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,9 @@ def read_setting(text: str) -> Setting:
 
 def variants(raw: dict[str, Any], settings: Sequence[Setting]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Every combination: the values in words, and the file with them. Raises ScenarioError."""
+    count = math.prod(len(setting.values) for setting in settings)
+    if count > MOST_VARIANTS:
+        raise ScenarioError(f"--set: these are {count:,} combinations; {MOST_VARIANTS:,} is the most: give fewer values")
     for chosen in product(*(range(len(setting.values)) for setting in settings)):
         changed = copy.deepcopy(raw)
         for setting, n in zip(settings, chosen, strict=True):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from baton.model.wording import counted
+from baton.simulation.orphans import orphans
 from baton.simulation.run import Result
 from baton.simulation.timeline import time_text
 
@@ -20,6 +21,9 @@ def verdict(result: Result) -> Iterator[str]:
         f"{time_text(later)} s without an owner while somebody was there to take over, and "
         f"{time_text(result.unowned_at_first)} s before the first owners (seconds are summed over partitions)."
     )
+    lost = sum(one.end - one.start for one in orphans(result))
+    if lost:
+        yield f"{time_text(lost)} s more with an owner that was gone, while no operator noticed."
     if cost["dual_ownership"] or cost["epoch_regressions"]:
         yield f"Two owners were let in {cost['dual_ownership']} times, and epochs went back {cost['epoch_regressions']} times."
     if cost["state"] != "Ready":

@@ -1,8 +1,9 @@
 """The world outside the engine: the fleet, the queues, the group's spec."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
 from baton.engine.state import PodKey
@@ -10,6 +11,15 @@ from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.simulation.consumers import Consumer
 from baton.simulation.queue import FencedQueues
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
+
+
+class Life(NamedTuple):
+    """One pod, from when it joined to when it was gone."""
+
+    member: MemberId
+    uid: Uid
+    start: float
+    end: float = math.inf
 
 
 class World:
@@ -23,6 +33,9 @@ class World:
         self.approved: str | None = None
         """The proposal that somebody approved last."""
         self.fleet: dict[MemberId, Consumer] = {}
+        self.lives: list[Life] = []
+        """Of everybody who ever joined, in the order of joining."""
+        self._open: dict[MemberId, int] = {}
         self.records = FencedQueues()
         self.victims: tuple[PodKey, ...] = ()
         """Whom the driver is to remove (mode Spark)."""
@@ -35,7 +48,7 @@ class World:
     def happen(self, event: EventPart, now: float) -> None:
         """Apply an event's changes: who goes, who is asked to, who comes, then the queues and the spec."""
         for name in event.leave:
-            self.remove(MemberId(name))
+            self._remove(MemberId(name), now)
         for name in event.terminate:
             if (consumer := self.fleet.get(MemberId(name))) is not None:
                 consumer.seen = replace(consumer.seen, terminating=True)
@@ -50,15 +63,20 @@ class World:
         if event.scale or event.queues or event.group:
             self._read()
 
-    def remove(self, member: MemberId) -> None:
-        self.fleet.pop(member, None)
+    def _remove(self, member: MemberId, now: float) -> None:
+        if self.fleet.pop(member, None) is not None:
+            self._ends(member, now)
         self._members = None
 
-    def leave_when_idle(self) -> bool:
+    def _ends(self, member: MemberId, now: float) -> None:
+        place = self._open.pop(member)
+        self.lives[place] = self.lives[place]._replace(end=now)
+
+    def leave_when_idle(self, now: float) -> bool:
         """Pods that were asked to stop go when they own nothing; the driver removes its victims likewise. True if any went."""
         wanted = [c.name for c in self.fleet.values() if c.idle and (c.seen.terminating or (c.name, c.uid) in self.victims)]
         for member in wanted:
-            self.remove(member)
+            self._remove(member, now)
         return bool(wanted)
 
     def observe(self) -> Observation:
@@ -95,6 +113,10 @@ class World:
         if old is not None and same:
             old.seen = seen
         else:
+            if old is not None:
+                self._ends(name, now)
+            self._open[name] = len(self.lives)
+            self.lives.append(Life(name, uid, now))
             self.fleet[name] = Consumer(name, seen, self._consumers.release_of(member.id))
 
     def _read(self) -> None:
