@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from baton.cli.cluster import ask, cluster
+from baton.cli.printing import say
 from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
 from baton.kube.api import ConflictError
@@ -37,7 +38,7 @@ async def _approve(group: str, wanted: str | None, yes: bool, whom: Whom) -> Non
         path = groups_path(where, group)
         shown = _proposal(await api.get(path), wanted)
         for line in told(shown):
-            click.echo(line)
+            say(line)
         if not yes:
             click.confirm("Carry it out?", abort=True)
         while True:
@@ -49,9 +50,7 @@ async def _approve(group: str, wanted: str | None, yes: bool, whom: Whom) -> Non
                 break
             except ConflictError:
                 continue  # it was written meanwhile, perhaps with another proposal
-        click.echo(
-            f"{where}/{group}: approved proposal {shown['id']}; see it carried out with `baton status {group} -n {where} -w`"
-        )
+        say(f"{where}/{group}: approved proposal {shown['id']}; see it carried out with `baton status {group} -n {where} -w`")
 
 
 def _proposal(manifest: Json, wanted: str | None) -> Json:
@@ -61,12 +60,12 @@ def _proposal(manifest: Json, wanted: str | None) -> Json:
     if proposal is None:
         automatic = manifest["spec"].get("approval") != Approval.MANUAL
         why = "; its spec.approval is Automatic, so that plans are carried out without" if automatic else ""
-        click.echo(f"baton approve: nothing of {name} waits for approval{why}", err=True)
+        say(f"baton approve: nothing of {name} waits for approval{why}", error=True)
         sys.exit(1)
     if wanted not in (None, proposal["id"]):
-        click.echo(
+        say(
             f"baton approve: nothing was approved: {name} does not propose {wanted}, or not any more, but {proposal['id']}",
-            err=True,
+            error=True,
         )
         sys.exit(1)
     return proposal

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
+from baton.cli.printing import say
 from baton.cli.whom import Whom
 from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
 
@@ -70,5 +71,5 @@ def ask(work: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(work)
     except NoAnswerError as error:
-        click.echo(f"baton {command}: {error}", err=True)
+        say(f"baton {command}: {error}", error=True)
         sys.exit(1)

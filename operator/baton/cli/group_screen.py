@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleRenderable, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -48,7 +47,7 @@ def partition_table(rows: Iterable[Json]) -> Table:
             row["deadline"],
             row["reason"],
         )
-        table.add_row(*(escape(str(cell)) if cell is not None else "" for cell in cells))
+        _row(table, *cells)
     return table
 
 
@@ -57,8 +56,8 @@ def group_table(views: Iterable[Json]) -> Table:
     table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "MEMBERS", "MOVING", "READY")
     for one in views:
         ready = one["conditions"].get("Ready", {})
-        numbers = [str(one[name] if one[name] is not None else "") for name in ("partitions", "members", "moving")]
-        table.add_row(one["namespace"], one["group"], one["state"] or "", *numbers, ready.get("reason", ""))
+        numbers = [one[name] for name in ("partitions", "members", "moving")]
+        _row(table, one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"))
     return table
 
 
@@ -66,7 +65,7 @@ def _head(one: Json, now: float) -> Iterator[Text]:
     until = f" for {_left(one['holdUntil'], now)} more, until {one['holdUntil']}" if one["holdUntil"] else ""
     why = f": {one['why']}" if one["why"] else ""
     yield _line(
-        f"[bold]{one['namespace']}/{one['group']}[/]: [bold]{one['state'] or 'not seen by an operator yet'}[/]{until}", why
+        (f"{one['namespace']}/{one['group']}", "bold"), ": ", (one["state"] or "not seen by an operator yet", "bold"), until, why
     )
     approval = ", approval Manual" if one["approval"] == "Manual" else ""
     yield _line(
@@ -82,29 +81,29 @@ def _head(one: Json, now: float) -> Iterator[Text]:
 
 def _problems(one: Json) -> Iterator[Text]:
     if one["deletedAt"]:
-        yield _line(f"[yellow]Deleted[/] at {one['deletedAt']}; it goes when its partitions are taken back")
+        yield _line(("Deleted", "yellow"), f" at {one['deletedAt']}; it goes when its partitions are taken back")
     if one["state"] and not one["specSeen"]:
-        yield _line("[red]Out of date[/]: ", "no operator has seen the last change; does one run and serve this namespace?")
+        yield _line(("Out of date", "red"), ": no operator has seen the last change; does one run and serve this namespace?")
     if one["ledgerProblem"]:
-        yield _line("[red]The ledger does not read as one[/]: ", one["ledgerProblem"])
+        yield _line(("The ledger does not read as one", "red"), f": {one['ledgerProblem']}")
     for kind, condition in one["conditions"].items():
         if condition["status"] != "True" and kind not in ("Rebalancing", "ProposalReady"):
             colour = "red" if kind == "Ready" else "yellow"
-            yield _line(f"[{colour}]{kind} is {condition['status']}: {condition['reason']}[/]: ", condition["message"])
+            yield _line((f"{kind} is {condition['status']}: {condition['reason']}", colour), f": {condition['message']}")
     rebalancing = one["conditions"].get("Rebalancing", {})
     if "waited for" in rebalancing.get("message", ""):
-        yield _line("[yellow]Overdue[/]: ", rebalancing["message"])
+        yield _line(("Overdue", "yellow"), f": {rebalancing['message']}")
 
 
 def _queues(queues: Json, most: int | None) -> Table:
     table = _table("QUEUE", "PARTITIONS", *(state.upper() for state in STATES), "SCALE")
     shown, rest = _cut(list(queues.items()), most)
     for name, of in shown:
-        counts = [str(of["states"].get(state, 0)) for state in STATES]
-        table.add_row(escape(name), str(of["partitions"]), *counts, of["scaleStatus"] or "-")
+        counts = [of["states"].get(state, 0) for state in STATES]
+        _row(table, name, of["partitions"], *counts, of["scaleStatus"] or "-")
     if rest:
-        sums = [str(sum(of["states"].get(state, 0) for _, of in rest)) for state in STATES]
-        table.add_row(f"{len(rest)} more", str(sum(of["partitions"] for _, of in rest)), *sums, "")
+        sums = [sum(of["states"].get(state, 0) for _, of in rest) for state in STATES]
+        _row(table, f"{len(rest)} more", sum(of["partitions"] for _, of in rest), *sums, None)
     return table
 
 
@@ -119,9 +118,9 @@ def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
     for name in sorted(shown):
         entry = active[name]
         if "problem" in entry:
-            table.add_row(escape(name), "?", escape(entry["problem"]), "")
+            _row(table, name, "?", entry["problem"], None)
         else:
-            table.add_row(escape(name), str(entry["count"]), _ranges(entry["owned"]), _ranges(entry["revoking"]))
+            _row(table, name, entry["count"], _ranges(entry["owned"]), _ranges(entry["revoking"]))
     if busy:
         yield table
     if rest:
@@ -136,7 +135,7 @@ def _seats(one: Json, now: float) -> Iterator[Text]:
     seats, rest = _cut(one["vacantSeats"], 3)
     for seat in seats:
         until = f" for {_left(seat['until'], now)} more" if seat["until"] else ""
-        yield _line(f"the seat of {escape(seat['member'])} is kept{until}: {_ranges(seat['partitions'])}")
+        yield _line(f"the seat of {seat['member']} is kept{until}: {_ranges(seat['partitions'])}")
     if rest:
         yield _line(f"and {len(rest):,} more seats")
 
@@ -144,7 +143,7 @@ def _seats(one: Json, now: float) -> Iterator[Text]:
 def _handoffs(one: Json, now: float, most: int | None) -> Iterator[Text]:
     shown, rest = _cut(one["handoffs"], most)
     for move in shown:
-        yield _line("", handoff(move, now))
+        yield _line(handoff(move, now))
     hidden = len(rest) + max(0, (one["moving"] or 0) - len(one["handoffs"]))
     if hidden:
         yield _line(f"and {hidden:,} more on their way or planned (--partitions shows all)")
@@ -170,14 +169,14 @@ def _proposal(one: Json, lines: int | None) -> Iterator[Text]:
     longest = proposal.get("longestPauseSeconds")
     pause = "until the consumer lets go" if longest is None else f"for {longest} s at most"
     yield _line(
-        f"[bold]proposal {proposal['id']}[/]: ",
-        f"{proposal['moves']:,} would move, {proposal['pausedAtOnce']:,} at once, each paused {pause} "
+        (f"proposal {proposal['id']}", "bold"),
+        f": {proposal['moves']:,} would move, {proposal['pausedAtOnce']:,} at once, each paused {pause} "
         f"({proposal.get('reason', '')})",
     )
     shown, _ = _cut(proposal.get("handoffs") or [], None if lines is None else MOST_PROPOSED)
     for move in shown:
-        yield _line("", f"  {move['queue']} {move['partitions']}: {move['from']} -> {move['to']}")
-    yield _line("", f"  to carry it out: baton approve {one['group']} -n {one['namespace']}")
+        yield _line(f"  {move['queue']} {move['partitions']}: {move['from']} -> {move['to']}")
+    yield _line(f"  to carry it out: baton approve {one['group']} -n {one['namespace']}")
 
 
 def _table(*columns: str) -> Table:
@@ -187,11 +186,14 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _line(markup: str, plain: str = "") -> Text:
-    text = Text.from_markup(markup, overflow="ellipsis")
-    text.append(plain)
-    text.no_wrap = False
-    return text
+def _row(table: Table, *cells: object) -> None:
+    """Text, never markup; None is an empty cell."""
+    table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Words, or words and their style."""
+    return Text.assemble(*parts, no_wrap=False, overflow="ellipsis")
 
 
 def _cut(those: Any, most: int | None) -> tuple[list[Any], list[Any]]:
@@ -205,4 +207,4 @@ def _left(until: str, now: float) -> str:
 
 
 def _ranges(of: Mapping[str, str]) -> str:
-    return escape("  ".join(f"{queue} {numbers}" for queue, numbers in of.items()))
+    return "  ".join(f"{queue} {numbers}" for queue, numbers in of.items())

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from baton.cli.printing import say
+
 
 @click.command()
 @click.option(
@@ -109,17 +111,17 @@ def operator(
             context_of(kubeconfig)
         asyncio.run(operate(options))
     except KubeconfigError as error:
-        click.echo(f"baton operator: {error}", err=True)
+        say(f"baton operator: {error}", error=True)
         sys.exit(2)
     except ConfigException as error:
-        click.echo(f"baton operator: no way to reach the API server: {error}; give --kubeconfig FILE", err=True)
+        say(f"baton operator: no way to reach the API server: {error}; give --kubeconfig FILE", error=True)
         sys.exit(2)
     except BadFault as error:
-        click.echo(str(error), err=True)
+        say(str(error), error=True)
         sys.exit(2)
     except Ended as error:
-        click.echo(f"baton operator: {error}; it has to be started again", err=True)
+        say(f"baton operator: {error}; it has to be started again", error=True)
         sys.exit(1)
     except PortTaken as error:
-        click.echo(f"{error}; choose another --metrics-port", err=True)
+        say(f"{error}; choose another --metrics-port", error=True)
         sys.exit(2)

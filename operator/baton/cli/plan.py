@@ -11,6 +11,7 @@ import click
 from baton.assignors.refusal import RequestError
 from baton.assignors.wire import MOST_PARTITIONS, answer_line, planned
 from baton.cli.own_assignors import use_own_assignors
+from baton.cli.printing import console, printable, say, say_json
 from baton.cli.whom import Whom, cluster_options
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _as_json(_: int, line: bytes) -> bool:
         answer = answer_line(line)
     except RequestError as error:
         answer = {"error": str(error)}
-    click.echo(json.dumps(answer, separators=(",", ":")))
+    say_json(answer, separators=(",", ":"))
     return "error" not in answer
 
 
@@ -110,10 +111,10 @@ def _explained(number: int, line: bytes) -> bool:
     try:
         made = planned(line)
     except RequestError as error:
-        click.echo(f"baton plan: {error}", err=True)
+        say(f"baton plan: {error}", error=True)
         return False
     if number:
-        click.echo()
+        say()
     withheld = frozenset(partition for hand in made.answer.withheld.values() for partition in hand)
     after = made.answer.owners()
     _print(Comparison(made.assignor, made.request, made.held, after, made.moves, made.lower_bound, withheld))
@@ -138,26 +139,25 @@ def _live(group: str, whom: Whom, what_if: "WhatIf") -> None:
             get(what_if.assignor)
         ask(work())
     except (UnreadableError, WhatIfError, UnknownAssignorError) as error:
-        click.echo(f"baton plan: {error}", err=True)
+        say(f"baton plan: {error}", error=True)
         sys.exit(1)
 
 
 def _print(comparison: "Comparison") -> None:
     """Colours only on a terminal, and not where NO_COLOR is set."""
-    from rich.console import Console
     from rich.text import Text
 
     from baton.cli.explanation import WIDTH, explanation
 
-    console = Console(highlight=False, width=WIDTH, soft_wrap=True)
+    on = console(width=WIDTH, soft_wrap=True)
     for style, line in explanation(comparison):
-        console.print(Text(line, style))
+        on.print(Text(printable(line), style))
 
 
 def _requests(file: BinaryIO | None) -> Iterable[bytes]:
     if file is None:
         if sys.stdin.isatty():
-            click.echo("baton plan: type requests, one per line; Ctrl-D ends, and --help says more", err=True)
+            say("baton plan: type requests, one per line; Ctrl-D ends, and --help says more", error=True)
         return filter(bytes.strip, sys.stdin.buffer)
     content = file.read()
     try:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import click
 
 from baton.cli.cluster import ask, cluster
+from baton.cli.printing import say
 from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
 from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
@@ -30,7 +31,7 @@ async def _request(group: str, whom: Whom) -> None:
         follows = (
             "what it would move is then proposed" if made["spec"].get("approval") == Approval.MANUAL else "it is carried out"
         )
-        click.echo(
+        say(
             f"{where}/{group}: asked for a rebalance. A plan is made after the delay, and {follows}; "
             f"see `baton status {group} -n {where}`"
         )

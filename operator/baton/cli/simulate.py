@@ -1,19 +1,19 @@
 """`baton simulate`: what a setting would do to a fleet, before it is changed."""
 
-import json
 import sys
 from collections.abc import Sequence
-from io import TextIOWrapper
 from pathlib import Path
 
 import click
 
 from baton.cli.own_assignors import use_own_assignors
+from baton.cli.printing import console, printable, say, say_json
 from baton.simulation import (
     Result,
     Scenario,
     ScenarioError,
     Setting,
+    TooMuchWork,
     chart,
     failures,
     history,
@@ -69,14 +69,14 @@ def simulate(
             else:
                 [(_, raw)] = variants(read_raw(path), settings)
                 title = ", ".join([path.stem, *changes])
-                _live(parse_scenario(raw, str(path)), title, as_json, drawing, in_words)
+                _live(path, parse_scenario(raw, str(path)), title, as_json, drawing, in_words)
     except ScenarioError as error:
-        click.echo(str(error), err=True)
+        say(str(error), error=True)
         sys.exit(2)
 
 
-def _live(scenario: Scenario, title: str, as_json: bool, drawing: Path | None, in_words: bool) -> None:
-    result = run(scenario)
+def _live(path: Path, scenario: Scenario, title: str, as_json: bool, drawing: Path | None, in_words: bool) -> None:
+    result = _run(scenario, path)
     if drawing is not None:
         _draw(drawing, title, scenario, result)
     if as_json:
@@ -85,47 +85,51 @@ def _live(scenario: Scenario, title: str, as_json: bool, drawing: Path | None, i
         _show(scenario, result, in_words)
 
 
+def _run(scenario: Scenario, path: Path) -> Result:
+    try:
+        return run(scenario)
+    except TooMuchWork as error:
+        raise ScenarioError(f"{path}: {error}") from None
+
+
 def _print_lines(result: Result) -> None:
     for line in result.lines:
-        click.echo(json.dumps(line, separators=(",", ":"), ensure_ascii=False))
+        say_json(line, separators=(",", ":"), ensure_ascii=False)
 
 
 def _compare(path: Path, settings: Sequence[Setting], *, named: bool) -> None:
-    rows = [(words, run(parse_scenario(raw, str(path)))) for words, raw in variants(read_raw(path), settings)]
+    rows = [(words, _run(parse_scenario(raw, str(path)), path)) for words, raw in variants(read_raw(path), settings)]
     if named:
-        click.echo(f"{path}:")
+        say(f"{path}:")
     for line in table(settings, rows):
-        click.echo(line)
+        say(line)
 
 
 def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
     try:
         file.write_text(svg(history(scenario, result), title, list(verdict(result))), encoding="utf-8")
     except OSError as error:
-        click.echo(f"{file}: {error.strerror}", err=True)
+        say(f"{file}: {error.strerror}", error=True)
         sys.exit(2)
 
 
 def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from baton.cli.inks import style
 
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an output that has no box-drawing characters shows question marks
-    console = Console(highlight=False, soft_wrap=True)
-    coloured = console.is_terminal and not console.no_color and console.color_system is not None
+    on = console(soft_wrap=True)
+    coloured = on.is_terminal and not on.no_color and on.color_system is not None
     if in_words:
         for sentence in story(result):
-            console.print(Text(sentence))
-        console.print()
-    width = max(60, min(console.width, 200)) if console.is_terminal else 120
+            on.print(Text(printable(sentence)))
+        on.print()
+    width = max(60, min(on.width, 200)) if on.is_terminal else 120
     for line in chart(history(scenario, result), width, coloured=coloured):
-        console.print(Text.assemble(*((ran.text, style(ran.ink) if coloured else "") for ran in line)))
-    console.print()
+        on.print(Text.assemble(*((printable(ran.text), style(ran.ink) if coloured else "") for ran in line)))
+    on.print()
     for sentence in verdict(result):
-        console.print(Text(sentence))
+        on.print(Text(printable(sentence)))
 
 
 def _check(paths: tuple[Path, ...], as_json: bool) -> None:
@@ -134,17 +138,17 @@ def _check(paths: tuple[Path, ...], as_json: bool) -> None:
     for path in paths:
         try:
             scenario = read_scenario(path)
-            result = run(scenario)
+            result = _run(scenario, path)
             found = failures(scenario.expect, result)
         except ScenarioError as error:
             failed += 1
-            click.echo(str(error), err=True)
+            say(str(error), error=True)
             continue
         failed += bool(found)
         if as_json:
             _print_lines(result)
-        click.echo(f"{path}: {'ok' if not found else 'failed'}", err=as_json)
+        say(f"{path}: {'ok' if not found else 'failed'}", error=as_json)
         for sentence in found:
-            click.echo(f"{path}: {sentence}", err=True)
+            say(f"{path}: {sentence}", error=True)
     if failed:
         sys.exit(1)

@@ -1,21 +1,25 @@
 """`baton status`: what is going on, on one screen."""
 
 import asyncio
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.cluster import ask, cluster
+from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group_view import Json, partitions, view
+from baton.cli.printing import clean, console, printable, say, say_json
 from baton.cli.whom import Whom, cluster_options
 from baton.kube.api import Api, UnavailableError, core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ledger import LedgerError
 from baton.model.names import ledger_name
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EVERY = 1.0
 """Seconds between two looks with --watch."""
@@ -48,7 +52,7 @@ def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool,
         ask(_list(whom, all_namespaces, as_json))
     else:
         name, whom = whom.within(group)
-        shown = _shown(each, everybody, as_json)
+        shown = _Shown(each, everybody, as_json)
         try:
             ask(_watch(name, whom, shown) if watch else _show(name, whom, shown))
         except KeyboardInterrupt:
@@ -63,38 +67,69 @@ async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
         found = (await api.get(groups_path(None if everywhere else where)))["items"]
     views = [view(one, {}) for one in found]
     if as_json:
-        click.echo(json.dumps([{key: value for key, value in one.items() if key not in _OF_LEDGER} for one in views]))
+        say_json([{key: value for key, value in one.items() if key not in _OF_LEDGER} for one in views])
     elif views:
-        _print([group_table(views)])
+        _print([group_table(clean(views))])
     else:
-        click.echo(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
+        say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
 
 _OF_LEDGER = ("owners", "queues", "vacantSeats", "ledgerProblem", "why")
 
 Renderables = Iterable[Any]
-Shown = Callable[[Json, dict[str, str], list[Json]], Renderables]
 
 
-async def _show(group: str, whom: Whom, shown: Shown) -> None:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What of a group is shown, and how."""
+
+    each: bool
+    everybody: bool
+    as_json: bool
+
+    def value(self, group: Json, ledger: dict[str, str], queues: list[Json]) -> Any:
+        """For programs, and what is drawn."""
+        if not self.each:
+            return view(group, ledger, queues)
+        try:
+            return partitions(ledger)
+        except LedgerError as error:
+            raise NoAnswerError(f"the ledger does not read as one: {error}") from None
+
+    def drawn(self, value: Any) -> Renderables:
+        """For people."""
+        from baton.cli.group_screen import partition_table, screen
+
+        if self.each:
+            return [partition_table(clean(value))]
+        console = _console()
+        lines = None if self.everybody else console.height if sys.stdout.isatty() else LINES
+        return screen(clean(value), time.time(), console, lines)
+
+
+async def _show(group: str, whom: Whom, shown: _Shown) -> None:
     async with cluster(whom) as (api, where):
-        _print(shown(*await _look(api, where, group)))
+        value = shown.value(*await _look(api, where, group))
+    if shown.as_json:
+        say_json(value)
+    else:
+        _print(shown.drawn(value))
 
 
-async def _watch(group: str, whom: Whom, shown: Shown) -> None:
+async def _watch(group: str, whom: Whom, shown: _Shown) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     async with cluster(whom) as (api, where):
-        seen = Group(*shown(*await _look(api, where, group)))
+        seen = Group(*shown.drawn(shown.value(*await _look(api, where, group))))
         with Live(seen, console=_console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
                 await asyncio.sleep(EVERY)
                 try:
-                    seen = Group(*shown(*await _look(api, where, group)))
+                    seen = Group(*shown.drawn(shown.value(*await _look(api, where, group))))
                 except UnavailableError as error:
-                    live.update(Group(Text(f"As last seen: {error}", "red"), seen), refresh=True)
+                    live.update(Group(Text(printable(f"As last seen: {error}"), "red"), seen), refresh=True)
                 else:
                     live.update(seen, refresh=True)
 
@@ -109,38 +144,12 @@ async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, s
     return manifest, (ledger or {}).get("data") or {}, queues["items"]
 
 
-def _shown(each: bool, everybody: bool, as_json: bool) -> Shown:
-    """How one look is shown."""
-
-    def all_partitions(_: Json, ledger: dict[str, str], __: list[Json]) -> Renderables:
-        from baton.cli.group_screen import partition_table
-
-        try:
-            rows = partitions(ledger)
-        except LedgerError as error:
-            click.echo(f"baton status: the ledger does not read as one: {error}", err=True)
-            sys.exit(1)
-        return [json.dumps(rows)] if as_json else [partition_table(rows)]
-
-    def one_screen(group: Json, ledger: dict[str, str], queues: list[Json]) -> Renderables:
-        from baton.cli.group_screen import screen
-
-        one = view(group, ledger, queues)
-        console = _console()
-        lines = None if everybody else console.height if sys.stdout.isatty() else LINES
-        return [json.dumps(one)] if as_json else screen(one, time.time(), console, lines)
-
-    return all_partitions if each else one_screen
-
-
 def _print(those: Renderables) -> None:
-    console = _console()
+    on = _console()
     for one in those:
-        click.echo(one) if isinstance(one, str) else console.print(one)
+        on.print(one)
 
 
-def _console() -> Any:
+def _console() -> "Console":
     """As wide as the terminal; what is piped is never cut."""
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+    return console(width=None if sys.stdout.isatty() else 240)

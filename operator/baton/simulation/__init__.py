@@ -7,7 +7,7 @@ from baton.simulation import palette
 from baton.simulation.chart import Ink, Text, chart
 from baton.simulation.expectations import failures
 from baton.simulation.history import History, history
-from baton.simulation.reading import ScenarioError, parse_scenario, read_raw, read_scenario
+from baton.simulation.reading import ScenarioError, TooMuchWork, parse_scenario, read_raw, read_scenario
 from baton.simulation.run import Result, simulate
 from baton.simulation.scenario import Scenario
 from baton.simulation.story import story
@@ -23,6 +23,7 @@ __all__ = [
     "ScenarioError",
     "Setting",
     "Text",
+    "TooMuchWork",
     "chart",
     "failures",
     "history",

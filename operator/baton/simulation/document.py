@@ -65,5 +65,7 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
         size += sum(_size(key, known) + _size(value, known) for key, value in node.value)
     elif isinstance(node, yaml.SequenceNode):
         size += sum(_size(value, known) for value in node.value)
+    elif any("\ud800" <= char <= "\udfff" for char in node.value):
+        raise DocumentError(f"line {node.start_mark.line + 1}: half of a character (a surrogate); write the whole of it")
     known[id(node)] = size
     return size

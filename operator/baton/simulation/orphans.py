@@ -1,4 +1,4 @@
-"""Partitions whose owner is gone, and no operator has noticed: the timeline has them as owned, and they are worked on by nobody."""
+"""Partitions whose owner is gone, and no operator has noticed: owned by the timeline, and worked on by nobody."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -22,7 +22,6 @@ from baton.simulation.scenario import (
     merged,
 )
 
-
 LARGEST = 1_000_000
 """Bytes of a file; PyYAML takes some eight seconds for so many."""
 

@@ -147,8 +147,8 @@ class _Run:
         self._work += len(self._world.partitions) + len(self._world.fleet)
         if self._work > MOST_WORK:
             raise TooMuchWork(
-                f"this is more than a simulation can do: it has come to {time_text(self._now)} of {time_text(self._until)} s; give "
-                "fewer partitions, members or events, or a larger maxConcurrentHandoffs"
+                f"this is more than a simulation can do: it came to {time_text(self._now)} of {time_text(self._until)} s; "
+                "give fewer partitions, members or events, or a larger maxConcurrentHandoffs"
             )
 
     def _occur(self, batch: list[EventPart]) -> bool:

@@ -12,7 +12,6 @@ from baton.simulation.reading import ScenarioError
 from baton.simulation.run import Result
 from baton.simulation.timeline import time_text
 
-
 MOST_VARIANTS = 1000
 
 

@@ -1,0 +1,73 @@
+"""All that the commands print. Names and messages come from outside: no character of theirs moves a cursor, colours or hides
+anything, or begins a line.
+
+`say` is for lines, `console` for what rich draws, `clean` for values that are drawn; JSON for programs has escapes of its own.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def printable(text: str) -> str:
+    """On one line, with a � for each character that is none to be seen: control characters, and those that turn the direction."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in text)
+
+
+def clean(value: Any) -> Any:
+    """A value of JSON, with all its texts printable."""
+    match value:
+        case str():
+            return printable(value)
+        case dict():
+            return {clean(key): clean(one) for key, one in value.items()}
+        case list() | tuple():
+            return [clean(one) for one in value]
+        case _:
+            return value
+
+
+def say(text: str = "", *, error: bool = False) -> None:
+    """One line for people; `error`: on standard error."""
+    _tolerant(sys.stderr if error else sys.stdout)
+    click.echo(printable(text), err=error)
+
+
+def say_json(value: Any, **options: Any) -> None:
+    """One line for programs; `options` of json.dumps."""
+    _tolerant(sys.stdout)
+    click.echo(json.dumps(value, **options))
+
+
+def console(**options: Any) -> "Console":
+    """A console on standard output, on which nothing is drawn that is not printable."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Screen(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(_lines(segment.text), segment.style)
+
+    _tolerant(sys.stdout)
+    return Screen(highlight=False, **options)
+
+
+def _lines(text: str) -> str:
+    """rich ends lines in the texts of segments."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+
+
+def _tolerant(stream: Any) -> None:
+    """An output that lacks a character shows a question mark."""
+    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="replace")
