@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from baton.cli.simulate import simulate
+from baton.simulation import TooMuchWork, parse_scenario
+from baton.simulation import simulate as live
 
 SMALL = """
 queues: {orders: 2}
@@ -226,12 +229,50 @@ def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
             "aliases",
         ),
         ("a: &a [*a]\n", "aliases"),
+        ('queues: {a: 1}\nuntil: "\\ud800"\n', "line 2: half of a character"),
+        (
+            "queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [group]}]\n",
+            "events.0.join.0.id: a pod of this name cannot take part, for the ledger has a key of that name; give it another",
+        ),
+        ("queues: {a: 1000000}\nuntil: 5\n", "queues.a.partitions: input should be less than or equal to 100000"),
+        ("queues: {a: 60000, b: 60000}\nuntil: 5\n", "queues: the queues have 120,000 partitions together; a simulation has"),
+        (
+            "queues: {a: 60000}\nuntil: 5\nevents: [{at: 1, queues: {b: 60000}}]\n",
+            "events.0: the queues have 120,000 partitions together",
+        ),
+        (
+            f"queues: {{{', '.join(f'q{n}: 1' for n in range(300))}}}\nuntil: 5\n",
+            "queues: there are 300 queues; a simulation has",
+        ),
+        (
+            f"queues: {{a: 1}}\nuntil: 5\nevents: [{{at: 0, join: [{', '.join(f'm{n}' for n in range(10_001))}]}}]\n",
+            "events: 10,001 members join; a simulation has 10,000 at most",
+        ),
+        (
+            "queues: {a: 1}\nuntil: 5\nevents:\n  - {at: 0, join: &all ["
+            + "m, " * 500
+            + "]}\n"
+            + "  - {at: 1, join: *all}\n" * 500,
+            "events: members are named 250,500 times; 200,000 is the most",
+        ),
+        ("# " + 1_000_000 * "x" + "\nqueues: {a: 1}\nuntil: 5\n", "larger than 1,000,000 bytes"),
     ],
 )
 def test_a_nasty_file_gets_one_line_too(tmp_path: Path, text: str, message: str) -> None:
     result = run(tmp_path, text, "--json")
     assert result.exit_code == 2
     assert message in result.output and len(result.output.splitlines()) == 1
+
+
+def test_more_work_than_anybody_waits_for_is_refused_in_mid_life() -> None:
+    with pytest.raises(TooMuchWork, match=r"more than a simulation can do: it came to 12\.75 of 20 s; give fewer partitions"):
+        live(parse_scenario(yaml.safe_load(SMALL)), most_work=40)
+
+
+def test_more_combinations_than_anybody_reads_are_refused(tmp_path: Path) -> None:
+    many = ",".join(map(str, range(40)))
+    result = run(tmp_path, SMALL, "--set", f"until={many}", "--set", f"group.rebalance.delaySeconds={many}")
+    assert result.exit_code == 2 and "these are 1,600 combinations; 1,000 is the most" in result.output
 
 
 def test_a_long_life_at_rest_takes_no_time(tmp_path: Path) -> None:

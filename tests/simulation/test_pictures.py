@@ -1,5 +1,6 @@
 """The pictures of a run: what a person sees in a terminal, and in a drawing."""
 
+import re
 from itertools import groupby
 from pathlib import Path
 from xml.etree import ElementTree
@@ -8,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from baton.cli.simulate import simulate
-from baton.simulation import chart, history, parse_scenario, svg, verdict
+from baton.simulation import chart, history, parse_scenario, story, svg, verdict
 from baton.simulation import simulate as run
+from baton.simulation.orphans import orphans
 
 BASE = {
     "queues": {"orders": 4},
@@ -64,6 +66,47 @@ def test_a_partition_that_does_not_exist_has_no_owner_and_no_lack_of_one() -> No
     lines = text(events=[{"at": 0, "join": ["a"]}, {"at": 10, "scale": {"orders": 5}}, {"at": 20, "scale": {"orders": 4}}])
     cells = next(line for line in lines if line.strip().startswith("orders 4")).split("orders 4", 1)[1]
     assert squeezed(cells) == " A░"
+
+
+AWAY = [
+    {"at": 0, "join": ["a", "b"]},
+    {"at": 10, "operator": "stop"},
+    {"at": 12, "leave": ["b"]},
+    {"at": 20, "operator": "start"},
+]
+
+
+def test_who_is_gone_while_no_operator_looks_does_not_work_on() -> None:
+    lines = text(events=AWAY)
+    assert squeezed(row(lines, "orders 1,3")) == "·B!·A"
+    assert any("! without a live owner, unnoticed" in line for line in lines)
+
+
+def test_a_pod_that_is_back_works_on_and_another_of_its_name_does_not() -> None:
+    back = [*AWAY[:3], {"at": 15, "join": ["b"]}, AWAY[3]]
+    assert squeezed(row(text(events=back), "orders 1,3")) == "·B!B"
+    other = [*AWAY[:3], {"at": 15, "join": [{"id": "b", "uid": "new"}]}, AWAY[3]]
+    assert squeezed(row(text(events=other), "orders 1,3")) == "·B!B", "the new pod gets them when the operator is back"
+    result = run(parse_scenario(BASE | {"events": other}))
+    assert [(one.start, one.end) for one in orphans(result)] == [(12, 20), (12, 20)]
+
+
+def test_a_lost_observation_leaves_work_without_a_live_owner_too() -> None:
+    events = [{"at": 0, "join": ["a", "b"]}, {"at": 10, "lose": "observation"}, {"at": 12, "leave": ["b"]}]
+    assert squeezed(row(text(events=events), "orders 1,3")) == "·B!·A", "until the resync at 20"
+
+
+def test_what_had_no_live_owner_is_in_the_drawing_the_story_and_the_verdict() -> None:
+    drawn = drawing(events=AWAY)
+    assert "<title>without a live owner: b is gone, 12 to 20 s</title>" in drawn
+    assert "16 s more with an owner that was gone, while no operator noticed." in drawn
+    told = list(story(run(parse_scenario(BASE | {"events": AWAY}))))
+    assert any(re.fullmatch(r" +12  b is gone: orders 1,3 have no live owner +nobody has noticed", line) for line in told)
+
+
+def test_where_somebody_looks_nobody_is_gone_unnoticed() -> None:
+    assert orphans(run(parse_scenario(BASE))) == ()
+    assert not any("!" in line for line in text())
 
 
 def test_many_rows_are_folded_by_what_happened_and_not_by_whom_it_happened_to() -> None:

@@ -17,6 +17,9 @@ from baton.model.ids import MemberId, Partition, QueueName
 MOST_PARTITIONS = 1_000_000
 """Of one queue; also the greatest number that the ledger reads."""
 
+MOST_IN_ALL = 2_000_000
+"""Of all queues together: what is asked for by mistake must not take the machine's memory."""
+
 _REQUEST = ("assignor", "queues", "members", "zones", "weights", "options")
 _MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
 
@@ -73,6 +76,8 @@ def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
     queues = {
         QueueName(queue): whole(count, f"queues.{queue}", MOST_PARTITIONS) for queue, count in inner_object(raw, "queues").items()
     }
+    if (count := sum(queues.values())) > MOST_IN_ALL:
+        raise RequestError("queues", f"{count} partitions together are too many; there can be {MOST_IN_ALL}")
     members = {MemberId(member): _member(value, f"members.{member}") for member, value in inner_object(raw, "members").items()}
     _check_instances(members)
     zones = {QueueName(queue): _zones(value, queue, queues) for queue, value in inner_object(raw, "zones").items()}

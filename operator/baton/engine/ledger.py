@@ -8,9 +8,11 @@ one entry, so that 1,000 members with 10,000 partitions fit.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from baton.engine.checked import checked
 from baton.engine.observation import Protocol
 from baton.engine.spelling import by_queue, grouped, read_grants, read_numbers, spell_grants, spell_numbers
 from baton.engine.state import (
@@ -75,8 +77,10 @@ def load(data: Mapping[str, str]) -> GroupState:
         raise LedgerError(f"{LEDGER_GROUP_KEY}: {error}") from None
     except KeyError as error:
         raise LedgerError(f"{LEDGER_GROUP_KEY}: {error} is missing, or names what is not there") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise LedgerError(f"{LEDGER_GROUP_KEY}: {error}") from None
+    except RecursionError:
+        raise LedgerError(f"{LEDGER_GROUP_KEY}: nested too deeply") from None
 
 
 def _group(state: GroupState) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def _group(state: GroupState) -> dict[str, Any]:
 def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> GroupState:
     if raw["version"] != _VERSION:
         raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {_VERSION}")
-    queues = {QueueName(name): KnownQueue(**facts) for name, facts in raw.get("queues", {}).items()}
+    queues = {QueueName(name): checked(KnownQueue, **facts) for name, facts in raw.get("queues", {}).items()}
     for name, facts in queues.items():
         if not 0 <= facts.partitions <= _MOST:
             raise LedgerError(f"queues.{name}.partitions: {facts.partitions} is not between 0 and {_MOST:,}")
@@ -127,7 +131,8 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     running = raw.get("rebalance")
     origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in read_numbers(part["of"])}
     recorded = raw.get("facts")
-    return GroupState(
+    return checked(
+        GroupState,
         group=str(raw["group"]),
         generation=int(raw["generation"]),
         queues=queues,
@@ -139,13 +144,13 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
         moves=moves,
         waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
         proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], slots, known),
-        holddown=None if raw.get("holddown") is None else Holddown(**raw["holddown"]),
-        rebalance=None if running is None else Rebalance(origins, **running),
-        facts=None if recorded is None else Facts(**{**recorded, "protocol": Protocol(recorded["protocol"])}),
+        holddown=None if raw.get("holddown") is None else checked(Holddown, **raw["holddown"]),
+        rebalance=None if running is None else checked(Rebalance, origins=origins, **running),
+        facts=None if recorded is None else checked(Facts, **{**recorded, "protocol": Protocol(recorded["protocol"])}),
         fenced=frozenset((MemberId(name), Uid(uid)) for name, uid in raw.get("fenced", ())),
         replicas=None if raw.get("scale") is None else int(raw["scale"]["replicas"]),
         victims=tuple((MemberId(name), Uid(uid)) for name, uid in raw.get("victims", ())),
-        totals=Totals(**raw.get("totals", {})),
+        totals=checked(Totals, **raw.get("totals", {})),
     )
 
 
@@ -156,8 +161,9 @@ def _read_slots(
     slots = {Partition(name, number): Slot() for name, queue in queues.items() for number in range(queue.partitions)}
     free: set[Partition] = set()
     for part in raw.get("free", ()):
+        like = checked(Slot, last=part.get("last"))
         for partition, epoch in read_grants(part["of"]).items():
-            slots[partition] = Slot(epoch, None, part.get("last"))
+            slots[partition] = like._replace(epoch=epoch)
             free.add(partition)
     revoking: set[Partition] = set()
     for member, entry in entries.items():
@@ -178,13 +184,14 @@ def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry])
     instances = raw.get("instances", {})
     capacities = {MemberId(m): Fraction(text) for m, text in raw.get("capacities", {}).items()}
     return {
-        member: KnownMember(
-            entry.uid,
-            entry.active,
-            entry.generation,
-            instances.get(member),
-            subscribed.get(member),
-            capacities.get(member, Fraction(1)),
+        member: checked(
+            KnownMember,
+            uid=entry.uid,
+            active=entry.active,
+            generation=entry.generation,
+            instance=instances.get(member),
+            subscribed=subscribed.get(member),
+            capacity=capacities.get(member, Fraction(1)),
         )
         for member, entry in entries.items()
     }
@@ -199,7 +206,7 @@ def _read_seat(raw: Any, known: Mapping[MemberId, KnownMember], slots: Mapping[P
     if isinstance(raw, str):
         member = _present(MemberId(raw), known)
         return Seat(member, known[member].uid, known[member].instance)
-    return Seat(**{**raw, "left": frozenset(_in(p, slots) for p in read_numbers(raw["left"]))})
+    return checked(Seat, **{**raw, "left": frozenset(_in(p, slots) for p in read_numbers(raw["left"]))})
 
 
 def _proposal(proposal: Proposal) -> dict[str, Any]:
@@ -211,7 +218,7 @@ def _proposal(proposal: Proposal) -> dict[str, Any]:
 def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]) -> Proposal:
     receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in read_numbers(of)}
     uids = {member: known[_present(member, known)].uid for member in receivers.values()}
-    return Proposal(raw["id"], receivers, uids, raw["why"], raw["created"])
+    return checked(Proposal, id=raw["id"], receivers=receivers, uids=uids, why=raw["why"], created=raw["created"])
 
 
 _ALIKE = ("deadline", "length", "since", "why", "quiet", "missed")
@@ -243,6 +250,7 @@ def _read_moves(
     moves: dict[Partition, Move] = {}
     for batch in raw:
         alike = {name: batch[name] for name in _ALIKE if name in batch}
+        like = checked(Move, receiver=None, uid=None, epoch=Epoch(0), **alike)
         for name, of in batch["to"].items():
             receiver = MemberId(name) if name else None
             uid = None if receiver is None else batch.get("uids", {}).get(receiver) or known[receiver].uid
@@ -250,7 +258,7 @@ def _read_moves(
                 slot = slots[partition]
                 if partition in moves or (slot.owner is None and slot.epoch != epoch):
                     raise LedgerError(f"{partition} is on its way twice, or at two epochs")
-                moves[partition] = Move(receiver, uid, epoch, giver=slot.owner, **alike)
+                moves[partition] = replace(like, receiver=receiver, uid=uid, epoch=epoch, giver=slot.owner)
     return moves
 
 

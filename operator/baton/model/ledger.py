@@ -58,6 +58,8 @@ class MemberEntry:
             raw = json.loads(text)
         except ValueError as error:
             raise LedgerError(f"not JSON: {error}") from None
+        except RecursionError:
+            raise LedgerError("nested too deeply") from None
         if not isinstance(raw, dict):
             raise LedgerError("not a JSON object")
         return cls(

@@ -45,13 +45,14 @@ class Result:
         return self.lines[-1]
 
 
-def simulate(scenario: Scenario) -> Result:
+def simulate(scenario: Scenario, most_work: int = MOST_WORK) -> Result:
     """Run a scenario to its end. Raises TooMuchWork."""
-    return run(_Run(scenario).to_the_end())
+    return run(_Run(scenario, most_work).to_the_end())
 
 
 class _Run:
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, most_work: int) -> None:
+        self._most_work = most_work
         self._until = moment(scenario.until)
         self._batches: defaultdict[float, list[EventPart]] = defaultdict(list)
         for event in scenario.events:
@@ -145,7 +146,7 @@ class _Run:
     def _works(self) -> None:
         """Something looks at everything."""
         self._work += len(self._world.partitions) + len(self._world.fleet)
-        if self._work > MOST_WORK:
+        if self._work > self._most_work:
             raise TooMuchWork(
                 f"this is more than a simulation can do: it came to {time_text(self._now)} of {time_text(self._until)} s; "
                 "give fewer partitions, members or events, or a larger maxConcurrentHandoffs"

@@ -140,6 +140,11 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("queues.orders", None), "queues.orders: expected a whole number from 0, found null", id="null"),
         pytest.param(with_("queues.orders", 10**9), "queues.orders: 1000000000 is too many; there can be 1000000", id="too many"),
         pytest.param(
+            with_("queues", dict.fromkeys("abc", 1_000_000)),
+            "queues: 3000000 partitions together are too many; there can be 2000000",
+            id="too many together",
+        ),
+        pytest.param(
             json.dumps(ASKED).replace('"orders": 7', '"orders": ' + 5000 * "1"),
             "queues.orders: expected a whole number from 0, found Infinity",
             id="more digits than Python reads",

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.group import Group
 
-from baton.engine import GroupState, LedgerError, dump, load
+from baton.engine import GroupState, LedgerError, dump, load, step, summary
 from baton.engine.observation import GroupSpec
 
 
@@ -130,3 +130,54 @@ def test_whatever_is_cut_out_or_put_in_reads_or_is_refused(key: str, data: st.Da
         load({**BUSY, key: text[:at] + put + text[at + cut :]})
     except LedgerError as error:
         assert str(error)
+
+
+NASTY = [
+    None,
+    True,
+    -1,
+    1e300,
+    float("inf"),
+    10**30,
+    "",
+    "x",
+    "0-3@9",
+    [],
+    ["a"],
+    [[]],
+    [{}],
+    {},
+    {"a": {}},
+    {"orders": "0"},
+    "[" * 9,
+]
+
+
+def places(tree: object, at: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """The paths to everything in it."""
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [at, *(path for key, value in inner for path in places(value, (*at, key)))]
+
+
+@settings(max_examples=600)
+@given(data=st.data())
+def test_a_value_of_another_kind_is_refused_or_does_no_harm(data: st.DataObject) -> None:
+    ledger = dump(busy())
+    tree = json.loads(ledger["group"])
+    path = data.draw(st.sampled_from([one for one in places(tree) if one]))
+    at = tree
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = data.draw(st.sampled_from(NASTY))
+    try:
+        state = load({**ledger, "group": json.dumps(tree)})
+    except LedgerError:
+        return
+    summary(state)
+    dump(step(state, Group(20).observe(), 20.0).state)
+
+
+@pytest.mark.parametrize("key", ["group", "a"])
+def test_what_is_nested_too_deeply_is_refused(key: str) -> None:
+    with pytest.raises(LedgerError, match="nested too deeply"):
+        load({**dump(busy()), key: "[" * 100_000})

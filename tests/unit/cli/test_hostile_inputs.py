@@ -1,0 +1,171 @@
+"""Whatever a command is given to read: an answer, or one line that says what is wrong; never a traceback, and nothing raw."""
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, rebalancing
+
+from baton.cli import approve
+from baton.cli.group_screen import group_table, partition_table, screen
+from baton.cli.group_view import view
+from baton.cli.plan import plan
+from baton.cli.printing import clean, console, printable
+from baton.cli.simulate import simulate
+from baton.engine import dump
+
+ROOT = Path(__file__).parents[3]
+REQUEST = (
+    '{"assignor":"sticky","queues":{"orders":12,"mail":3},"members":{"a":{"subscribed":["orders"],"owned":[["orders",0]],'
+    '"generation":3,"instance":"i","zone":"z","capacity":2},"c":{"subscribed":["orders","mail"]}},"zones":{"mail":[["z"],[],[]]},'
+    '"weights":{"mail":[1,2,3]},"options":{}}'
+)
+JSON = ["1e999", "-1", "NaN", "-Infinity", "null", "true", '"\\ud800"', '"\\u0000"', '"\x1b[31m"', "[]", "{}", "1.5", "9" * 4400]
+JSON += ["9" * 30, '"group"', '{"a":1,"a":2}', '""', '"a\\nb"', "[" * 3000, '"\u202e"', "[null]", "\x1b]0;x\x07"]
+YAML = [
+    ".nan",
+    ".inf",
+    "-1",
+    "1e300",
+    "null",
+    "yes",
+    "[]",
+    "{}",
+    "&a [*a]",
+    "*a",
+    '"\\e[2J"',
+    "group",
+    "9" * 5000,
+    "!!python/object:os.x y",
+]
+YAML += [
+    "!!set {a}",
+    "2020-01-01",
+    "? a",
+    "[" * 300,
+    '"\\ud800"',
+    "<<: {}",
+    "1000000",
+    '"\\u202e"',
+    "''",
+    "- x",
+    "---",
+    "\x07",
+    "\x1b",
+]
+SCENARIOS = [path.read_text() for path in sorted((ROOT / "manifests/examples/scenarios").glob("*.yaml"))]
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, texts: list[str], words: str, nasty: list[str]) -> bytes:
+    """One of the texts, of which one to three words are another's, nasty, twice there, or gone; at times not even UTF-8."""
+    text = draw(st.sampled_from(texts))
+    for _ in range(draw(st.integers(1, 3))):
+        spans = [found.span() for found in re.finditer(words, text)] or [(0, len(text))]
+        (start, end), (other, there) = draw(st.sampled_from(spans)), draw(st.sampled_from(spans))
+        put = draw(st.sampled_from([*nasty, "", text[other:there], text[start:end] * 2]))
+        text = text[:start] + put + text[end:]
+    raw = text.encode("utf-8", "surrogatepass")
+    place = draw(st.integers(0, 10 * len(raw)))  # seldom within the text
+    return raw if place >= len(raw) else raw[:place] + b"\xff" + raw[place:]
+
+
+def answered(result: Result) -> None:
+    """Not by a traceback, and not with anything that a terminal would obey."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert all(printable(line) == line for line in result.output.splitlines())
+
+
+@settings(max_examples=400)
+@given(line=spoilt([REQUEST], r'"[^"]*"|\d+|\[\]|\{\}', JSON), explain=st.booleans())
+def test_a_request_for_a_plan(line: bytes, explain: bool) -> None:
+    answered(CliRunner().invoke(plan, ["--explain"] if explain else [], input=line.replace(b"\n", b" ") + b"\n"))
+
+
+@settings(max_examples=400)
+@given(text=spoilt(SCENARIOS, r"[\w.-]+", YAML), options=st.sampled_from([["--json"], ["--check"], ["--story", "--svg"]]))
+def test_a_scenario(tmp_path_factory: pytest.TempPathFactory, text: bytes, options: list[str]) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    file = folder / "spoilt.yaml"
+    file.write_bytes(text)
+    drawing = [str(folder / "spoilt.svg")] if "--svg" in options else []
+    result = CliRunner().invoke(simulate, [str(file), *options, *drawing])
+    answered(result)
+    assert result.exit_code != 2 or len(result.output.splitlines()) == 1
+
+
+SETTINGS = [
+    "group.rebalance.delaySeconds",
+    "queues.orders",
+    "queues.x.partitions",
+    "events.0.join.0",
+    "until.a",
+    "a.b",
+    "events",
+    ".",
+]
+
+
+@settings(max_examples=200)
+@given(path=st.sampled_from(SETTINGS), values=st.lists(st.sampled_from([*YAML, "0", "1e9"]), min_size=1, max_size=3))
+def test_a_setting(path: str, values: list[str]) -> None:
+    scenario = str(ROOT / "manifests/examples/scenarios/node-drain.yaml")
+    answered(CliRunner().invoke(simulate, [scenario, "--set", f"{path}={','.join(values)}"]))
+
+
+LEDGER = dump(rebalancing().state)
+
+
+@settings(max_examples=300)
+@given(key=st.sampled_from(sorted(LEDGER)), data=st.data(), word=st.sampled_from(["[/]", "[bold]x", "\x1b[1m", "a\nb", "\u202e"]))
+def test_a_group_of_which_everything_was_written_by_somebody_else(key: str, data: st.DataObject, word: str) -> None:
+    text = data.draw(spoilt([LEDGER[key]], r'"[^"]*"|\d+|\[\]|\{\}', JSON)).decode(errors="surrogateescape")
+    condition = {"type": word, "status": "False", "reason": word, "message": word}
+    status = {
+        **MANIFEST["status"],
+        "state": word,
+        "holdUntil": None,
+        "conditions": [condition],
+        "handoffs": [{**MOVE, "reason": word}],
+    }
+    queue = {"metadata": {"name": "orders"}, "status": {"partitionScaleStatus": word}}
+    lines = shown({**MANIFEST, "status": status}, {**LEDGER, key: text}, [queue])
+    assert all(printable(line) == line for line in lines)
+    assert sum("[/]" in line for line in lines) >= (word == "[/]"), "what looks like rich's markup is shown as it is"
+
+
+def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: list[Mapping[str, Any]]) -> list[str]:
+    on = console(width=100, file=io.StringIO())
+    one = view(manifest, ledger, queues)
+    json.dumps(one)
+    for part in (*screen(clean(one), 5.0, on, 24), group_table([clean(one)]), partition_table(clean([]))):
+        on.print(part)
+    assert isinstance(on.file, io.StringIO)
+    return on.file.getvalue().split("\n")
+
+
+def test_a_name_with_a_line_break_begins_no_line_of_its_own() -> None:
+    status = {**MANIFEST["status"], "handoffs": [{**MOVE, "reason": "x\nshop/orders: Ready"}]}
+    lines = shown({**MANIFEST, "status": status}, LEDGER, QUEUES)
+    assert not any(line.startswith("shop/orders: Ready") for line in lines)
+
+
+def test_a_proposal_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    proposal = {"id": "1", "createdAt": "now", "moves": 1, "paused": 1, "pausedAtOnce": 1, "reason": "\x1b[2Jjoined\nforged"}
+    for line in approve.told(proposal):
+        approve.say(line)
+    assert capsys.readouterr().out.splitlines()[0].endswith("(�[2Jjoined forged)")
+
+
+def test_nothing_is_printed_by_another_way() -> None:
+    """`printing` is the one place."""
+    folder = ROOT / "operator/baton/cli"
+    others = [path for path in folder.glob("*.py") if path.name != "printing.py"]
+    assert [path.name for path in others if re.search(r"click\.s?echo\(|[^.\w]print\(|Console\(", path.read_text())] == []
