@@ -6,9 +6,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Self
 
+from baton.consumer.handler import Handler, HandlerRun
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.reader import Reader
@@ -20,11 +21,8 @@ from baton.model.ids import Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
 from baton.model.names import session_lease_name
 from baton.model.session import Release
-from baton.queues.entry import Entry
 
 log = logging.getLogger(__name__)
-
-Handler = Callable[[Entry], None]
 
 _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if nobody has called it."""
@@ -60,6 +58,7 @@ class Consumer:
         self._session = session
         self._serve_for = max(0.0, grace - _LAST_SECONDS)
         self._wake = threading.Event()
+        self._interruption = threading.Event()
         self._stop_at: float | None = None
         self._entry: MemberEntry | None = None
         self._holdings: dict[Partition, Holding] = {}
@@ -96,16 +95,17 @@ class Consumer:
 
     def run(self, handler: Handler) -> None:
         """Work until SIGTERM, SIGINT or `stop`; returns when everything is finished or given back. Call it once."""
-        work = Work(handler)
-        with self._surroundings():
+        call = HandlerRun(handler)
+        work = Work(call, self._interruption.is_set)
+        with closing(call), self._surroundings():
             while not self._finished():
                 self._wake.clear()
+                self._interruption.clear()
                 self._follow_ledger()
-                holdings = [holding for holding in self._holdings.values() if not holding.over]
-                worked = [work.serve(holding, self._reader(holding.partition.queue)) for holding in holdings]
+                worked = self._serve(work)
                 self._report()
-                if not any(worked):
-                    self._idle()
+                if not worked:
+                    self._idle(work)
             for holding in self._holdings.values():
                 if not holding.over:
                     work.finish(holding, self._reader(holding.partition.queue))
@@ -115,7 +115,28 @@ class Consumer:
         """As SIGTERM does: from any thread or signal handler."""
         if self._stop_at is None:
             self._stop_at = time.monotonic() + self._serve_for
+        self.interrupt()
+
+    @property
+    def interrupted(self) -> bool:
+        """The ledger or the end calls, and was not heard yet: no other entry is begun before it is."""
+        return self._interruption.is_set()
+
+    def interrupt(self) -> None:
+        """Look at the ledger before another entry is begun. From any thread."""
+        self._interruption.set()
         self._wake.set()
+
+    def _serve(self, work: Work) -> bool:
+        """A turn for each partition, until the ledger or the end calls: those to be let go of first, then the latest grants (they
+        have just been paused), then whichever has waited longest. False: there was nothing to do."""
+        worked = False
+        waiting = [holding for holding in self._holdings.values() if not holding.over]
+        for holding in sorted(waiting, key=lambda one: (one.phase is not Phase.LETTING_GO, one.served_at, -one.since)):
+            worked |= work.serve(holding, self._reader(holding.partition.queue))
+            if self._interruption.is_set():
+                return True
+        return worked
 
     def _finished(self) -> bool:
         """Asked to stop, and either nothing is ours any more or time is up."""
@@ -149,16 +170,16 @@ class Consumer:
                 if holding.phase is Phase.RELEASED
             )
 
-    def _idle(self) -> None:
+    def _idle(self, work: Work) -> None:
         """Until a queue, the ledger or the end calls, or something that failed is to be tried again."""
         now = time.monotonic()
         until = now + _IDLE if self._stop_at is None else min(now + _IDLE, self._stop_at)
         for queue, waiter in self._waiters.items():
             serving = [h for h in self._holdings.values() if h.partition.queue == queue and h.phase is Phase.SERVING]
-            waiter.watch(frozenset(h.partition.number for h in serving if h.not_before <= now))
+            waiter.watch(frozenset(h.partition.number for h in serving if work.not_before(h) <= now))
         for holding in self._holdings.values():
-            if not holding.over and holding.not_before > now:
-                until = min(until, holding.not_before)
+            if not holding.over and (again := work.not_before(holding)) > now:
+                until = min(until, again)
         self._wake.wait(max(0.0, until - now))
 
     def _reader(self, queue: QueueName) -> Reader:
@@ -171,7 +192,7 @@ class Consumer:
     def _surroundings(self) -> Iterator[None]:
         """Signals, the session and the ledger's watch; closed in an order that lets the last word out."""
         with _signals(self.stop):
-            self._source.watch(self._wake.set)
+            self._source.watch(self.interrupt)
             if self._session is not None:
                 self._session.start()
             try:

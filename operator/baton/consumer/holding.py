@@ -1,5 +1,6 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -40,6 +41,10 @@ class Holding:
     not_before: float = 0.0
     """After a failure: when to try again."""
     failures: int = 0
+    since: float = field(default_factory=time.monotonic)
+    """When it was granted, as far as this process knows."""
+    served_at: float = 0.0
+    """When it had its turn last; 0: never."""
 
     @property
     def over(self) -> bool:

@@ -2,12 +2,15 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from baton.consumer.reader import Reader
 from baton.queues.protocol import QueueUnreachable
 
 _LONGEST_WAIT = 30.0
 _UNREACHABLE_PAUSE = 0.5
+_CLOSE_WITHIN = 1.0
+"""Seconds. The thread of a wait at a server that hangs is left to itself."""
 
 
 class Waiter:
@@ -41,8 +44,13 @@ class Waiter:
         self._closed.set()
         with self._condition:
             self._condition.notify_all()
-        self._reader.interrupt()
-        self._thread.join()
+        # A server that hangs must not use up the pod's grace period, so it is not this thread that asks it.
+        threading.Thread(target=self._interrupt, name="baton-interrupt", daemon=True).start()
+        self._thread.join(_CLOSE_WITHIN)
+
+    def _interrupt(self) -> None:
+        with suppress(Exception):  # the reader may be closed by now
+            self._reader.interrupt()
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -55,6 +63,9 @@ class Waiter:
                 self._reader.wait(sorted(self._waiting), _LONGEST_WAIT)
             except QueueUnreachable:
                 self._closed.wait(_UNREACHABLE_PAUSE)
+            except Exception:
+                if not self._closed.is_set():  # else the connection was closed under it
+                    raise
             with self._condition:
                 self._waiting = frozenset()
             self._woken()

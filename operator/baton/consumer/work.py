@@ -4,9 +4,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.reader import Reader
+from baton.model.ids import QueueName
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
@@ -24,38 +26,59 @@ _LONGEST_REASON = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
+class _Outage(NamedTuple):
+    """A queue that does not answer."""
+
+    tries: int
+    until: float
+    """When it is asked again (monotonic)."""
+
+
 class Work:
     """Applies one handler to the entries of holdings."""
 
-    def __init__(self, handler: Callable[[Entry], None]) -> None:
+    def __init__(self, handler: Callable[[Entry], None], interrupted: Callable[[], bool] = lambda: False) -> None:
+        """`interrupted`: asked between two entries. True: stop there, for the ledger has changed or the end has come."""
         self._handler = handler
+        self._interrupted = interrupted
+        self._outages: dict[QueueName, _Outage] = {}
         self._per_entry = _SLICE
         """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
 
     def serve(self, holding: Holding, reader: Reader) -> bool:
         """Do what there is to do now, for about a slice. False: there was nothing."""
-        if time.monotonic() < holding.not_before:
+        holding.served_at = time.monotonic()
+        if holding.served_at < self.not_before(holding):
             return False
         try:
-            return self._serve(holding, reader)
+            found = self._serve(holding, reader)
+            self._outages.pop(holding.partition.queue, None)
+            return found
         except StaleOwner as refusal:
             log.warning("%s/%d is lost: %s", *holding.partition, refusal)
             holding.end(Phase.FENCED)
         except QueueUnreachable as problem:
-            if holding.failures == 0:
-                log.warning("%s", problem)
-            self._pause(holding)
+            self._outage(holding.partition.queue, problem)
         finally:
             if holding.over:
                 reader.let_go(holding.partition.number, holding.epoch)
         return True
 
+    def not_before(self, holding: Holding) -> float:
+        """When there may be something to do for it again (monotonic): a queue that is away is waited for once, for all of its
+        partitions."""
+        outage = self._outages.get(holding.partition.queue)
+        return holding.not_before if outage is None else max(holding.not_before, outage.until)
+
     def finish(self, holding: Holding, reader: Reader) -> None:
-        """Time is up: acknowledge what is done, and let go."""
+        """Time is up: acknowledge what is done, and let go. A queue that is away is not asked again."""
         try:
-            self._acknowledge(holding, reader)
-        except (StaleOwner, QueueUnreachable) as problem:
+            if holding.partition.queue not in self._outages:
+                self._acknowledge(holding, reader)
+        except StaleOwner as problem:
             log.warning("%s/%d: %s", *holding.partition, problem)
+        except QueueUnreachable as problem:
+            self._outage(holding.partition.queue, problem)
         holding.end(Phase.RELEASED)
 
     def _serve(self, holding: Holding, reader: Reader) -> bool:
@@ -82,6 +105,16 @@ class Work:
         return True
 
     def _work_through(self, holding: Holding, reader: Reader) -> None:
+        try:
+            self._handle_entries(holding, reader)
+        except BaseException as end:
+            # The handler ends the process (sys.exit): what it has handled is acknowledged first.
+            if not isinstance(end, Exception):
+                self._acknowledge(holding, reader)
+            raise
+        self._acknowledge(holding, reader)
+
+    def _handle_entries(self, holding: Holding, reader: Reader) -> None:
         acknowledged_at = time.monotonic()
         while holding.entries:
             now = time.monotonic()
@@ -95,7 +128,8 @@ class Work:
             if time.monotonic() - acknowledged_at > _ACK_EVERY:
                 self._acknowledge(holding, reader)
                 acknowledged_at = time.monotonic()
-        self._acknowledge(holding, reader)
+            if self._interrupted():
+                break
 
     def _again(self, holding: Holding, reader: Reader) -> bool:
         """Have the queue count that the entry is tried once more. False: it was tried too often, and is a dead letter now."""
@@ -137,9 +171,20 @@ class Work:
             holding.sure_at = time.monotonic()
             holding.handled.clear()
 
+    def _outage(self, queue: QueueName, problem: QueueUnreachable) -> None:
+        tries = self._outages[queue].tries + 1 if queue in self._outages else 1
+        if tries == 1:
+            log.warning("%s", problem)
+        self._outages[queue] = _Outage(tries, time.monotonic() + _backoff(tries))
+
     def _count(self) -> int:
         return max(1, min(_MOST, int(_SLICE / max(self._per_entry, 1e-6))))
 
     def _pause(self, holding: Holding) -> None:
         holding.failures += 1
-        holding.not_before = time.monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (holding.failures - 1))
+        holding.not_before = time.monotonic() + _backoff(holding.failures)
+
+
+def _backoff(tries: int) -> float:
+    """Seconds until the next try."""
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 10))

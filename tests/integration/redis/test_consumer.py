@@ -2,121 +2,25 @@
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import Operator, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-from baton.consumer import AssignmentSource, Consumer, Session
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.ledger import MemberEntry
-from baton.model.session import Release
+from baton.model.ids import Epoch
 from baton.queues.entry import Entry
-from baton.queues.redis import RedisReader
 
 pytestmark = pytest.mark.integration
-
-Grants = Mapping[int, int]
-
-
-class Pod:
-    """A pod with a consumer in a thread. What it has handled is in `log`."""
-
-    def __init__(self, queue: Queue, directory: Path, uid: str, grace: float = 30.0) -> None:
-        self.queue, self.uid = queue, Uid(uid)
-        self.log: list[tuple[int, bytes, bool]] = []
-        self.before: Callable[[Entry], None] = lambda entry: None
-        """Called in the handler, before an entry counts as handled."""
-        self.lease = InMemoryLease()
-        self._directory = directory
-        self._directory.mkdir(exist_ok=True)
-        self._grace = grace
-        self.consumer: Consumer
-        self.thread: threading.Thread
-        self.started()
-
-    def started(self) -> "Pod":
-        """Also again, as a container is restarted in place: the same UID, another process."""
-        self.consumer = Consumer(
-            lambda queue: RedisReader(self.queue.url, f"shop/{queue}", self.uid),
-            AssignmentSource(self._directory, MemberId("pod"), self.uid),
-            self.uid,
-            Session(self.lease, holder=self.uid, group="orders"),
-            grace=self._grace,
-        )
-        self.thread = threading.Thread(target=self.consumer.run, args=(self._handle,), daemon=True)
-        self.thread.start()
-        return self
-
-    def ledger(self, owned: Grants, revoking: Grants | None = None) -> None:
-        name = QueueName(self.queue.name.removeprefix("shop/"))
-        entry = MemberEntry(
-            "shop/orders", MemberId("pod"), self.uid, 1, True, {name: _epochs(owned)}, {name: _epochs(revoking or {})}
-        )
-        fresh = self._directory / "fresh"
-        fresh.write_text(entry.to_json())
-        fresh.rename(self._directory / "pod")
-
-    def values(self, partition: int = 0) -> list[bytes]:
-        return [value for number, value, _ in self.log if number == partition]
-
-    def released(self) -> set[tuple[int, int]]:
-        if self.lease.lease is None:
-            return set()
-        assert all(isinstance(release, Release) and release.uid == self.uid for release in self.lease.releases())
-        return {(release.partition, release.epoch) for release in self.lease.releases()}
-
-    def stop(self) -> None:
-        self.consumer.stop()
-
-    def gone(self) -> bool:
-        return not self.thread.is_alive()
-
-    def _handle(self, entry: Entry) -> None:
-        self.before(entry)
-        self.log.append((entry.partition, entry.value, entry.redelivered))
-
-
-def _epochs(grants: Grants) -> dict[int, Epoch]:
-    return {partition: Epoch(epoch) for partition, epoch in grants.items()}
-
-
-class Operator:
-    """Grants at the queue, then writes the ledger."""
-
-    def __init__(self, queue: Queue, directory: Path) -> None:
-        self.queue, self._directory = queue, directory
-        self.pods: list[Pod] = []
-
-    async def grant(self, pod: Pod, *grants: tuple[int, int]) -> None:
-        for partition, epoch in grants:
-            assert (await self.queue.operator.grant(partition, pod.uid, Epoch(epoch))).uid == pod.uid
-        pod.ledger(dict(grants))
-
-    def pod(self, uid: str, grace: float = 30.0) -> Pod:
-        pod = Pod(self.queue, self._directory / uid, uid, grace)
-        self.pods.append(pod)
-        return pod
 
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
-    operator = Operator(queue, tmp_path)
-    yield operator
-    for pod in operator.pods:
-        pod.ledger({})
-        pod.stop()
-    for pod in operator.pods:
-        pod.thread.join(10)
-        assert pod.gone()
-
-
-async def lag(queue: Queue) -> int:
-    return sum((await queue.operator.lag()).values())
+    async with operating(queue, tmp_path) as operator:
+        yield operator
 
 
 async def test_entries_are_handed_over_in_order_and_acknowledged(operator: Operator, queue: Queue) -> None:

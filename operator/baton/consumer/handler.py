@@ -1,0 +1,49 @@
+"""Calling the user's handler: to its end, whether it is a plain function or a coroutine function."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+
+from baton.queues.entry import Entry
+
+Handler = Callable[[Entry], object]
+"""A function or a coroutine function of one entry. What it returns is ignored, but for what still has to run: an awaitable is
+awaited, and a `concurrent.futures.Future` waited for."""
+
+
+class HandlerRun:
+    """One handler for the length of one `Consumer.run`. A coroutine function gets an event loop, the same one for all entries."""
+
+    def __init__(self, handler: Handler) -> None:
+        """Raises TypeError for a generator function: calling it runs nothing of it."""
+        call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004 -- of an object
+        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+            raise TypeError(
+                f"the handler {handler!r} is a generator function; give a function, or a coroutine function (async def)"
+            )
+        self._handler = handler
+        self._runner: asyncio.Runner | None = None
+
+    def __call__(self, entry: Entry) -> None:
+        """Returns when the handler has run to its end. Raises what it raises."""
+        result = self._handler(entry)
+        if inspect.isawaitable(result):
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+            self._runner.run(_awaited(result))
+        elif isinstance(result, Future):
+            result.result()
+        elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError(
+                "the handler returned a generator, so nothing of it has run; give a function, or a coroutine function"
+            )
+
+    def close(self) -> None:
+        """End the event loop, if there was one."""
+        if self._runner is not None:
+            self._runner.close()
+
+
+async def _awaited(result: Awaitable[object]) -> None:
+    await result

@@ -1,0 +1,128 @@
+"""Handlers of every kind, and how a consumer is interrupted between two entries, against a real Redis."""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import Operator, lag, operating
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.queues.entry import Entry
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 60
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+
+
+@pytest.fixture
+async def wide(server: RedisServer, tmp_path: Path) -> AsyncIterator[Operator]:
+    """Of a queue with many partitions."""
+    queue = await make_queue(server.url, PARTITIONS)
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+    await queue.close()
+
+
+async def test_a_coroutine_function_handles_every_entry_before_it_is_acknowledged(operator: Operator, queue: Queue) -> None:
+    handled: list[bytes] = []
+
+    async def handle(entry: Entry) -> None:
+        await asyncio.sleep(0)
+        handled.append(entry.value)
+
+    pod = operator.pod("a", handler=handle)
+    await operator.grant(pod, (0, 1), (1, 1))
+    for partition in (0, 1):
+        queue.send(*(f"{partition}-{number}" for number in range(500)), partition=partition)
+    until(lambda: len(handled) >= 1000)
+    assert sorted(handled) == sorted(b"%d-%d" % (partition, number) for partition in (0, 1) for number in range(500))
+    pod.stop()
+    pod.ledger({})
+    until(pod.gone)
+    assert await lag(queue) == 0
+
+
+async def test_a_handler_that_ends_the_process_has_what_it_handled_acknowledged(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+
+    def leave(entry: Entry) -> None:
+        if entry.value == b"3":
+            sys.exit(7)
+
+    pod.before = leave
+    queue.send(*(str(number) for number in range(6)))
+    await operator.grant(pod, (0, 1))
+    until(pod.gone)
+    assert (pod.exit, pod.values()) == (7, [b"0", b"1", b"2"])
+    assert await lag(queue) == 3
+
+
+async def test_a_new_grant_is_taken_up_between_two_entries(wide: Operator) -> None:
+    """However much is in hand of the other partitions."""
+    pod, queue = wide.pod("a"), wide.queue
+    busy, go_on = threading.Event(), threading.Event()
+    grants = [(number, 1) for number in range(PARTITIONS - 1)]
+    for number in range(PARTITIONS):
+        queue.send(*map(str, range(5)), partition=number)
+
+    def work(entry: Entry) -> None:
+        busy.set()
+        go_on.wait(10)
+        time.sleep(0.01)
+
+    pod.before = work
+    await wide.grant(pod, *grants)
+    assert busy.wait(10)
+    before = len(pod.log)
+    await wide.grant(pod, *grants, (PARTITIONS - 1, 1))
+    until(lambda: pod.consumer.interrupted)
+    go_on.set()
+    until(lambda: pod.values(PARTITIONS - 1), "an entry of the new partition is handled")
+    earlier = [number for number, _, _ in pod.log].index(PARTITIONS - 1) - before
+    assert earlier <= 5, "a few entries of others at most"
+
+
+async def test_everybody_gets_a_turn_however_often_it_is_interrupted(wide: Operator) -> None:
+    pod, queue = wide.pod("a"), wide.queue
+    for number in range(PARTITIONS):
+        queue.send("x", partition=number)
+
+    def interrupt(entry: Entry) -> None:
+        pod.consumer.interrupt()
+
+    pod.before = interrupt
+    await wide.grant(pod, *((number, 1) for number in range(PARTITIONS)))
+    until(lambda: len(pod.log) == PARTITIONS)
+
+
+async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> None:
+    grace = 10.0
+    with RedisServer() as server:
+        queue = await make_queue(server.url, PARTITIONS)
+        async with operating(queue, tmp_path) as operator:
+            pod = operator.pod("a", grace=grace)
+            for number in range(PARTITIONS):
+                queue.send("x", partition=number)
+            await operator.grant(pod, *((number, 1) for number in range(PARTITIONS)))
+            until(lambda: len(pod.log) == PARTITIONS)
+            server.freeze()
+            try:
+                begun = time.monotonic()
+                pod.stop()
+                until(pod.gone)
+                assert time.monotonic() - begun < grace
+            finally:
+                server.thaw()
+        await queue.close()

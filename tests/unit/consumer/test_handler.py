@@ -1,0 +1,98 @@
+"""A handler runs to its end before its entry counts as handled."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from baton.consumer.handler import HandlerRun
+from baton.model.ids import Epoch, QueueName
+from baton.queues.entry import Entry
+
+ENTRY = Entry(QueueName("orders"), 0, "1-0", b"k", b"v", 0, Epoch(1), False)
+
+
+def called(handler: object) -> None:
+    run = HandlerRun(handler)  # type: ignore[arg-type]
+    try:
+        run(ENTRY)
+    finally:
+        run.close()
+
+
+def test_a_coroutine_function_is_awaited() -> None:
+    ended = []
+
+    async def handle(entry: Entry) -> None:
+        await asyncio.sleep(0)
+        ended.append(entry)
+
+    called(handle)
+    assert ended == [ENTRY]
+
+
+def test_what_wraps_a_coroutine_function_is_awaited_too() -> None:
+    ended = []
+
+    async def handle(more: int, entry: Entry) -> None:
+        await asyncio.sleep(0)
+        ended.append((more, entry))
+
+    class Handler:
+        async def __call__(self, entry: Entry) -> None:
+            await handle(2, entry)
+
+    called(lambda entry: handle(0, entry))
+    called(partial(handle, 1))
+    called(Handler())
+    assert ended == [(0, ENTRY), (1, ENTRY), (2, ENTRY)]
+
+
+def test_one_event_loop_serves_all_entries() -> None:
+    loops = []
+
+    async def handle(entry: Entry) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    run = HandlerRun(handle)
+    run(ENTRY)
+    run(ENTRY)
+    run.close()
+    assert len(set(map(id, loops))) == 1 and loops[0].is_closed()
+
+
+def test_what_was_given_to_a_pool_is_waited_for() -> None:
+    ended = []
+    with ThreadPoolExecutor(1) as pool:
+        called(lambda entry: pool.submit(ended.append, entry))
+        assert ended == [ENTRY]
+        with pytest.raises(ZeroDivisionError):
+            called(lambda entry: pool.submit(lambda: 1 // 0))
+
+
+def test_what_a_coroutine_raises_is_raised() -> None:
+    async def handle(entry: Entry) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        called(handle)
+
+
+def test_a_generator_function_is_refused_for_nothing_of_it_would_run() -> None:
+    def generator(entry: Entry) -> Iterator[int]:
+        yield 1
+
+    async def asynchronous(entry: Entry) -> AsyncIterator[int]:
+        yield 1
+
+    class Handler:
+        def __call__(self, entry: Entry) -> Iterator[int]:
+            yield 1
+
+    for handler in (generator, asynchronous, Handler()):
+        with pytest.raises(TypeError, match="generator function"):
+            HandlerRun(handler)
+    with pytest.raises(TypeError, match="returned a generator"):
+        called(lambda entry: generator(entry))
