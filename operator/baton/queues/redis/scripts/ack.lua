@@ -4,7 +4,13 @@
 -- Only what was handed out is acknowledged, and only what was acknowledged is deleted.
 local refused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
-local ids = {unpack(ARGV, 3)}
+local ids = {}
+local served, left = unserved()
+for i = 3, #ARGV do
+  local waits = left and number(ARGV[i]) > served and number(ARGV[i]) <= left
+  if not waits then ids[#ids + 1] = ARGV[i] end -- else a former owner had it, and this one was not handed it yet
+end
+if #ids == 0 then return {'OK', 0, handed_out()} end
 local done = redis.call('XACK', STREAM, GROUP, unpack(ids))
 if done == #ids then
   redis.call('XDEL', STREAM, unpack(ids))

@@ -18,11 +18,16 @@ redis.call('HDEL', PROGRESS, 'planned', 'count')
 -- Entries that were handed out singly before are finished with too, and reading singly begins behind the end.
 local pending = redis.call('XPENDING', STREAM, GROUP)
 if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
+local served, left = unserved()
 while pending[1] > 0 do
   local entries = redis.call('XPENDING', STREAM, GROUP, '-', id(finish), 1000)
-  for _, entry in ipairs(entries) do redis.call('XACK', STREAM, GROUP, entry[1]) end
+  local waited = 0
+  for _, entry in ipairs(entries) do
+    redis.call('XACK', STREAM, GROUP, entry[1])
+    if left and number(entry[1]) > served and number(entry[1]) <= left then waited = waited + 1 end
+  end
+  if waited > 0 then redis.call('HINCRBY', OWNER, 'waiting', -waited) end
   if #entries < 1000 then break end
 end
-local served, left = unserved()
-if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left') end
+if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left', 'waiting') end
 return {'OK'}

@@ -11,9 +11,9 @@ redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
 void_plan()
 local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
 if not pending.err and pending[1] > 0 then
-  redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]))
+  redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]), 'waiting', pending[1])
 else
-  redis.call('HDEL', OWNER, 'served', 'left')
+  redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
 end
 -- A changed owner wakes nobody by itself. Nobody needs the wake-ups of earlier grants.
 redis.call('XADD', WAKE, 'MAXLEN', '=', 1, ARGV[2] .. '-0', 'uid', ARGV[1])

@@ -28,14 +28,11 @@ local function unserved()
   if fields[2] then return tonumber(fields[1]), tonumber(fields[2]) end
 end
 
--- Delivered singly under the epoch in force, and not finished with.
+-- Delivered singly under the epoch in force, and not finished with. The entries of a former owner that wait to be handed out
+-- are counted when they are left and when they go, for to count them here would take as long as there are many.
 local function handed_out()
-  local pending = redis.call('XPENDING', STREAM, GROUP)[1]
-  local served, left = unserved()
-  if left and pending > 0 then
-    pending = pending - #redis.call('XPENDING', STREAM, GROUP, '(' .. id(served), id(left), pending)
-  end
-  return pending
+  local waiting = tonumber(redis.call('HGET', OWNER, 'waiting') or 0)
+  return redis.call('XPENDING', STREAM, GROUP)[1] - waiting
 end
 
 -- Delivered or planned under the epoch in force, and not finished with.
@@ -61,6 +58,8 @@ local function set_aside(entry_id, deliveries, why)
     redis.call('HINCRBY', PROGRESS, 'dead', 1)
     redis.call('HINCRBY', PROGRESS, 'done', 1)
   end
+  local served, left = unserved()
+  if left and number(entry_id) > served and number(entry_id) <= left then redis.call('HINCRBY', OWNER, 'waiting', -1) end
   redis.call('XACK', STREAM, GROUP, entry_id)
   redis.call('XDEL', STREAM, entry_id)
 end

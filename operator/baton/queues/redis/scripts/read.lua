@@ -41,12 +41,14 @@ if redeliveries > 0 then
     if left then served = math.max(served, math.min(from, left)) end
   end
 end
-local pending = {}
+local pending, first = {}, served
 if wanted > 0 then
   pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', wanted, 'STREAMS', STREAM, id(cursor))[1][2]
   exhausted = #pending < wanted
 end
+local came = 0
 for _, entry in ipairs(pending) do
+  if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
   if left then served = math.max(served, math.min(number(entry[1]), left)) end
   if entry[2] then
     entries[#entries + 1] = entry
@@ -56,9 +58,10 @@ for _, entry in ipairs(pending) do
 end
 if left then
   if not closing and (exhausted or served >= left) then
-    redis.call('HDEL', OWNER, 'served', 'left')
+    redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
   else
     redis.call('HSET', OWNER, 'served', served)
+    if came > 0 then redis.call('HINCRBY', OWNER, 'waiting', -came) end
   end
 end
 local again = #entries
