@@ -13,8 +13,8 @@ class PartitionKeys(NamedTuple):
     """The keys of one partition, in the order in which every script takes them."""
 
     owner: str
-    """Hash, the fence: uid, epoch, paused; left, served and waiting (how many), while entries of a former owner wait to be handed out;
-    and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
+    """Hash, the fence: uid, epoch, paused; left, served and waiting (how many), while entries of a former owner wait to be
+    handed out; and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
     """Stream of a segment. The n-th entry has the id `n-segment` and the fields k, v and t."""
     progress: str

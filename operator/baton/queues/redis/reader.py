@@ -135,12 +135,12 @@ class RedisReader:
         while after < plan.end:
             answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE))
             _planned(answer, plan)
-            raw = answer[1]
+            _, raw, last, looked_at = answer
             for fields in raw:
                 yield self._entry(partition, epoch, fields, False, plan.redelivered_to)
-            if len(raw) < _PAGE:
+            if looked_at < _PAGE:
                 return
-            after = entry_number(raw[-1][0])
+            after = entry_number(last)
 
     def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> None:
         """Finish with everything in the plan. Raises ValueError for a plan that is not the queue's."""

@@ -30,12 +30,24 @@ end
 local moved, changed = {}, {}
 local first = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
 local last = first
+-- False: what somebody else added stands in the way, and there is much of it.
+local function append(key, value)
+  local added = redis.pcall('XADD', STREAM, id(last + 1), 'k', key, 'v', value, 't', milliseconds)
+  if type(added) == 'table' and added.err then
+    if not added.err:find('smaller') then error(added) end
+    if not clear_tail(last) then return false end
+    redis.call('XADD', STREAM, id(last + 1), 'k', key, 'v', value, 't', milliseconds)
+  end
+  last = last + 1
+  return true
+end
 for i = 2, #ARGV, 4 do
   local slot, mine = ARGV[i], tonumber(ARGV[i + 1])
   if mine > sequence[slot] then
+    if accepted[slot] and not append(ARGV[i + 2], ARGV[i + 3]) then
+      for each in pairs(accepted) do accepted[each] = false end -- all of the rest is sent again
+    end
     if accepted[slot] then
-      last = last + 1
-      redis.call('XADD', STREAM, id(last), 'k', ARGV[i + 2], 'v', ARGV[i + 3], 't', milliseconds)
       sequence[slot] = mine
       changed[slot] = true
     else

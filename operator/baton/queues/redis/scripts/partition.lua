@@ -64,6 +64,21 @@ local function set_aside(entry_id, deliveries, why)
   redis.call('XDEL', STREAM, entry_id)
 end
 
+-- Whether a producer of Baton's added an entry. `last`: the last that one did.
+local function ours(entry, last)
+  local n, fields = number(entry[1]), entry[2]
+  return n <= last and entry[1] == id(n) and #fields == 6 and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+end
+
+-- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
+local function set_foreign_aside(entry)
+  redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', '', 'value', cjson.encode(entry[2]), 'timestamp', '',
+    'deliveries', 0, 'why', 'no producer of Baton added it: its fields, in JSON, are the value')
+  redis.call('HINCRBY', PROGRESS, 'dead', 1)
+  redis.call('XACK', STREAM, GROUP, entry[1])
+  redis.call('XDEL', STREAM, entry[1])
+end
+
 -- The last entry that was handed out singly, or that everything up to was committed.
 local function last_handed_out()
   for _, group in ipairs(redis.call('XINFO', 'GROUPS', STREAM)) do
@@ -71,6 +86,18 @@ local function last_handed_out()
     for i = 1, #group, 2 do fields[group[i]] = group[i + 1] end
     if fields['name'] == GROUP then return number(fields['last-delivered-id']) end
   end
+end
+
+-- Sets aside what stands beyond the last entry of a producer, and lets the numbers go on behind that one. False: there is more
+-- than one script should take upon itself.
+local function clear_tail(last)
+  local MOST = 1000
+  local entries = redis.call('XRANGE', STREAM, '(' .. id(last), '+', 'COUNT', MOST)
+  for _, entry in ipairs(entries) do set_foreign_aside(entry) end
+  if #entries == MOST then return false end
+  redis.call('XSETID', STREAM, id(last))
+  if last_handed_out() > last then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(last)) end
+  return true
 end
 
 -- A plan that will not be committed any more: what it covers will be handed out again, marked.

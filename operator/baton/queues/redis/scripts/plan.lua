@@ -28,7 +28,7 @@ if done == committed then
   finish = math.min(last, committed + limit) -- entries are numbered without gaps
   count = finish - committed
 else -- single entries beyond the committed one were acknowledged, and are gone
-  local entries = redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', limit)
+  local entries = redis.call('XRANGE', STREAM, '(' .. id(committed), id(last), 'COUNT', limit)
   count = #entries
   finish = count > 0 and number(entries[count][1]) or committed
 end

@@ -47,11 +47,14 @@ if wanted > 0 then
   exhausted = #pending < wanted
 end
 local came = 0
+local last = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
 for _, entry in ipairs(pending) do
   if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
   if left then served = math.max(served, math.min(number(entry[1]), left)) end
-  if entry[2] then
+  if entry[2] and ours(entry, last) then
     entries[#entries + 1] = entry
+  elseif entry[2] then
+    set_foreign_aside(entry)
   else
     redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
   end
@@ -72,7 +75,16 @@ free = room()
 if exhausted and free > 0 and again < count then
   local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', math.min(count - again, free), 'STREAMS', STREAM, '>')
   if new then
-    for _, entry in ipairs(new[1][2]) do entries[#entries + 1] = entry end
+    local tail = false
+    for _, entry in ipairs(new[1][2]) do
+      if ours(entry, last) then
+        entries[#entries + 1] = entry
+      else
+        set_foreign_aside(entry)
+        tail = true
+      end
+    end
+    if tail then clear_tail(last) end
   end
 end
 local progress = redis.call('HMGET', PROGRESS, 'seen', 'last')

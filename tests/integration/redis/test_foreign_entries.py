@@ -1,0 +1,83 @@
+"""What somebody else puts into a stream of Baton's, as by XADD at a prompt: it harms nothing, and ends as a dead letter."""
+
+import json
+
+import pytest
+from tests.integration.redis.conftest import Queue
+
+from baton.model.ids import Epoch
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+
+
+def add(queue: Queue, *entries: tuple[str, dict[str, str]], partition: int = 0) -> None:
+    with queue.raw() as raw:
+        for offset, fields in entries:
+            raw.xadd(stream(queue, partition), fields, id=offset)  # type: ignore[arg-type]
+
+
+def stream(queue: Queue, partition: int = 0) -> str:
+    return f"pq:{{{queue.name}:{partition}}}:stream:0"
+
+
+def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
+    with queue.raw() as raw:
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}:{partition}}}:dead")  # type: ignore[assignment]
+        return [fields for _, fields in letters]
+
+
+FOREIGN = ("*", {"k": "key", "v": "value", "t": "0"}), ("*", {"something": "else"}), ("*", {"a": "\x00\xff", "b": ""})
+
+
+async def test_a_producer_goes_on_behind_them_in_its_own_numbers(queue: Queue) -> None:
+    queue.send("1", "2")
+    add(queue, *FOREIGN)
+    queue.send("3", "4")
+    owner = await queue.granted("a", ONE)
+    entries = owner.read(0, ONE)
+    assert [(entry.value, entry.offset) for entry in entries] == [(b"%d" % n, f"{n}-0") for n in (1, 2, 3, 4)]
+    owner.ack(0, ONE, [entry.offset for entry in entries])
+    assert await queue.operator.lag() == {0: 0, 1: 0}
+    letters = dead(queue)
+    assert len(letters) == len(FOREIGN) and all(b"no producer" in letter[b"why"] for letter in letters)
+    assert json.loads(letters[1][b"value"]) == ["something", "else"]
+
+
+async def test_a_reader_never_sees_them_and_later_entries_are_not_lost(queue: Queue) -> None:
+    queue.send("1")
+    add(queue, *FOREIGN)
+    owner = await queue.granted("a", ONE)
+    assert [entry.value for entry in owner.read(0, ONE)] == [b"1"]
+    assert owner.read(0, ONE) == []
+    assert await queue.operator.outstanding(0) == 1
+    queue.send("2")
+    assert [entry.value for entry in owner.read(0, ONE)] == [b"2"]
+    assert len(dead(queue)) == len(FOREIGN)
+    assert await queue.operator.dead_letters() == {0: len(FOREIGN), 1: 0}
+
+
+async def test_those_that_lie_between_entries_are_left_out_of_a_micro_batch_too(queue: Queue) -> None:
+    queue.send("1", "2")
+    add(queue, ("2-7", {"k": "key", "v": "value", "t": "0"}), ("2-8", {"something": "else"}))
+    queue.send("3")
+    owner = await queue.granted("a", ONE)
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None
+    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"1", b"2", b"3"]
+    owner.commit(0, ONE, plan)
+    assert await queue.operator.lag() == {0: 0, 1: 0}
+    assert len(dead(queue)) == 2
+
+
+async def test_a_great_many_are_set_aside_in_portions(queue: Queue) -> None:
+    queue.send("1")
+    with queue.raw() as raw, raw.pipeline(transaction=False) as pipe:
+        for number in range(2500):
+            pipe.xadd(stream(queue), {"n": number})
+        pipe.execute()
+    queue.send("2", "3")
+    owner = await queue.granted("a", ONE)
+    assert [entry.value for entry in owner.read(0, ONE)] == [b"1", b"2", b"3"]
+    assert len(dead(queue)) == 2500
