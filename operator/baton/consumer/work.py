@@ -47,9 +47,10 @@ class Work:
 
     def serve(self, holding: Holding, reader: Reader) -> bool:
         """Do what there is to do now, for about a slice. False: there was nothing."""
-        holding.served_at = time.monotonic()
-        if holding.served_at < self.not_before(holding):
+        now = time.monotonic()
+        if now < self.not_before(holding) or not self._has_work(holding, reader):
             return False
+        holding.served_at = now
         try:
             found = self._serve(holding, reader)
             self._outages.pop(holding.partition.queue, None)
@@ -80,6 +81,11 @@ class Work:
         except QueueUnreachable as problem:
             self._outage(holding.partition.queue, problem)
         holding.end(Phase.RELEASED)
+
+    def _has_work(self, holding: Holding, reader: Reader) -> bool:
+        """A wake-up for one partition must not cost a question for each of the others."""
+        in_hand = holding.entries or holding.handled or holding.phase is Phase.LETTING_GO
+        return bool(in_hand) or reader.ready(holding.partition.number, holding.epoch)
 
     def _serve(self, holding: Holding, reader: Reader) -> bool:
         number, epoch = holding.partition.number, holding.epoch

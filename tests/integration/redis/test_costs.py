@@ -1,9 +1,14 @@
 """What a script costs the server, which serves nobody else meanwhile: by the server's own account of its time."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.redis.conftest import Queue
+import redis
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import operating
+from tests.redis_server import RedisServer
+from tests.waiting import until
 
 from baton.model.ids import Epoch
 
@@ -27,6 +32,39 @@ async def test_reading_and_acknowledging_cost_the_same_however_much_a_former_own
         costs.append(_spent(queue) - before)
         assert await queue.operator.outstanding(partition) == 0
     assert costs[1] < 10 * costs[0], "microseconds of the server's CPU for the same work"
+
+
+async def test_an_entry_costs_an_idle_consumer_the_same_however_many_partitions_it_owns(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    costs = []
+    for partitions in (1, 100):
+        queue = await make_queue(server.url, partitions)
+        async with operating(queue, tmp_path) as operator:
+            pod = operator.pod(f"owner-of-{partitions}")
+            await operator.grant(pod, *((number, 1) for number in range(partitions)))
+            queue.send("first", partition=0)
+            until(lambda pod=pod: len(pod.log) == 1)  # type: ignore[misc]
+            with queue.raw() as raw:
+                until(lambda raw=raw: _blocked(raw), "it waits for the next entry")  # type: ignore[misc]
+                before = _commands(raw)
+                queue.send("second", partition=0)
+                until(lambda pod=pod: len(pod.log) == 2)  # type: ignore[misc]
+                until(lambda raw=raw: _blocked(raw), "it waits for the next entry")  # type: ignore[misc]
+                costs.append(_commands(raw) - before)
+        await queue.close()
+    assert costs[1] <= costs[0] + 5, "commands for one entry, the same with 100 partitions as with 1"
+
+
+def _blocked(raw: redis.Redis) -> bool:
+    clients: Any = raw.info("clients")
+    return bool(clients["blocked_clients"])
+
+
+def _commands(raw: redis.Redis) -> int:
+    """Commands that clients have sent."""
+    stats: Any = raw.info("stats")
+    return int(stats["total_commands_processed"])
 
 
 def _spent(queue: Queue) -> int:

@@ -161,6 +161,11 @@ class RedisReader:
             position.in_line = 0
             self._finished(position, 0)
 
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Asks nobody."""
+        position = self._positions.get(partition)
+        return position is None or position.epoch < epoch or (position.epoch == epoch and position.more)
+
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something to read in one of these partitions, or a new grant.
 
@@ -184,6 +189,9 @@ class RedisReader:
                 partition_of[keys.stream] = partition
         with explained(self._place, self._queue):
             woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
+        for partition in woken:
+            if position := positions[partition]:
+                position.more = True
         return woken
 
     def interrupt(self) -> None:
