@@ -9,13 +9,20 @@ class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fen
     There is nothing to retry: whatever was read under that epoch belongs to somebody else now.
     """
 
-    def __init__(self, partition: int, uid: str, epoch: int, record: Owner) -> None:
+    def __init__(self, partition: int, uid: str, epoch: int, record: Owner, *, other_process: bool = False) -> None:
+        """`other_process`: the owner is right, but a later process with its UID reads the partition now."""
         super().__init__(partition, uid, epoch, record)
+        self.other_process = other_process
         self.partition = partition
         self.record = record
         self._asked = f"{uid} at epoch {epoch}"
 
     def __str__(self) -> str:
+        if self.other_process:
+            return (
+                f"partition {self.partition} is read by a newer process with the same POD_UID; {self._asked} is refused: run one "
+                "consumer in a pod, or give each the UID of its own pod"
+            )
         owner = f"{self.record.uid or 'nobody'} at epoch {self.record.epoch}"
         return f"partition {self.partition} belongs to {owner}; {self._asked} is refused"
 

@@ -5,6 +5,7 @@ Every request names its owner and epoch, and is refused by the server where that
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, Self
 
 import redis
@@ -33,6 +34,8 @@ class _Position:
     """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, full, or not ours)."""
     more: bool = True
     """There may be something to read right now."""
+    began: bool = False
+    """This process has read it singly under this epoch. From then on the queue refuses it once another process of the pod has."""
     uid: str = ""
     """The member that reads it."""
     outstanding: int = 0
@@ -60,6 +63,7 @@ class RedisReader:
         self._wakeup = Wakeup(url)
         self._positions: dict[int, _Position] = {}
         self._requests = 0
+        self._process = token_hex(6)
 
     # Single entries
 
@@ -74,9 +78,11 @@ class RedisReader:
         """
         position = self._position(partition, epoch)
         elsewhere = self._elsewhere(position, uid or self._uid)
-        arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new))
+        begins = int(not position.began)
+        arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new), self._process, begins)
         _, pending, seen, last, more, full, outstanding, raw = self._ask(scripts.READ, partition, arguments)
         entries = [self._entry(partition, epoch, fields, index < pending, seen) for index, fields in enumerate(raw)]
+        position.began = True
         if raw:
             position.received = entry_number(raw[-1][0])
             position.in_line = 0
@@ -89,7 +95,9 @@ class RedisReader:
         """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
         position = self._position(partition, epoch)
         for begin in range(0, len(offsets), _ACKS):
-            _, _, outstanding = self._ask(scripts.ACK, partition, (uid or self._uid, epoch, *offsets[begin : begin + _ACKS]))
+            _, _, outstanding = self._ask(
+                scripts.ACK, partition, (uid or self._uid, epoch, self._known_as(position), *offsets[begin : begin + _ACKS])
+            )
             self._finished(position, outstanding)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> bool:
@@ -97,7 +105,9 @@ class RedisReader:
         the entry is with the dead letters now, with `why` it failed; or it was finished with before.
         """
         position = self._position(partition, epoch)
-        _, again, outstanding = self._ask(scripts.RETRY, partition, (uid or self._uid, epoch, offset, why))
+        _, again, outstanding = self._ask(
+            scripts.RETRY, partition, (uid or self._uid, epoch, self._known_as(position), offset, why)
+        )
         self._finished(position, outstanding)
         return bool(again)
 
@@ -152,7 +162,8 @@ class RedisReader:
 
     def verify(self, partition: int, epoch: Epoch, *, uid: str | None = None) -> None:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
-        self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch))
+        position = self._position(partition, epoch)
+        self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch, self._known_as(position)))
 
     def let_go(self, partition: int, epoch: Epoch) -> None:
         """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more."""
@@ -214,17 +225,21 @@ class RedisReader:
         uid, epoch = arguments[0], arguments[1]
         match answer[0]:
             case b"STALE":
-                _, recorded, recorded_epoch, paused = answer
+                _, recorded, recorded_epoch, paused, other_process = answer
                 position = self._positions.get(partition)
                 if position is None or position.epoch != recorded_epoch:
                     self._positions[partition] = _Position(recorded_epoch, more=False)
                 record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
-                raise StaleOwner(partition, uid, epoch, record)
+                raise StaleOwner(partition, uid, epoch, record, other_process=other_process == 1)
             case b"PAUSED":
                 position = self._position(partition, epoch)
                 position.tail, position.more, position.in_line = None, False, 0
                 raise PartitionPaused(partition)
         return answer
+
+    def _known_as(self, position: _Position) -> str:
+        """The process, where the queue knows which one reads."""
+        return self._process if position.began else ""
 
     def _position(self, partition: int, epoch: int) -> _Position:
         position = self._positions.get(partition)

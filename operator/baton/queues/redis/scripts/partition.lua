@@ -7,19 +7,23 @@ local SEGMENT = STREAM:match('(%d+)$')
 local function id(number) return number .. '-' .. SEGMENT end
 local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 
--- The owner record: uid ('' is nobody), epoch (0: never granted), paused.
+-- The owner record: uid ('' is nobody), epoch (0: never granted), paused, and which process of that pod reads it singly.
 local function record()
-  local fields = redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused')
-  return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1'
+  local fields = redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process')
+  return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1', fields[4]
 end
 
 -- The answer to a caller who is not the owner at that epoch, or nil; and whether the partition is paused.
+-- A process ('' or nil: any) must also be the one that began to read last: a pod whose container was restarted has one, and where
+-- two have the same UID by mistake the newer has the partition.
 -- The count is only a count: a Redis that cannot write it still answers.
-local function fence(caller, caller_epoch)
-  local uid, epoch, paused = record()
-  if caller ~= '' and caller == uid and tonumber(caller_epoch) == epoch then return nil, paused end
+local function fence(caller, caller_epoch, process)
+  local uid, epoch, paused, reads = record()
+  local ours = caller ~= '' and caller == uid and tonumber(caller_epoch) == epoch
+  local other = ours and (process or '') ~= '' and process ~= reads
+  if ours and not other then return nil, paused end
   redis.pcall('INCR', REFUSED)
-  return {'STALE', uid, epoch, paused and 1 or 0}
+  return {'STALE', uid, epoch, paused and 1 or 0, other and 1 or 0}
 end
 
 -- A former owner's entries, (served, left], that this epoch has not handed out yet; nil where there are none.

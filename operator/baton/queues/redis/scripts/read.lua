@@ -2,14 +2,17 @@
 --@include partition
 -- Single entries: first what is pending after the cursor, then new ones.
 -- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, how many entries the
--- member may not have because of its other partitions, and 0 if only what is pending is wanted.
+-- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, and 1 if it
+-- begins to.
 -- Answer: OK, how many of the entries were pending, entries up to which all others were planned before, last entry in the
 -- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries.
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
 -- a lost reply carried: all of it may have been worked on.
-local refused, paused = fence(ARGV[1], ARGV[2])
+local begins = ARGV[8] == '1'
+local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
+if begins then redis.call('HSET', OWNER, 'process', ARGV[7]) end
 local cursor, count, elsewhere = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
 local most, redeliveries = limits()

@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
 --@include partition
--- Hands an entry to its owner once more, which has failed with it; allowed while paused. ARGV: uid, epoch, id, why it failed.
+-- Hands an entry to its owner once more, which has failed with it; allowed while paused. ARGV: uid, epoch, process,
+-- id, why it failed.
 -- Answer: 1; or 0 where that would be once too often, and it is a dead letter now, or was finished with before; and what is
 -- outstanding.
-local refused = fence(ARGV[1], ARGV[2])
+local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 local _, redeliveries = limits()
-local entry = redis.call('XPENDING', STREAM, GROUP, ARGV[3], ARGV[3], 1)[1]
+local entry = redis.call('XPENDING', STREAM, GROUP, ARGV[4], ARGV[4], 1)[1]
 if entry and (redeliveries == 0 or entry[4] <= redeliveries) then
-  redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, ARGV[3], 'RETRYCOUNT', entry[4] + 1, 'JUSTID')
+  redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, ARGV[4], 'RETRYCOUNT', entry[4] + 1, 'JUSTID')
   return {'OK', 1, handed_out()}
 end
-if entry then set_aside(ARGV[3], entry[4], ARGV[4]) end
+if entry then set_aside(ARGV[4], entry[4], ARGV[5]) end
 return {'OK', 0, handed_out()}

@@ -1,4 +1,4 @@
 #!lua flags=allow-oom
 --@include partition
--- Is the caller still the owner? ARGV: uid, epoch.
-return fence(ARGV[1], ARGV[2]) or {'OK'}
+-- Is the caller still the owner? ARGV: uid, epoch, process.
+return fence(ARGV[1], ARGV[2], ARGV[3]) or {'OK'}
