@@ -17,6 +17,9 @@ REPEAT_AFTER = 600.0
 
 QUEUED_AT_MOST = 1000
 LONGEST_NOTE = 1024
+"""Bytes."""
+LONGEST_INSTANCE = 128
+"""Bytes."""
 
 log = structlog.get_logger("baton.events")
 
@@ -90,13 +93,19 @@ class Events:
         return {
             "apiVersion": EVENTS,
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:220]}.{uuid4().hex[:16]}", "namespace": about.namespace},
+            "metadata": {"name": f"{about.name[:220].rstrip('-.')}.{uuid4().hex[:16]}", "namespace": about.namespace},
             "eventTime": to_micro_text(self._clock.now()),
             "reportingController": "baton.dev/operator",
-            "reportingInstance": self._instance[:128],
+            "reportingInstance": _at_most(self._instance, LONGEST_INSTANCE),
             "action": action,
             "reason": reason,
             "regarding": about.reference(),
-            "note": note if len(note) <= LONGEST_NOTE else note[: LONGEST_NOTE - 1] + "…",
+            "note": _at_most(note, LONGEST_NOTE),
             "type": kind.value,
         }
+
+
+def _at_most(text: str, limit: int) -> str:
+    """Its beginning, where it has more bytes than the API server takes."""
+    written = text.encode()
+    return text if len(written) <= limit else written[: limit - len("…".encode())].decode(errors="ignore") + "…"
