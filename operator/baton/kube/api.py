@@ -25,6 +25,7 @@ AT_ONCE = 32
 and were tried again; the others wait for their turn, and the time in which a request is to be answered begins with it."""
 
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -44,7 +45,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object is not what the writer believes (or exists already)."""
+    """409, or 422 for a patch of another UID: the object is not what the writer believes (or exists already)."""
 
 
 class UnavailableError(Exception):
@@ -80,15 +81,24 @@ class Api:
         return await self._request("PUT", path, body=body)
 
     async def merge(self, path: str, patch: Json) -> Json:
-        """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name."""
+        """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name; but the API server
+        does not look at the metadata in a patch of a custom resource's /status."""
         return await self._request("PATCH", path, body=patch, content_type=MERGE)
+
+    async def replace_status(self, path: str, uid: str, status: Json) -> Json:
+        """The whole status of the custom resource at this path. ConflictError where it is another of that name."""
+        patch: list[Json] = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        return await self._request("PATCH", f"{path}/status", body=patch, content_type=JSON_PATCH)
 
     async def _request(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Json:
@@ -120,12 +130,20 @@ def _said(data: bytes) -> Json:
     return said if isinstance(said, dict) else {"message": data[:200].decode(errors="replace")}
 
 
+def _of_another(details: Any) -> bool:
+    """Whether a patch was refused because it names the UID of another object: a JSON patch whose test fails has no details."""
+    causes = details.get("causes") or () if isinstance(details, dict) else None
+    return details == {} or any(cause.get("field") == "metadata.uid" for cause in causes or ())
+
+
 def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
     """What an answer other than 2xx means; `said` is its Status object."""
     reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     if status == 429 or status >= 500:
         return UnavailableError(f"{status} {reason}: {message}")
     kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)
+    if status == 422 and _of_another(said.get("details")):
+        kind = ConflictError
     return kind(status, reason, message)
 
 
