@@ -132,8 +132,11 @@ def _said(data: bytes) -> Json:
 
 def _of_another(details: Any) -> bool:
     """Whether a patch was refused because it names the UID of another object: a JSON patch whose test fails has no details."""
-    causes = details.get("causes") or () if isinstance(details, dict) else None
-    return details == {} or any(cause.get("field") == "metadata.uid" for cause in causes or ())
+    if not isinstance(details, dict):
+        return False
+    causes = details.get("causes")
+    named = [cause.get("field") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    return not details or "metadata.uid" in named
 
 
 def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
