@@ -8,7 +8,7 @@ import structlog
 from baton.controller.loop import GroupLoop
 from baton.controller.mirror import GroupKey
 from baton.controller.services import Services
-from baton.controller.strays import report_strays
+from baton.controller.strays import PodWarnings
 from baton.kube.objects import GroupView
 from baton.kube.shelf import Manifest
 
@@ -34,6 +34,9 @@ class Fleet:
         mirror.wake = self._wake
         mirror.ledger_changed = self._ledger_changed
         mirror.groups_changed = self.notify
+        self._warnings = PodWarnings(mirror, services.events, services.metrics, services.clock)
+        mirror.pod_changed = self._warnings.pod_changed
+        mirror.group_came_or_went = self._warnings.group_changed
 
     def notify(self) -> None:
         """Groups came or went, or leadership changed."""
@@ -66,6 +69,7 @@ class Fleet:
         if not self._leads:
             self._leads = True
             self._leads_since = self._services.clock.ticks()
+            self._warnings.begin()
             self._services.mirror.sessions.outage(self._services.clock.ticks())
         wanted = {
             (view.namespace, view.name): view
@@ -79,7 +83,7 @@ class Fleet:
         mirror = self._services.mirror
         mirror.sessions.keep_only(lease for held in mirror.leases.buckets().values() for lease in held.values())
         self._services.board.refresh_all()
-        report_strays(self._services)
+        self._warnings.look()
 
     async def _reap(self, wanted: Mapping[GroupKey, GroupView]) -> None:
         """Loops that have ended, and those whose group is another by now."""
@@ -108,7 +112,7 @@ class Fleet:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops.clear()
         self._services.board.close()
-        self._services.metrics.strays({})
+        self._warnings.end()
 
     def _notice_outages(self, slept_at: float) -> float:
         """After an outage of this operator's own, everybody's session gets a full term."""
@@ -123,7 +127,7 @@ class Fleet:
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:
             self._loops[key][0].wake()
-        elif key[1]:
+        elif self._services.mirror.group(key) is not None:
             self._news.set()
 
     def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:

@@ -33,6 +33,9 @@ class Mirror:
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
         self.groups_changed: Callable[[], None] = lambda: None
+        self.pod_changed: Callable[[PodView | None, PodView | None], None] = lambda before, after: None
+        """A pod came, changed or went."""
+        self.group_came_or_went: Callable[[GroupKey], None] = lambda key: None
         self._became_ready: dict[Uid, float] = {}
         self._registered: dict[tuple[GroupKey, str], float] = {}
 
@@ -65,6 +68,7 @@ class Mirror:
                 self._became_ready.pop(before.uid, None)
         elif after.ready_since is not None and self._newly_ready(before, after.uid, after.ready_since):
             self._became_ready[after.uid] = self._clock.ticks()
+        self.pod_changed(before, after)
         for view in (before, after):
             if view is not None:
                 self.wake((view.namespace, view.group))
@@ -97,6 +101,7 @@ class Mirror:
         if view is None or before == after:
             return
         if before is None or after is None or before.uid != after.uid:
+            self.group_came_or_went((view.namespace, view.name))
             self.groups_changed()
         self.wake((view.namespace, view.name))
 

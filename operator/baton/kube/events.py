@@ -12,9 +12,6 @@ from baton.kube.clock import Clock
 from baton.kube.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
-REPEAT_AFTER = 600.0
-"""Seconds in which the same sentence about the same object is posted once."""
-
 QUEUED_AT_MOST = 1000
 LONGEST_NOTE = 1024
 """Bytes."""
@@ -59,14 +56,9 @@ class Events:
         self._api = api
         self._instance = instance
         self._waiting: asyncio.Queue[tuple[Regarding, Json]] = asyncio.Queue(maxsize=QUEUED_AT_MOST)
-        self._said: dict[tuple[Regarding, str, str], float] = {}
 
-    def post(
-        self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance", once: bool = False
-    ) -> None:
-        """`reason` is one word in CamelCase, `note` a sentence. `once`: not again within ten minutes."""
-        if once and self._recently(about, reason, note):
-            return
+    def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
+        """`reason` is one word in CamelCase, `note` a sentence."""
         try:
             self._waiting.put_nowait((about, self._event(about, kind, reason, note, action)))
         except asyncio.QueueFull:
@@ -80,14 +72,6 @@ class Events:
                 await self._api.create(group_path(EVENTS, about.namespace, "events"), event)
             except (ApiError, UnavailableError) as error:
                 log.debug("event not posted", error=str(error), note=event["note"])
-
-    def _recently(self, about: Regarding, reason: str, note: str) -> bool:
-        now = self._clock.ticks()
-        self._said = {key: at for key, at in self._said.items() if now < at + REPEAT_AFTER}
-        key = (about, reason, note)
-        known = key in self._said
-        self._said.setdefault(key, now)
-        return known
 
     def _event(self, about: Regarding, kind: Kind, reason: str, note: str, action: str) -> Json:
         return {
