@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import structlog
 
-from baton.controller.diagnosis import deletion_problem, queue_problems
-from baton.controller.doubt import contradicted, in_doubt
+from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
+from baton.controller.doubt import contradicted, in_doubt, told_of
 from baton.controller.event_reasons import EventReason
 from baton.controller.faults import boundary
 from baton.controller.group_sight import GroupSight
@@ -67,8 +67,6 @@ class GroupLoop:
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)
         self._runtime = GroupRuntime(GroupState.new(self._full_name), services.clock, self._scribe, self._keepers)
-        self._compared: set[QueueName] = set()
-        """Queues whose records were laid beside the ledger that was found."""
         self._resync_at = float("-inf")
         self._background: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
@@ -156,12 +154,13 @@ class GroupLoop:
         self._compare_with_queues()
         names = self._names(spec)
         self._keepers.sync(names, self._state.queues)
-        sights = self._keepers.sights(() if group.deleting else names, self._state.queues)
+        sights = self._keepers.sights(() if group.deleting else names, self._state.queues, deleting=group.deleting)
         seen = self._sight.membership(spec, sights, self._services.clock.ticks())
         problems = await self._advance(group, spec, sights, seen)
         self._bump()
         if not group.deleting:
             await self._apply_scale(spec, seen)
+        self._tell_given_up()
         done = await self._let_go(group)
         problems += self._problems(group, spec, sights, seen)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
@@ -192,17 +191,17 @@ class GroupLoop:
         return []
 
     def _compare_with_queues(self) -> None:
-        """Once for each queue, when it first says what it has recorded."""
-        for queue, facts in self._keepers.facts.items():
-            if facts.partitions is None or queue in self._compared:
+        """Whenever a queue has recorded something else than what was known."""
+        for queue, records, first in self._keepers.surprising():
+            if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
-            self._compared.add(queue)
-            if queue in self._state.queues and contradicted(self._state, queue, facts.owners):
-                self._runtime.state = in_doubt(self._state, queue)
-                self._teller.warn(
-                    EventReason.LEDGER_REBUILT,
-                    f"the ledger contradicts what the queue {queue} has recorded; all of it is granted again, above both",
-                )
+            self._runtime.state = in_doubt(self._state, queue)
+            self._keepers.distrust(queue)
+            self._teller.warn(*told_of(queue, len(numbers), first=first))
+
+    def _tell_given_up(self) -> None:
+        for queue, why in self._keepers.given_up().items():
+            self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
 
     async def _resync(self) -> bool:
         """Every now and then compare with the facts, in case a notification was lost; what differs wakes the loop."""
@@ -230,10 +229,8 @@ class GroupLoop:
         kept = {partition.queue for partition in self._state.slots}
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
         done_with = self._keepers.names - kept - {name for name in named if self._services.mirror.queues.get(self.key[0], name)}
-        released = await self._keepers.dismiss(done_with, recorded=frozenset(self._state.queues))
+        released = self._keepers.dismiss(done_with, recorded=frozenset(self._state.queues))
         if not group.deleting or kept or not released:
-            if group.deleting and not released:
-                self._retry_soon()
             return False
         patch = {"metadata": {"uid": self.uid, "finalizers": [one for one in group.finalizers if one != FINALIZER] or None}}
         with suppress(NotFoundError, ConflictError), boundary("finalizer"):
@@ -274,9 +271,6 @@ class GroupLoop:
 
     def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
         return [QueueName(queue.name) for queue in spec.queues]
-
-    def _retry_soon(self) -> None:
-        asyncio.get_running_loop().call_later(AFTER_FAILURE, self.wake)
 
     async def _sleep(self) -> bool:
         """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""

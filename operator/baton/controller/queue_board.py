@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baton.controller.conditions import Told, conditions
-from baton.controller.keeper import QueueFacts
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Reason
+from baton.controller.queue_facts import QueueFacts
 from baton.controller.status_writer import StatusWriter
 from baton.kube.api import Api
 from baton.kube.clock import Clock

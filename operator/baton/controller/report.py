@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing
-from baton.controller.keeper import QueueFacts
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_board import scale_status
+from baton.controller.queue_facts import QueueFacts
 from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.status_writer import StatusWriter

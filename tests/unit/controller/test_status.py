@@ -7,9 +7,9 @@ import pytest
 from tests.unit.engine.group import Group
 
 from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
-from baton.controller.keeper import QueueFacts
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_board import queue_status
+from baton.controller.queue_facts import QueueFacts
 from baton.controller.report import group_status
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, Protocol

@@ -110,7 +110,10 @@ def read(url: str | SecretStr) -> RedisUrl:
     except ValueError:
         raise _no_url(text) from None
     if parts.scheme == "unix" and parts.path:
-        place, where = f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}", _options(parts, path=unquote(parts.path))
+        place, where = (
+            f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
+            _options(parts, path=unquote(parts.path)),
+        )
     elif parts.scheme in ("redis", "rediss") and fullmatch(_HOST, parts.hostname or "", ASCII):
         place = f"Redis at {parts.hostname}:{port}"
         where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
