@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.mutation.rules import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
-SEEDS = "400"
+SEEDS = "200"
 TESTS = ("tests/unit/engine", "tests/simulation/test_scenarios.py")
 
 

@@ -1,33 +1,10 @@
 """`make simulate-long`: any number of seeds on all cores, or one seed with its timeline."""
 
 import argparse
-import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from typing import NamedTuple
 
-from tests.simulation.seeds.checks import Turn
 from tests.simulation.seeds.play import play, shrink
-
-CHUNK = 250
-
-
-class Found(NamedTuple):
-    wrong: list[tuple[int, str]]
-    """Seeds that went wrong, and how."""
-    turns: set[Turn]
-    """Transitions that were seen."""
-
-
-def run(first: int, count: int) -> Found:
-    """These seeds, one after the other."""
-    found = Found([], set())
-    for seed in range(first, first + count):
-        played = play(seed)
-        found.turns.update(played.world.checks.turns)
-        if played.problem is not None:
-            found.wrong.append((seed, played.problem))
-    return found
+from tests.simulation.seeds.workers import as_a_worker, play_all
 
 
 def show(seed: int, *, smallest: bool) -> int:
@@ -47,16 +24,14 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help="with one seed: leave out what does not matter")
     wanted = parser.parse_args()
     if wanted.seeds == 1:
+        as_a_worker()
         return show(wanted.first, smallest=wanted.shrink)
-    firsts = range(wanted.first, wanted.first + wanted.seeds, CHUNK)
-    counts = [min(CHUNK, wanted.first + wanted.seeds - first) for first in firsts]
     bad = 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for first, count, found in zip(firsts, counts, pool.map(run, firsts, counts), strict=True):
-            for seed, problem in found.wrong:
-                bad += 1
-                print(f"\rseed {seed}: {problem}\n    make simulate-long FROM={seed} SEEDS=1", flush=True)
-            print(f"\r{first + count - wanted.first:,} of {wanted.seeds:,} seeds, {bad} went wrong", end="", flush=True)
+    for played, found in play_all(wanted.first, wanted.seeds):
+        for seed, problem in found.wrong:
+            bad += 1
+            print(f"\rseed {seed}: {problem}\n    make simulate-long FROM={seed} SEEDS=1", flush=True)
+        print(f"\r{played:,} of {wanted.seeds:,} seeds, {bad} went wrong", end="", flush=True)
     print()
     return bad > 0
 

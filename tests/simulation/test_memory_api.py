@@ -111,6 +111,17 @@ async def test_a_request_that_is_delayed_beyond_the_time_for_an_answer_is_lost_o
 
 
 @in_virtual_time
+async def test_a_request_that_was_sent_arrives_also_where_its_sender_has_gone(world: World) -> None:
+    sender = asyncio.create_task(world.client.create(CONFIG_MAPS, body("a")))
+    await asyncio.sleep(0.001)
+    sender.cancel()
+    await asyncio.gather(sender, return_exceptions=True)
+    assert world.names() == []
+    await asyncio.sleep(0.02)
+    assert world.names() == ["a"]
+
+
+@in_virtual_time
 async def test_no_reader_can_change_what_the_server_has(world: World) -> None:
     sent = body("a", key="value")
     made = await world.client.create(CONFIG_MAPS, sent)

@@ -4,25 +4,21 @@ What is checked is in `seeds/checks.py`, from the consumers' side; how the world
 """
 
 import os
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from tests.simulation.__main__ import Found, run
+from tests.simulation.seeds.workers import Found, play_all
 
 from baton.engine.state_machine import GROUP_TURNS, PARTITION_TURNS
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000"))
-CHUNK = 100
 
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    firsts = range(0, SEEDS, CHUNK)
     together = Found([], set())
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for part in pool.map(run, firsts, [CHUNK] * len(firsts)):
-            together.wrong.extend(part.wrong)
-            together.turns.update(part.turns)
+    for _, part in play_all(0, SEEDS):
+        together.wrong.extend(part.wrong)
+        together.turns.update(part.turns)
     return together
 
 

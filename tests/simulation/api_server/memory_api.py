@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextvars import Context
 from typing import Any
 
 from tests.simulation.api_server.faults import Delay, Hang, LoseAnswer, Refuse, Trouble, no_trouble
@@ -58,14 +59,13 @@ class MemoryApi(Api):
             if there >= REQUEST_TIMEOUT:
                 await asyncio.sleep(REQUEST_TIMEOUT)
                 raise UnavailableError(f"{method} {path}: TimeoutError")
-            await asyncio.sleep(there)
             if type(fault) is Refuse:
-                await asyncio.sleep(self.latency())
+                await asyncio.sleep(there + self.latency())
                 raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
             refused: Refused | None = None
             answer: Json = {}
             try:
-                answer = self.server.request(verb, path, query, body, self.user, accept == METADATA)
+                answer = await _sent(there, lambda: self.server.request(verb, path, query, body, self.user, accept == METADATA))
             except Refused as one:
                 refused = one
             if type(fault) is LoseAnswer:
@@ -109,6 +109,28 @@ class MemoryApi(Api):
         for stream in self._watches:
             if of(stream.path):
                 stream.drop()
+
+
+async def _sent(seconds: float, request: Callable[[], Json]) -> Json:
+    """The request arrives, whatever becomes meanwhile of who waits for its answer."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[Json] = loop.create_future()
+
+    def arrive() -> None:
+        answer: Json | Refused
+        try:
+            answer = request()
+        except Refused as refused:
+            answer = refused
+        if arrived.done():
+            return
+        if isinstance(answer, Refused):
+            arrived.set_exception(answer)
+        else:
+            arrived.set_result(answer)
+
+    loop.call_later(seconds, arrive, context=Context())
+    return await arrived
 
 
 class _Stream:

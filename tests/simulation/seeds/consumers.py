@@ -5,20 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from baton.model.ledger import MemberEntry
+from tests.simulation.seeds.session import Session
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.session import Release
 
 if TYPE_CHECKING:
-    from tests.simulation.seeds.world import World
+    from tests.simulation.seeds.tenant import Tenant
 
 Key = tuple[str, int]
+
+MOUNT_LAG = 12.0
+"""Seconds after which the kubelet has brought a change of the ledger to every pod, also where nothing hurried it."""
 
 
 @dataclass(eq=False, slots=True)
 class Consumer:
-    world: World
+    tenant: Tenant
     name: str
     uid: str
-    joined: float
     instance: str | None = None
     subscribed: frozenset[str] | None = None
     pace: float = 0.7
@@ -27,63 +33,91 @@ class Consumer:
     """Seconds for a batch; None of it is interrupted by a revoke."""
     silent: bool = False
     """Once told to let go it neither finishes nor says anything; but its heart beats."""
+    lease: float | None = None
+    """Seconds for which its Lease is good; None: it has none."""
     terminating: bool = False
     stopped: bool = False
     dead: bool = False
-    lapsed: bool = False
-    """Its session was not renewed in time."""
     owned: dict[Key, int] = field(default_factory=dict)
     revoking: dict[Key, int] = field(default_factory=dict)
     read_to: dict[Key, int] = field(default_factory=dict)
     busy: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
     """A batch in work: epoch, start, end."""
-    words: set[tuple[str, str, int, int]] = field(default_factory=set)
+    words: set[tuple[str, int, int]] = field(default_factory=set)
+    """Queue, partition and epoch of what it has let go of."""
     idle: bool = True
     """Its key owns and revokes nothing."""
+    session: Session | None = None
+    _lapse_seen: bool = False
+    _sees_all_at: float = 0.0
 
     @property
     def alive(self) -> bool:
         return not self.dead and not self.stopped
 
     def start(self) -> None:
-        self.world.clock.later(self.world.rng.random() * self.pace, self._tick)
+        world = self.tenant.world
+        world.later(world.rng.random() * self.pace, self._tick)
+        if self.lease is not None:
+            self.session = Session(self, self.lease)
+            self.session.start()
 
     def told(self, text: str | None) -> None:
         """It looks at its key of the ledger. One with another UID was written for an earlier pod."""
         if not self.alive:
             return
-        entry = None if text is None else MemberEntry.from_json(text)
+        try:
+            entry = None if text is None else MemberEntry.from_json(text)
+        except (LedgerError, RecursionError):
+            return  # somebody spoilt it; the operator puts it right
         if entry is not None and entry.uid != self.uid:
             entry = None
         owned = {} if entry is None else _flat(entry.owned)
         revoking = {} if entry is None else _flat(entry.revoking)
         for key, epoch in owned.items():
             if self.owned.get(key) != epoch:
-                self.world.told(self, key, epoch)
+                self.tenant.told(self, key, epoch)
                 if self.owned.get(key, self.revoking.get(key)) is not None and key in self.busy:
-                    del self.busy[key]  # granted anew: what it had in work under the old epoch is not its any more
+                    del self.busy[key]  # a new grant: what it had in work under the old epoch is not its any more
                 self.read_to.pop(key, None)
-        self.owned, self.revoking = owned, revoking
-        for key in [key for key in self.busy if key not in owned and key not in revoking]:
+        told = owned | revoking
+        self.words = {word for word in self.words if told.get((word[0], word[1])) == word[2]}
+        # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
+        self.owned = {key: epoch for key, epoch in owned.items() if (*key, epoch) not in self.words}
+        self.revoking = revoking
+        for key in [key for key in self.busy if key not in told]:
             del self.busy[key]
-        self.idle = not owned and not revoking
-        self.words = {word for word in self.words if revoking.get((word[1], word[2])) == word[3]}
+        self.idle = not told
         if not self.silent:
             for key, epoch in revoking.items():
                 if key not in self.busy:
                     self._release(key, epoch)
+        self._say()
+
+    def may_act(self, key: Key) -> bool:
+        """Where nothing fences, its Lease decides; after a lapse it waits until its map shows all that was decided meanwhile."""
+        if self.session is None or self.tenant.server(key[0]).fenced:
+            return True
+        if self.session.lapsed():
+            self._lapse_seen = True
+            return False
+        now = self.tenant.world.now
+        if self._lapse_seen:
+            self._lapse_seen, self._sees_all_at = False, now + MOUNT_LAG
+        return now >= self._sees_all_at
 
     def restart_in_place(self) -> None:
         """The container, not the pod: it has forgotten how far it had read."""
         self.busy.clear()
         self.read_to.clear()
+        self.words.clear()
 
     def speak(self) -> None:
         """It is not silent any more."""
         self.silent = False
         for key in list(self.busy):
             self._finish(key)
-        self.told((self.world.store.data or {}).get(self.name))
+        self.told(self.tenant.ledger.get(self.name))
 
     def stop(self) -> None:
         self.stopped = True
@@ -92,14 +126,11 @@ class Consumer:
         """SIGCONT: it goes on with what it was doing, before it learns of anything. Where nothing fences it looks at its Lease
         first."""
         self.stopped = False
-        if self.lapsed:
-            for key in [key for key in self.owned if not self.world.queues[key[0]].fenced]:
-                self._drop(key)
-            for key in [key for key in self.busy if not self.world.queues[key[0]].fenced]:
-                self._drop(key)
         for key in list(self.busy):
             self._finish(key)
         self._look_for_work()
+        if self.session is not None:
+            self.session.wake()
 
     def _drop(self, key: Key) -> None:
         self.owned.pop(key, None)
@@ -111,42 +142,53 @@ class Consumer:
             return
         if not self.stopped:
             self._look_for_work()
-        self.world.clock.later(self.pace, self._tick)
+        self.tenant.world.later(self.pace, self._tick)
 
     def _look_for_work(self) -> None:
         for key, epoch in list(self.owned.items()):
-            if key in self.busy:
+            if key in self.busy or not self.may_act(key):
                 continue
-            answer = self.world.read(self, key, epoch, self.read_to.get(key))
+            answer = self.tenant.read(self, key, epoch, self.read_to.get(key))
             if answer == "stale":
                 self._drop(key)
             elif answer == "paused":
                 if self.terminating and not self.silent:  # nobody refreshes its map any more: the queue tells it
                     self._release(key, epoch)
+                    self._say()
             elif isinstance(answer, tuple) and answer[1] > answer[0]:
                 self.busy[key] = (epoch, *answer)
                 self.read_to[key] = answer[1]
-                self.world.clock.later(self.work, lambda key=key: self._finish(key))  # type: ignore[misc]
+                self.tenant.world.later(self.work, self._finish, key)
 
     def _finish(self, key: Key) -> None:
         if self.stopped or self.dead or key not in self.busy or (self.silent and key in self.revoking):
             return
         epoch, start, end = self.busy.pop(key)
-        taken = self.world.acknowledge(self, key, epoch, start, end)
+        if not self.may_act(key):
+            self.read_to.pop(key, None)
+            taken: bool | None = True  # it leaves off; whoever has the partition now does that work again
+        else:
+            taken = self.tenant.acknowledge(self, key, epoch, start, end)
         if taken is None:  # no answer: again, until there is one
             self.busy[key] = (epoch, start, end)
-            self.world.clock.later(1.0, lambda: self._finish(key))
+            self.tenant.world.later(1.0, self._finish, key)
             return
         if not taken:
             self._drop(key)
         if key in self.revoking and not self.silent:
             self._release(key, self.revoking[key])
+            self._say()
 
     def _release(self, key: Key, epoch: int) -> None:
         self.read_to.pop(key, None)
         self.owned.pop(key, None)
-        self.words.add((self.uid, *key, epoch))
-        self.world.session_changed(self)
+        self.words.add((*key, epoch))
+
+    def _say(self) -> None:
+        if self.session is not None:
+            self.session.release(
+                frozenset(Release(Uid(self.uid), QueueName(queue), number, Epoch(epoch)) for queue, number, epoch in self.words)
+            )
 
 
 def _flat(queues: object) -> dict[Key, int]:

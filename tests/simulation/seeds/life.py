@@ -1,66 +1,143 @@
-"""A random fleet and what befalls it: a list of (time, what, arguments), drawn from the seed before anything happens."""
+"""A random fleet and what befalls it, drawn from the seed before anything happens."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from tests.simulation.seeds.queues import Queue
-from tests.simulation.seeds.world import Troubles, World
+from tests.simulation.api_server.faults import Fault, Hang
+from tests.simulation.seeds.manifests import IDENTITY_LABEL
+from tests.simulation.seeds.queues import DOWN, FULL, HANGS
+from tests.simulation.seeds.tenant import Tenant
+from tests.simulation.seeds.troubles import PASSING, READS, REFUSALS, WRITES, Troubles, Window
+from tests.simulation.seeds.world import World
 
-from baton.engine.observation import GroupSpec, Protocol, ScaleMode
 
-Event = tuple[float, str, tuple[Any, ...]]
-LENGTH = 45.0
+class Event(NamedTuple):
+    """What happens, and when (seconds) and in which namespace."""
+
+    at: float
+    where: str
+    what: str
+    arguments: tuple[Any, ...]
+
+
+class Life(NamedTuple):
+    """A seed's world before anything has happened in it, and what will."""
+
+    world: World
+    tenants: list[Tenant]
+    operators: int
+    """How many there are at the start."""
+    events: list[Event]
+    neighbour: bool
+    """The second tenant's troubles do not end where the first one's do."""
+
+
+LENGTH = 30.0
 """Seconds in which things happen to a fleet."""
 NAMES = "abcdefg"
+CALM = 0.35
+"""The part of the seeds in which nothing goes wrong but for what fleets do."""
+NEIGHBOUR = 0.0
+"""The part of the seeds with a second tenant."""
 
 
-def make(seed: int) -> tuple[World, list[Event]]:
+def make(seed: int) -> Life:
+    """Drawn from this seed."""
     rng = random.Random(seed)
     storm = rng.random()  # how bad it gets
-    troubles = Troubles()
-    if storm > 0.35:
-        troubles = Troubles(
-            crash=rng.choice((0.0, 0.005, 0.03, 0.1)),
-            conflict=rng.choice((0.0, 0.0, 0.05, 0.3)),
-            lost=rng.choice((0.0, 0.0, 0.1, 0.5)),
-            reordered=rng.choice((0.0, 0.0, 0.1, 0.5)),
-            slow=rng.choice((1.0, 1.0, 3.0, 20.0)),
-        )
-    spec = GroupSpec(
-        assignors=(rng.choice(("solace",) * 6 + ("range", "cooperative-sticky", "round-robin")),),
-        protocol=rng.choice((Protocol.COOPERATIVE,) * 4 + (Protocol.EAGER,)),
-        delay=rng.choice((0.0, 1.0, 3.0, 5.0)),
-        resync=rng.choice((5.0, 10.0, 20.0)),
-        max_concurrent_handoffs=rng.choice((0, 0, 0, 1, 2)),
-        session_timeout=rng.choice((0.0, 0.0, 0.0, 6.0)),
-        scale_mode=(mode := rng.choice((None, None, None, ScaleMode.WORKLOAD, ScaleMode.SPARK))),
-        replicas=None if mode is None else rng.randint(2, 4),
-    )
-    world = World(seed, random.Random(seed + 1_000_000_007), spec, troubles)
-    for name in ("orders", "pay")[: rng.choice((1, 1, 2))]:
-        world.queues[name] = Queue(
-            name,
-            world.clock,
-            partitions=rng.randint(1, 7),
-            fenced=rng.random() > 0.15,
-            exclusive=rng.random() < 0.12,
-            force=rng.random() < 0.3,
-            max_handoff=rng.choice((0.0, 1.0, 2.0, 3.0)),
-        )
-    life: list[Event] = [(0.0, "join", _pod(rng, spec, name)) for name in NAMES[: rng.randint(1, 4)]]
-    for _ in range(rng.randint(2, 9)):
-        life.append((round(rng.random() * LENGTH, 2), *_event(rng, spec, storm, list(world.queues))))
+    troubles = Troubles(random.Random(seed + 1_000_000_007))
+    if storm > CALM:
+        troubles.crash = rng.choice((0.0, 0.002, 0.01, 0.03))
+        troubles.refused = rng.choice((0.0, 0.0, 0.05, 0.3))
+        troubles.lost = rng.choice((0.0, 0.0, 0.0, 0.0))
+        troubles.slow = rng.choice((1.0, 1.0, 3.0, 20.0))
+        troubles.repeated = rng.choice((0.0, 0.0, 0.3))
+        troubles.thinking = rng.choice((0.0, 0.0, 0.02, 0.5))
+    neighbour = rng.random() < NEIGHBOUR
+    names = ("shop", "bank") if neighbour else ("shop",)
+    watched = names if rng.random() < 0.4 else ()
+    world = World(seed, troubles, stormy=storm > CALM, watched=watched)
+    if storm > CALM:
+        world.skews = rng.choice(((0.0,), (0.0,), (0.0, 1.0, -1.0)))
+    tenants = [_tenant(rng, world, name) for name in names]
+    events = [event for tenant in tenants for event in _events(rng, tenant, storm)]
+    if neighbour:
+        events += [Event(round(rng.random() * LENGTH, 2), "bank", *_bad(rng, tenants[1])) for _ in range(rng.randint(3, 12))]
+    operators = rng.choice((1, 1, 2, 2, 3)) if storm > CALM else 1
+    return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), neighbour)
+
+
+def _tenant(rng: random.Random, world: World, name: str) -> Tenant:
+    spec = _spec(rng)
+    return Tenant(world, name, "orders", spec, {one["name"]: _queue(rng) for one in spec["queues"]}, strict=name == "shop")
+
+
+def _events(rng: random.Random, tenant: Tenant, storm: float) -> list[Event]:
+    first, most = (4, 9) if tenant.strict else (3, 4)
+    life = [Event(0.0, tenant.namespace, "join", _pod(rng, tenant, name)) for name in NAMES[: rng.randint(1, first)]]
+    for _ in range(rng.randint(2, most)):
+        at = round(rng.random() * LENGTH, 2)
+        life.append(Event(at, tenant.namespace, *_event(rng, tenant, storm)))
         if rng.random() < 0.3:  # things come together
-            life.append((round(min(LENGTH, life[-1][0] + rng.random()), 2), *_event(rng, spec, storm, list(world.queues))))
-    return world, sorted(life, key=lambda event: event[0])
+            life.append(Event(round(min(LENGTH, at + rng.random()), 2), tenant.namespace, *_event(rng, tenant, storm)))
+    return life
 
 
-def _pod(rng: random.Random, spec: GroupSpec, name: str | None = None) -> tuple[Any, ...]:
+def _bad(rng: random.Random, tenant: Tenant) -> tuple[str, tuple[Any, ...]]:
+    """What a neighbour does, and what befalls its namespace only."""
+    what = rng.choice(("mutate",) * 6 + ("local window", "quota", "hostile queue"))
+    if what == "mutate":
+        return what, (rng.getrandbits(32),)
+    if what == "quota":
+        return what, ()
+    if what == "hostile queue":
+        return what, (rng.choice(list(tenant.servers)), rng.choice((DOWN, HANGS, FULL)))
+    window, _ = _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))
+    return what, (window._replace(namespace=tenant.namespace),)
+
+
+def _spec(rng: random.Random) -> dict[str, Any]:
+    static = rng.choice((0, 0, 0, 6))
+    mode = rng.choice((None, None, None, "Spark"))
+    return {
+        "queues": [{"name": name} for name in ("orders", "pay")[: rng.choice((1, 1, 2))]],
+        "assignors": [rng.choice(("solace",) * 6 + ("range", "cooperative-sticky", "round-robin"))],
+        "protocol": rng.choice(("Cooperative",) * 4 + ("Eager",)),
+        "rebalance": {
+            "delaySeconds": rng.choice((0, 1, 3, 5)),
+            "resyncSeconds": rng.choice((5, 10, 20)),
+            "maxConcurrentHandoffs": rng.choice((0, 0, 0, 1, 2)),
+        },
+        "membership": {
+            "session": rng.choice(("Required", "Optional")),
+            **({"identityLabel": IDENTITY_LABEL, "sessionTimeoutSeconds": static} if static else {}),
+        },
+        **({} if mode is None else {"scale": {"mode": mode}, "replicas": rng.randint(2, 4)}),
+    }
+
+
+def _queue(rng: random.Random) -> dict[str, Any]:
+    external = rng.random() < 0.15
+    force = rng.random() < 0.3
+    source: dict[str, Any] = {"type": "Redis", "redis": {"url": "redis://redis:6379"}}
+    if external:
+        source = {"type": "External", "external": {"onDeadline": "Force" if force else "Wait"}}
+    return {
+        "source": source,
+        "partitions": rng.randint(1, 7),
+        "accessType": "Exclusive" if rng.random() < 0.12 else "NonExclusive",
+        "rebalance": {"delaySeconds": 5, "maxHandoffSeconds": rng.choice((0, 1, 2, 3))},
+    }
+
+
+def _pod(rng: random.Random, tenant: Tenant, name: str | None = None) -> tuple[Any, ...]:
     name = name or rng.choice(NAMES)
-    instance = rng.choice((None, name, f"i{rng.randint(0, 2)}")) if spec.session_timeout else None
-    silent = rng.random() < 0.12
+    instance = rng.choice((None, name, f"i{rng.randint(0, 2)}")) if tenant.session_timeout else None
+    heard = any(not queue.fenced for queue in tenant.servers.values())  # only its Lease says what it has let go of
+    leased = heard or (tenant.sessions_required and rng.random() > 0.03)
     return (
         name,
         {
@@ -68,98 +145,60 @@ def _pod(rng: random.Random, spec: GroupSpec, name: str | None = None) -> tuple[
             "subscribed": rng.choice((None,) * 8 + (frozenset({"orders"}),)),
             "pace": rng.choice((0.5, 0.9, 1.5)),
             "work": rng.choice((0.05, 0.3, 1.0, 6.0)),
-            "silent": silent,
+            "silent": rng.random() < 0.12,
+            "lease": rng.choice((6.0, 6.0, 9.0)) if leased else rng.choice((None, 6.0, 9.0)),
         },
     )
 
 
-def _event(rng: random.Random, spec: GroupSpec, storm: float, queues: list[str]) -> tuple[str, tuple[Any, ...]]:
-    calm = [
-        ("join", lambda: _pod(rng, spec)),
-        ("join", lambda: _pod(rng, spec)),
+def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple[Any, ...]]:
+    queues = list(tenant.servers)
+    fenced = all(queue.fenced for queue in tenant.servers.values())
+    calm: list[tuple[str, Callable[[], tuple[Any, ...]]]] = [
+        ("join", lambda: _pod(rng, tenant)),
+        ("join", lambda: _pod(rng, tenant)),
         ("leave", lambda: (rng.choice(NAMES[:4]),)),
         ("leave", lambda: (rng.choice(NAMES[:4]),)),
-        ("flap", lambda: (rng.choice(NAMES[:4]), round(rng.random() * 4, 2), _pod(rng, spec)[1])),
-        ("terminate", lambda: (rng.choice(NAMES[:4]), rng.choice((3.0, 10.0, 30.0)))),
-        ("terminate", lambda: (rng.choice(NAMES[:4]), rng.choice((3.0, 10.0, 30.0)))),
-        ("replace", lambda: (rng.choice(NAMES[:4]), rng.choice(NAMES[3:]), round(rng.random() * 3, 2), _pod(rng, spec)[1])),
-        ("resize", lambda: (rng.choice(queues), rng.randint(0, 9))),
+        ("flap", lambda: (rng.choice(NAMES[:4]), round(rng.random() * 4, 2), _pod(rng, tenant)[1])),
+        ("terminate", lambda: (rng.choice(NAMES[:4]), rng.choice((3, 10, 30)))),
+        ("terminate", lambda: (rng.choice(NAMES[:4]), rng.choice((3, 10, 30)))),
+        ("replace", lambda: (rng.choice(NAMES[:4]), rng.choice(NAMES[3:]), round(rng.random() * 3, 2), _pod(rng, tenant)[1])),
+        ("resize", lambda: (rng.choice(queues), rng.randint(1, 9))),
         ("subscribe", lambda: (rng.choice(NAMES[:4]), rng.choice((None, frozenset({"orders"}), frozenset({"pay"}))))),
         ("request", lambda: (str(rng.random()),)),
         ("exclusive", lambda: (rng.choice(queues),)),
         ("spec", lambda: (rng.choice((
-            {"paused": True}, {"paused": True}, {"paused": False}, {"protocol": rng.choice(list(Protocol))},
-            {"max_concurrent_handoffs": rng.randint(0, 2)}, {"delay": rng.choice((0.0, 1.0, 5.0))},
-            {"assignors": (rng.choice(("solace", "range")),)},
-            {"replicas": rng.randint(1, 5)} if spec.scale_mode else {"resync": 10.0},
+            {"paused": True}, {"paused": True}, {"paused": False}, {"protocol": rng.choice(("Cooperative", "Eager"))},
+            {"rebalance": {"maxConcurrentHandoffs": rng.randint(0, 2)}}, {"rebalance": {"delaySeconds": rng.choice((0, 1, 5))}},
+            {"assignors": [rng.choice(("solace", "range"))]},
+            {"replicas": rng.randint(1, 5)} if "scale" in tenant.spec else {"rebalance": {"resyncSeconds": 10}},
         )),)),
-        ("queue", lambda: (rng.choice(queues), rng.choice(({"named": False}, {"named": True}, {"max_handoff": 1.0})))),
+        ("queue", lambda: (rng.choice(queues), rng.random() < 0.5)),
+        ("handoff", lambda: (rng.choice(queues), rng.choice((0, 1, 3)))),
     ]  # fmt: skip
-    stormy = [
+    stormy: list[tuple[str, Callable[[], tuple[Any, ...]]]] = [
         ("crash", lambda: (rng.choice((0.1, 1.0, 8.0)),)),
-        ("second leader", tuple),
-        ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)), rng.choice((2.0, 5.0)))),
-        ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)), rng.choice((2.0, 5.0)))),
+        ("another operator", tuple),
+        ("stop the leader", lambda: (rng.choice((1.0, 4.0, 9.0, 12.0)),)),
+        ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))),
+        ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))),
+        ("drop the watches", lambda: (rng.random() < 0.5,)),
+        ("touch the ledger", tuple),
+        *([("flicker", lambda: (rng.choice(NAMES[:4]), rng.choice((0.3, 2.0, 9.0))))] if fenced else []),
+        ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),
+        ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),
         ("restart in place", lambda: (rng.choice(NAMES[:4]),)),
-        ("unreachable", lambda: (rng.choice(queues), rng.choice((1.0, 5.0, 10.0)))),
-        ("restart the server", lambda: (rng.choice(queues), frozenset(rng.sample(range(8), rng.randint(0, 4))))),
+        ("unreachable", lambda: (rng.choice(queues), rng.choice((DOWN, HANGS, FULL)), rng.choice((1.0, 5.0, 10.0)))),
+        ("restart the server", lambda: (rng.choice(queues), tuple(rng.sample(range(8), rng.randint(0, 4))))),
         ("lose the ledger", tuple),
     ]
-    what, arguments = rng.choice(calm + stormy if storm > 0.35 else calm)
+    what, arguments = rng.choice(calm + stormy if storm > CALM else calm)
     return what, tuple(arguments())
 
 
-def happen(world: World, what: str, arguments: tuple[Any, ...]) -> None:
-    """One event. What does not apply (nobody of that name is there) does nothing."""
-    pod = world.pods.get(arguments[0]) if arguments and isinstance(arguments[0], str) else None
-    match what, arguments:
-        case "join", (name, facts):
-            world.join(name, **facts)
-        case "leave", _ if pod is not None:
-            world.remove(pod)
-        case "flap", (name, seconds, facts) if pod is not None:
-            facts = {**facts, "instance": pod.instance, "subscribed": pod.subscribed}
-            world.remove(pod)
-            world.clock.later(seconds, lambda: world.join(name, **facts))
-        case "terminate", (_, grace) if pod is not None:
-            world.terminate(pod, grace)
-        case "replace", (_, name, seconds, facts) if pod is not None:  # a rolling restart with surge
-            world.join(name, **facts)
-            world.clock.later(seconds, lambda: world.terminate(pod, 30.0))
-        case "stop", (_, seconds, session) if pod is not None:
-            world.stop(pod, seconds, session)
-        case "restart in place", _ if pod is not None:
-            world.say(f"{pod.name}'s container restarts in place")
-            pod.restart_in_place()
-        case "subscribe", (_, queues) if pod is not None and len(world.queues) > 1:
-            world.say(f"{pod.name} reads {queues}")
-            pod.subscribed = queues
-            world.pod_changed(pod.name)
-        case "resize", (queue, partitions):
-            world.queue_changed(queue, partitions=partitions)
-        case "exclusive", (queue,):
-            world.queue_changed(queue, exclusive=not world.queues[queue].exclusive)
-        case "queue", (queue, facts):
-            world.queue_changed(queue, **facts)
-        case "spec", (change,):
-            world.change(**change)
-            world.checks.fewest &= world.spec.assignors == ("solace",)
-        case "request", (number,):
-            world.request = number
-            world.spec_changed()
-        case "crash", (seconds,):
-            if (operator := world.operator) is not None:
-                world.say("the operator dies")
-                operator.die()
-                world.clock.later(seconds, world.new_operator)
-        case "second leader", ():
-            if world.operator is not None:
-                world.new_operator()  # the first one goes on until its next write
-        case "unreachable", (queue, seconds):
-            world.queue_changed(queue, reachable=False)
-            world.clock.later(seconds, lambda: world.queue_changed(queue, reachable=True))
-        case "restart the server", (queue, forgets):
-            world.say(f"the server of {queue} restarts and forgets {sorted(forgets)}")
-            world.queues[queue].restart(set(forgets))
-        case "lose the ledger", ():
-            world.lose_ledger()
+def _window(rng: random.Random, fault: Fault) -> tuple[Window, float]:
+    """Some requests, or all, meet this fault, and for how many seconds."""
+    plurals = ("configmaps", "leases", "pods", "consumergroups", "partitionedqueues", "consumergroups/status", "events")
+    everything = fault in PASSING or fault == Hang()
+    plural = rng.choice((None, *plurals) if everything else plurals)
+    return Window(fault, rng.choice((None, READS, WRITES)), plural), rng.choice((1.0, 4.0, 10.0))

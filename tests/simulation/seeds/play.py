@@ -2,104 +2,121 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 
-from tests.simulation.seeds.clock import InvariantError
-from tests.simulation.seeds.life import Event, happen, make
+from tests.simulation.seeds.checks import Turn
+from tests.simulation.seeds.events import happen
+from tests.simulation.seeds.invariant import InvariantError
+from tests.simulation.seeds.life import Event, make
+from tests.simulation.seeds.logs import listen
+from tests.simulation.seeds.peace import bound, totals, unrest, unserved
+from tests.simulation.seeds.queues import UP
+from tests.simulation.seeds.tenant import Tenant
 from tests.simulation.seeds.world import World
 
-REACTION = 6.0
-"""Seconds in which an operator that is told of something has written it, and a consumer that is told of it has seen it: both
-several times (a hand-off takes four writes), with what the slowest network here makes of it; and a keeper has looked at its
-queue."""
+AFTERMATH = 13.0
+"""Seconds within which the longest stop and the longest outage are over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
     seed: int
     problem: str | None
-    world: World
+    turns: set[Turn] = field(default_factory=set)
 
 
-def bound(world: World) -> float:
-    """Seconds from the last fault to balance.
-
-    A fact is noticed at the next resync at the latest. Then it waits for the session timeout of a static member, or for a
-    holddown, or for both, since what happened in the one may only be put right by the other. Then hand-offs wait for at most
-    their longest, once for the plan in force and once for the next; where their number is bounded, in as many turns as there
-    are partitions. An External queue waits for the consumer's word.
-    """
-    spec = world.spec
-    handoff = max((queue.max_handoff for queue in world.queues.values()), default=0.0)
-    partitions = sum(queue.partitions for queue in world.queues.values())
-    turns = -(-partitions // spec.max_concurrent_handoffs) if spec.max_concurrent_handoffs else 1
-    slowest = max((pod.work + pod.pace for pod in world.pods.values()), default=0.0) if _waits(world) else 0.0
-    return spec.resync + spec.session_timeout + 2 * spec.delay + (1 + turns) * (max(handoff, slowest) + REACTION)
-
-
-def _waits(world: World) -> bool:
-    return any(not queue.fenced and not queue.force for queue in world.queues.values())
-
-
-def play(seed: int, life: Iterable[Event] | None = None, trace: list[tuple[float, str]] | None = None) -> Played:
-    """Without `life`: the seed's own."""
-    world, own = make(seed)
+def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[float, str]] | None = None) -> Played:
+    """Without `events`: the seed's own."""
+    life = make(seed)
+    world, tenants = life.world, life.tenants
     world.trace = trace
-    events = list(own if life is None else life)
+    listen(world, logging.ERROR if trace is None else logging.DEBUG)
+    problem = None
     try:
-        world.new_operator()
-        for when, what, arguments in events:
-            world.clock.at(when, partial(happen, world, what, arguments))
-        world.clock.run(max((when for when, _, _ in events), default=0.0) + 0.01)
-        _to_peace(world)
+        world.begin(tenants)
+        for _ in range(life.operators):
+            world.new_operator()
+        for event in life.events if events is None else events:
+            world.run(event.at - world.now)
+            happen(world, event)
+        _to_peace(world, tenants)
     except InvariantError as violation:
-        return Played(seed, f"at {world.clock.now}: {violation}", world)
+        problem = f"at {world.now:.3f}: {violation}"
     except Exception as error:
-        return Played(seed, f"at {world.clock.now}: {type(error).__name__}: {error}", world)
-    return Played(seed, None, world)
+        problem = f"at {world.now:.3f}: {type(error).__name__}: {error}"
+        if trace is not None:
+            raise
+    finally:
+        world.end()
+    return Played(seed, problem, {turn for tenant in tenants for turn in tenant.checks.turns})
 
 
-def _to_peace(world: World) -> None:
-    """No more faults; what was stopped, unreachable or on its way out comes to its end."""
-    world.clock.run(world.clock.now + 13.0)  # the longest stop and the longest outage are over
-    world.calm = True
-    world.say("from here on nothing goes wrong any more")
-    for queue in world.queues.values():
-        queue.reachable = True
-        if not queue.fenced and not queue.force:
-            for pod in world.pods.values():
-                pod.speak()  # its word is all there is: without it a move waits, as it should
-    for pod in list(world.pods.values()):
-        if pod.terminating:
-            world.remove(pod)
-    if world.spec.paused:
-        world.change(paused=False)
-    if world.operator is None:
+def _to_peace(world: World, tenants: list[Tenant]) -> None:
+    """No more faults; what was stopped, unreachable or on its way out comes to its end. A neighbour's troubles go on."""
+    world.run(AFTERMATH)
+    world.troubles.calm = True
+    world.say("from here on nothing goes wrong any more, but for a neighbour")
+    if not world.living:
         world.new_operator()
-    world.clock.run(world.clock.now + bound(world))
-    if (problem := world.checks.balanced()) is not None:
-        raise InvariantError(f"{problem}, {bound(world)} s after the last fault")
-    for queue in world.queues.values():
-        queue.produce_until = world.clock.now
-    for pod in world.pods.values():
+    good, *bad = tenants
+    _rest(good)
+    for tenant in bad:
+        world.say("the neighbour repents")
+        world.troubles.windows.clear()
+        tenant.lift_the_limit()
+        tenant.neighbour.repent()
+        _rest(tenant)
+
+
+def _rest(tenant: Tenant) -> None:
+    """Within its bound everybody is served and evenly, and in the end everything is processed."""
+    _calm(tenant)
+    _settle(tenant)
+    for queue in tenant.servers.values():
+        queue.produce_until = tenant.world.now
+    for pod in tenant.pods.values():
         pod.work = min(pod.work, 0.3)
-    _drain(world)
-    world.checks.bounds()
+    _drain(tenant)
+    if tenant.strict:
+        totals(tenant)
 
 
-def _drain(world: World) -> None:
+def _calm(tenant: Tenant) -> None:
+    for queue in tenant.servers.values():
+        queue.state = UP
+        if not queue.fenced and not queue.force:
+            for pod in tenant.pods.values():
+                pod.speak()  # its word is all there is: without it a move waits, as it should
+    for pod in list(tenant.pods.values()):
+        if pod.terminating:
+            tenant.remove(pod)
+    if tenant.spec.get("paused"):
+        tenant.change(paused=False)
+
+
+def _settle(tenant: Tenant) -> None:
+    """Within its bound everybody is served and evenly."""
+    world, longest = tenant.world, bound(tenant)
+    until = world.now + longest
+    while (problem := unrest(tenant)) is not None:
+        if world.now >= until:
+            raise InvariantError(f"{tenant}: {problem}, {longest} s after the last fault")
+        world.run(min(1.0, until - world.now))
+
+
+def _drain(tenant: Tenant) -> None:
     for _ in range(40):
-        world.clock.run(world.clock.now + 10.0)
-        if world.checks.served() is None:
+        if unserved(tenant) is None and unrest(tenant) is None:
             return
-    raise InvariantError(str(world.checks.served()))
+        tenant.world.run(5.0)
+    raise InvariantError(f"{tenant}: {unserved(tenant) or unrest(tenant)}")
 
 
 def shrink(seed: int) -> list[Event]:
     """The shortest part of the seed's life in which it still goes wrong in some way."""
-    _, life = make(seed)
+    life = make(seed).events
     smaller = True
     while smaller:
         smaller = False
@@ -109,6 +126,3 @@ def shrink(seed: int) -> list[Event]:
                 life, smaller = part, True
                 break
     return life
-
-
-__all__ = ["Played", "bound", "play", "shrink"]

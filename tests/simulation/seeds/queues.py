@@ -4,9 +4,13 @@ Only the recorded (uid, epoch) may read and acknowledge; on a queue that cannot 
 partition gets `RATE` of them a second.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulation.seeds.clock import Clock, InvariantError
+from tests.simulation.seeds.invariant import InvariantError
+
+UP, DOWN, HANGS, FULL = "up", "down", "hangs", "full"
+"""How the server is: it answers, refuses connections, never answers, or carries out no write of the operator's."""
 
 RATE = 2.0
 BATCH = 6
@@ -30,17 +34,18 @@ class Log:
 
 @dataclass(slots=True)
 class Queue:
+    """One queue and its server. `now`: seconds."""
+
     name: str
-    clock: Clock
-    partitions: int
+    now: Callable[[], float]
     fenced: bool = True
-    exclusive: bool = False
     force: bool = False
     """onDeadline: Force."""
-    max_handoff: float = 3.0
-    named: bool = True
-    """It is one of the group's."""
-    reachable: bool = True
+    state: str = UP
+    partitions: int | None = None
+    """None: it has not been made yet."""
+    group: tuple[str, str] | None = None
+    """The group that has it, and its UID."""
     restarts: int = 0
     logs: dict[int, Log] = field(default_factory=dict)
     refused: int = 0
@@ -50,11 +55,11 @@ class Queue:
     def log(self, number: int) -> Log:
         found = self.logs.get(number)
         if found is None:
-            found = self.logs[number] = Log(born=self.clock.now)
+            found = self.logs[number] = Log(born=self.now())
         return found
 
     def appended(self, log: Log) -> int:
-        return int(max(0.0, min(self.clock.now, self.produce_until) - log.born) * RATE)
+        return int(max(0.0, min(self.now(), self.produce_until) - log.born) * RATE)
 
     # -- what consumers ask
 
@@ -98,6 +103,18 @@ class Queue:
 
     # -- what the operator asks
 
+    def claim(self, group: str, uid: str, takes_over: frozenset[str], partitions: int) -> tuple[str, str]:
+        """Make the queue, or change the number of its partitions. Returns whose it is."""
+        if self.group is None or self.group[1] in takes_over:
+            self.group = (group, uid)
+        if self.group[1] == uid:
+            self.partitions = partitions
+        return self.group
+
+    def release(self, uid: str) -> None:
+        if self.group is not None and self.group[1] == uid:
+            self.group = None
+
     def pause(self, number: int, epoch: int) -> int:
         log = self.log(number)
         if log.epoch != epoch:
@@ -114,6 +131,8 @@ class Queue:
         if epoch > log.epoch:
             log.before = (log.uid, log.epoch)
             log.uid, log.epoch, log.paused, log.delivered = uid, epoch, False, log.committed
+            if epoch > log.forgot:
+                log.forgot = 0
         return log.uid, log.epoch
 
     # -- what befalls it

@@ -1,0 +1,86 @@
+"""How an operator reaches a queue's server: with latencies, and with whatever is the matter with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from tests.simulation.seeds.queues import DOWN, FULL, HANGS, Queue
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.operators import Operator
+
+T = TypeVar("T")
+
+
+class SeedQueue:
+    """A QueueAdapter of a queue whose server refuses stale owners."""
+
+    fenced = True
+
+    def __init__(self, queue: Queue, operator: Operator, claimant: Claimant) -> None:
+        self._queue = queue
+        self._operator = operator
+        self._claimant = claimant
+
+    async def incarnation(self) -> str | None:
+        return await self._ask(lambda: f"run-{self._queue.restarts}" if self._queue.group is not None else None)
+
+    async def warnings(self) -> tuple[str, ...]:
+        return ()
+
+    async def partitions(self) -> int | None:
+        return await self._ask(lambda: self._queue.partitions)
+
+    async def ensure(self, count: int) -> None:
+        us = self._claimant
+        group, uid = await self._ask(lambda: self._queue.claim(us.group, us.uid, us.takes_over, count), write=True)
+        if uid != us.uid:
+            raise QueueConflict(f"the queue {self._queue.name} belongs to {group} ({uid})")
+
+    async def pause(self, partition: int, epoch: Epoch) -> int | None:
+        return await self._ask(lambda: self._queue.pause(partition, epoch), write=True)
+
+    async def outstanding(self, partition: int) -> int | None:
+        return await self._ask(lambda: self._queue.outstanding(partition))
+
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        return await self._ask(lambda: _owner(*self._queue.grant(partition, uid, epoch)), write=True)
+
+    async def owners(self) -> Mapping[int, Owner]:
+        return await self._ask(
+            lambda: {number: _owner(log.uid, log.epoch) for number, log in sorted(self._queue.logs.items()) if log.epoch}
+        )
+
+    async def lag(self) -> Mapping[int, int]:
+        return {}
+
+    async def stale_refused(self) -> Mapping[int, int]:
+        return {}
+
+    async def dead_letters(self) -> Mapping[int, int]:
+        return {}
+
+    async def release(self) -> None:
+        await self._ask(lambda: self._queue.release(self._claimant.uid), write=True)
+
+    async def close(self) -> None:
+        pass
+
+    async def _ask(self, do: Callable[[], T], write: bool = False) -> T:
+        """`write`: a full server refuses it."""
+
+        def carried_out() -> T:
+            queue = self._queue
+            if queue.state == DOWN or (queue.state == FULL and write):
+                raise QueueUnreachable(f"the server of {queue.name} is {queue.state}; start it, or make room")
+            return do()
+
+        return await self._operator.wire.carry(0.002, carried_out, lambda: self._queue.state == HANGS)
+
+
+def _owner(uid: str | None, epoch: int) -> Owner:
+    return Owner(None if uid is None else Uid(uid), Epoch(epoch))

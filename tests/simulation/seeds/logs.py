@@ -1,0 +1,40 @@
+"""What the operators log: lines of the timeline where one is wanted; and an error is something that must not be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from tests.simulation.seeds.loop import PROCESS
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.world import World
+
+_worlds: list[World] = []
+
+
+def listen(world: World, level: int = logging.ERROR) -> None:
+    """From now on what is logged is this world's."""
+    _worlds[:] = [world]
+    structlog.configure(
+        processors=[_hear],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.ReturnLoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _hear(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    world, process = _worlds[0], PROCESS.get()
+    error = event.pop("exc_info", None)
+    text = f"{process}: {event.pop('event')} {_facts(event)}"
+    if method in ("error", "critical", "exception"):
+        world.violated(f"{text} {error!r}", error if isinstance(error, BaseException) else None)
+    world.say(text)
+    raise structlog.DropEvent
+
+
+def _facts(event: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value!r}" for name, value in event.items() if name not in ("namespace", "group"))

@@ -1,0 +1,91 @@
+"""How many moves a rebalance took, against the least possible.
+
+A plan takes the fewest moves from who owns what when it is made. If in mid-rebalance members come or go, or a queue changes, what
+was granted or is under way by then may have been in vain and have to be undone: after g such grants, 2 g moves may be too many.
+A rebalance during which nothing changes takes the fewest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tests.simulation.seeds.invariant import InvariantError
+
+from baton.engine import Step
+from baton.engine.happenings import Granted
+from baton.model.ids import Partition
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.tenant import Tenant
+
+
+class Moves:
+    """One group's."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._last: dict[Partition, str] = {}
+        self._instances: dict[str, str | None] = {}
+        self._origins: dict[Partition, str | None] | None = None
+        self._aims: dict[Partition, str | None] = {}
+        self._facts: object = None
+        self._lower = self._here = self._spent = self._grants = 0
+        self.fewest = tenant.spec["assignors"] == ["solace"]
+        self.least = self.most = 0
+        """Without and with those between two names of one identity; which they are is known for as long as its seat is kept."""
+        self.lost = False
+
+    def ledger_lost(self) -> None:
+        self._origins, self._aims = None, {}
+        self._lower = self._here = self._spent = self._grants = 0
+        self.lost = True
+
+    def written(self, made: Step) -> None:
+        """Raises InvariantError."""
+        self._instances.update((pod.name, pod.instance) for pod in self._tenant.pods.values())
+        for happening in made.happenings:
+            if isinstance(happening, Granted):
+                self._grants += 1
+                before, owner = self._last.get(happening.partition), happening.member
+                if happening.previous is not None and before is not None and before != owner:
+                    self.most += 1
+                    if not self._related(before, owner):
+                        self.least += 1
+                        self._here += 1
+                self._last[happening.partition] = owner
+        running = None if made.state.rebalance is None else made.state.rebalance.origins
+        lower = made.state.totals.lower_bound
+        if self._origins is not None and (running is None or _another(self._origins, running)):
+            least = lower - self._lower
+            if self._here > least + 2 * self._spent and self.fewest and not self.lost:
+                raise InvariantError(
+                    f"{self._here} moves, {self._spent} begun before the last change; the least possible is {least}"
+                )
+            self._lower, self._here, self._spent, self._grants, self._aims = lower, 0, 0, 0, {}
+        self._origins = None if running is None else dict(running)
+        for partition in self._last.keys() - made.state.slots.keys():
+            del self._last[partition]  # it was withdrawn; who gets it when it comes back takes it from nobody
+        aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
+        aims |= made.state.waiting
+        reads = {member: known.subscribed for member, known in made.state.known.items()}
+        facts = (made.state.queues, reads, {(seat.member, seat.uid, seat.left is None) for seat in made.state.seats})
+        if self._facts is not None and facts != self._facts and running is not None:
+            self._spent = self._grants + len(self._aims)
+        self._facts = facts
+        self._aims = aims
+
+    def total(self, counted: int) -> None:
+        """Against what the ledger has counted. Raises InvariantError."""
+        if not self.lost and not self._tenant.session_timeout and not self.least <= counted <= self.most:
+            raise InvariantError(f"{self.least} moves were seen, and {counted} counted")
+
+    def _related(self, one: str, other: str) -> bool:
+        instance = self._instances.get(one)
+        return self._tenant.session_timeout > 0 and instance is not None and instance == self._instances.get(other)
+
+
+def _another(before: Mapping[Partition, str | None], now: Mapping[Partition, str | None]) -> bool:
+    """A rebalance has its origins from its start; only partitions that are withdrawn leave it."""
+    both = before.keys() & now.keys()
+    return not both or any(before[partition] != now[partition] for partition in both)

@@ -1,0 +1,109 @@
+"""How it must be when nothing has gone wrong for a while, and after how long at the latest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from baton.engine import GroupState, PartitionState, State, load, partition_states
+from baton.engine.group_state import state_of
+from baton.model.ledger import LedgerError
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.consumers import Consumer
+    from tests.simulation.seeds.tenant import Tenant
+
+REACTION = 6.0
+"""Seconds in which an operator that is told of something has written it, and a consumer that is told of it has seen it: both
+several times (a hand-off takes four writes), with what the slowest network here makes of it; and its queue was asked."""
+
+
+def bound(tenant: Tenant) -> float:
+    """Seconds from the last fault to balance.
+
+    A fact is noticed at the next resync at the latest. Then it waits for the session timeout of a static member, or for a
+    holddown, or for both, since what happened in the one may only be put right by the other. Then hand-offs wait for at most
+    their longest, once for the plan in force and once for the next; where their number is bounded, in as many turns as there
+    are partitions. An External queue waits for the consumer's word.
+    """
+    rebalance = tenant.rebalance
+    partitions = sum(map(tenant.partitions, tenant.queue_specs))
+    at_once = rebalance.get("maxConcurrentHandoffs") or 0
+    turns = -(-partitions // at_once) if at_once else 1
+    slowest = max((pod.work + pod.pace for pod in tenant.pods.values()), default=0.0) if _waits(tenant) else 0.0
+    longest = max(tenant.max_handoff(), slowest) + REACTION
+    return float(rebalance["resyncSeconds"]) + tenant.session_timeout + 2 * rebalance["delaySeconds"] + (1 + turns) * longest
+
+
+def _waits(tenant: Tenant) -> bool:
+    return any(not queue.fenced and not queue.force for queue in tenant.servers.values())
+
+
+def unrest(tenant: Tenant) -> str | None:
+    """From the consumers' side: is everybody served, once, and evenly? None, or what is wrong."""
+    try:
+        state = load(tenant.ledger)
+    except LedgerError as error:
+        return f"the ledger does not read as one: {error}"
+    if state_of(state) is not State.READY:
+        return f"the state is {state_of(state)}: {list(state.moves.items())[:3]} {state.holddown} {state.seats}"
+    loads: Counter[str] = Counter()
+    live = _members(tenant, state)
+    for name, queue in tenant.servers.items():
+        readers = [pod for pod in live if pod.subscribed is None or name in pod.subscribed]
+        if name not in tenant.named:
+            continue
+        for number in range(tenant.partitions(name) if readers else 0):
+            holders = [
+                pod
+                for pod in tenant.pods.values()
+                if (epoch := pod.owned.get((name, number))) is not None
+                and queue.lets_in(number, pod.uid, epoch)
+                and pod.may_act((name, number))
+            ]
+            if len(holders) != 1 or holders[0] not in readers:
+                return f"{name}/{number} is served by {[pod.name for pod in holders]} ({queue.log(number)})"
+            loads[holders[0].name] += 0 if tenant.exclusive(name) else 1
+    uniform = all(pod.subscribed is None for pod in live)
+    shared = sum(tenant.partitions(name) for name in tenant.named if not tenant.exclusive(name))
+    replicas = tenant.spec.get("replicas")
+    size = len(live) if replicas is None else min(len(live), replicas)
+    if uniform and shared and live and tenant.spec["assignors"] == ["solace"]:
+        active = [loads[pod.name] for pod in live if loads[pod.name]]
+        if len(active) < min(size, shared) or max(active) - min(active) > 1:
+            return f"not balanced: {dict(loads)}"
+    states = partition_states(state)
+    if live and uniform and any(one is not PartitionState.READY for one in states.values()):
+        return f"not ready: {states}"
+    if live and uniform and state.queues and not tenant.checks.settled:
+        return "the group is not settled"
+    return None
+
+
+def unserved(tenant: Tenant) -> str | None:
+    """Every message that was produced has been processed. None, or what has not."""
+    members = _members(tenant, load(tenant.ledger))
+    for name, queue in tenant.servers.items():
+        readers = [pod for pod in members if pod.subscribed is None or name in pod.subscribed]
+        for number in range(tenant.partitions(name) if name in tenant.named and readers else 0):
+            log = queue.log(number)
+            if log.committed != queue.appended(log):
+                return f"{name}/{number}: {log.committed} of {queue.appended(log)} messages were processed: {log}"
+    return None
+
+
+def _members(tenant: Tenant, state: GroupState) -> list[Consumer]:
+    without = {name for name, _ in state.fenced} | {name for name, _ in state.victims}
+    return [
+        pod
+        for pod in tenant.pods.values()
+        if not pod.terminating and pod.name not in without and (pod.session is not None or not tenant.sessions_required)
+    ]
+
+
+def totals(tenant: Tenant) -> None:
+    """Raises InvariantError."""
+    tenant.checks.moves.total(load(tenant.ledger).totals.moves)
+
+
+__all__ = ["bound", "totals", "unrest", "unserved"]

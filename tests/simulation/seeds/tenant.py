@@ -1,0 +1,280 @@
+"""One namespace with a group: its queues, its pods, and what becomes of them at the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.api_server.refusals import Refused
+from tests.simulation.seeds import manifests
+from tests.simulation.seeds.checks import Checks
+from tests.simulation.seeds.consumers import MOUNT_LAG, Consumer, Key
+from tests.simulation.seeds.neighbour import Neighbour
+from tests.simulation.seeds.operators import EPOCH
+from tests.simulation.seeds.queues import UP, Queue
+
+from baton.kube.api import core_path
+from baton.kube.objects import REBALANCE_ANNOTATION, groups_path, queues_path
+from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, ledger_name
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.world import World
+
+
+class Tenant:
+    """See above. `spec` and `queue_specs` are those of the resources, as they stand at the API server."""
+
+    def __init__(
+        self, world: World, namespace: str, group: str, spec: Mapping[str, Any], queues: Mapping[str, Any], strict: bool = True
+    ) -> None:
+        """`strict`: what must hold is checked at every instant. Of a tenant that does harm to itself: in the end."""
+        self.world = world
+        self.strict = strict
+        self.namespace = namespace
+        self.group = group
+        self.spec = dict(spec)
+        self.queue_specs = {name: dict(one) for name, one in queues.items()}
+        self.servers = {name: _server(world, name, one) for name, one in queues.items()}
+        self.pods: dict[str, Consumer] = {}
+        self.ledger: Mapping[str, str] = {}
+        """As it stands at the API server."""
+        self._texts: dict[str, str | None] = {}
+        """What every pod's key said when its map was last to be refreshed, by UID."""
+        self.checks = Checks(self)
+        self.neighbour = Neighbour(self)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.group}"
+
+    def begin(self) -> None:
+        """Make the namespace, and the resources in it."""
+        self.world.ask("create", "/api/v1/namespaces", manifests.namespace(self.namespace))
+        for name, spec in self.queue_specs.items():
+            self.world.ask("create", queues_path(self.namespace), manifests.queue(name, spec))
+        self.world.ask("create", groups_path(self.namespace), manifests.group(self.group, self.spec))
+
+    # -- facts
+
+    def server(self, queue: str) -> Queue:
+        return self.servers[queue]
+
+    @property
+    def named(self) -> frozenset[str]:
+        return frozenset(one["name"] for one in self.spec["queues"])
+
+    def exclusive(self, queue: str) -> bool:
+        return self.queue_specs[queue].get("accessType") == "Exclusive"
+
+    def partitions(self, queue: str) -> int:
+        return int(self.queue_specs[queue]["partitions"])
+
+    def max_handoff(self) -> float:
+        return float(max(spec["rebalance"]["maxHandoffSeconds"] for spec in self.queue_specs.values()))
+
+    @property
+    def rebalance(self) -> Mapping[str, Any]:
+        return self.spec["rebalance"]  # type: ignore[no-any-return]
+
+    @property
+    def session_timeout(self) -> float:
+        return float((self.spec.get("membership") or {}).get("sessionTimeoutSeconds") or 0)
+
+    @property
+    def sessions_required(self) -> bool:
+        return self.spec["membership"]["session"] == "Required"  # type: ignore[no-any-return]
+
+    # -- pods
+
+    def join(self, name: str, **facts: Any) -> None:
+        if name in self.pods:
+            return
+        body = manifests.pod(name, self.group, facts.get("instance"), facts.get("subscribed"), 30)
+        made = self.world.ask("create", core_path(self.namespace, "pods"), body)
+        if isinstance(made, Refused):
+            return
+        pod = Consumer(self, name, made["metadata"]["uid"], **facts)
+        self.pods[name] = pod
+        self.world.say(f"{self.namespace}: {name} ({pod.uid[:4]}) joins {facts}")
+        self.ready(pod, True)
+        pod.start()
+        self._refresh_soon(pod, self.world.latency(0.4))
+
+    def ready(self, pod: Consumer, ready: bool) -> None:
+        if not pod.dead:
+            status = manifests.pod_status(ready, EPOCH + self.world.now)
+            self.world.ask("patch", core_path(self.namespace, "pods", pod.name) + "/status", status)
+            self.checks.changed()
+
+    def remove(self, pod: Consumer) -> None:
+        """The process is no more."""
+        if pod.dead:
+            return
+        pod.dead = True
+        self.world.say(f"{self.namespace}: {pod.name} ({pod.uid[:4]}) is gone")
+        if self.pods.get(pod.name) is pod:
+            del self.pods[pod.name]
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+        self.world.ask("delete", core_path(self.namespace, "pods", pod.name), {"metadata": {}, **options})
+        self.checks.changed()
+
+    def terminate(self, pod: Consumer, grace: int) -> None:
+        if pod.dead or pod.terminating:
+            return
+        pod.terminating = True
+        self.world.say(f"{self.namespace}: {pod.name} is asked to stop within {grace} s")
+        self.world.ask("delete", core_path(self.namespace, "pods", pod.name), {"metadata": {}, "gracePeriodSeconds": grace})
+        self.checks.changed()
+        self.world.later(grace, self.remove, pod)
+        self._leave_when_idle(pod)
+
+    def _leave_when_idle(self, pod: Consumer) -> None:
+        if pod.dead:
+            return
+        key = self.ledger.get(pod.name)
+        if not pod.stopped and pod.idle and not pod.busy and (key is None or '"owned":{},"revoking":{}' in key):
+            self.remove(pod)
+        else:
+            self.world.later(0.5, self._leave_when_idle, pod)
+
+    def stop(self, pod: Consumer, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so many seconds."""
+        if pod.dead or pod.stopped:
+            return
+        pod.stop()
+        self.world.say(f"{self.namespace}: {pod.name} is stopped for {seconds} s")
+
+        def wake() -> None:
+            if not pod.dead:
+                self.world.say(f"{self.namespace}: {pod.name} goes on")
+                pod.wake()
+                self._refresh_soon(pod, self.world.latency(0.4))
+
+        self.world.later(seconds, wake)
+
+    def subscribe(self, pod: Consumer, queues: frozenset[str] | None) -> None:
+        pod.subscribed = queues
+        value = None if queues is None else ",".join(sorted(queues))
+        patch = {"metadata": {"annotations": {SUBSCRIBED_ANNOTATION: value}}}
+        self.world.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
+        self.checks.changed()
+
+    # -- resources
+
+    def change(self, **spec: Any) -> None:
+        self.world.say(f"{self.namespace}: spec {spec}")
+        self.spec = _merged(self.spec, spec)
+        self.world.ask("patch", groups_path(self.namespace, self.group), {"metadata": {}, "spec": spec})
+        self.checks.changed()
+
+    def queue_changed(self, name: str, **spec: Any) -> None:
+        self.world.say(f"{self.namespace}: queue {name} {spec}")
+        self.queue_specs[name] = _merged(self.queue_specs[name], spec)
+        self.world.ask("patch", queues_path(self.namespace, name), {"metadata": {}, "spec": spec})
+        self.checks.changed()
+
+    def name_queues(self, names: frozenset[str]) -> None:
+        if names:
+            self.change(queues=[{"name": name} for name in sorted(names)])
+
+    def restore_specs(self) -> None:
+        """Whatever became of them."""
+        paths = [(groups_path(self.namespace, self.group), self.spec)]
+        paths += [(queues_path(self.namespace, name), spec) for name, spec in self.queue_specs.items()]
+        for path, spec in paths:
+            self.world.ask("update", path, {**self.world.ask("get", path), "spec": spec})
+
+    def limit_config_maps(self) -> None:
+        body = {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}}
+        self.world.ask("create", core_path(self.namespace, "resourcequotas"), body)
+
+    def lift_the_limit(self) -> None:
+        self.world.ask("delete", core_path(self.namespace, "resourcequotas", "none"))
+
+    def request(self, word: str) -> None:
+        patch = {"metadata": {"annotations": {REBALANCE_ANNOTATION: word}}}
+        self.world.ask("patch", groups_path(self.namespace, self.group), patch)
+        self.checks.changed()
+
+    def delete_ledger(self) -> None:
+        self.world.say(f"{self.namespace}: the ledger is deleted")
+        self.world.ask("delete", core_path(self.namespace, "configmaps", ledger_name(self.group)))
+
+    def touch_ledger(self, word: str) -> None:
+        """Somebody annotates it, which makes no difference but to its resourceVersion."""
+        path = core_path(self.namespace, "configmaps", ledger_name(self.group))
+        self.world.ask("patch", path, {"metadata": {"annotations": {"somebody": word}}})
+
+    # -- what the kubelets do
+
+    def ledger_changed(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """At the API server."""
+        if manifest["metadata"]["name"] != ledger_name(self.group):
+            return
+        before, self.ledger = self.ledger, {} if kind == "DELETED" else manifest.get("data") or {}
+        if kind != "DELETED" and (self.ledger != before or kind == "ADDED"):
+            self.checks.written(self.ledger)
+        for pod in self.pods.values():
+            text = self.ledger.get(pod.name)
+            if text != self._texts.get(pod.uid):
+                self._texts[pod.uid] = text
+                self._refresh_soon(pod, self.world.rng.uniform(MOUNT_LAG / 3, MOUNT_LAG - 2))
+
+    def pod_changed(self, manifest: Mapping[str, Any], marks: dict[str, Any]) -> None:
+        """At the API server. A change of an annotation makes the kubelet refresh its pod's map at once."""
+        metadata = manifest["metadata"]
+        pod = self.pods.get(metadata["name"])
+        mark = (metadata.get("annotations") or {}).get(LEDGER_KEY_ANNOTATION)
+        if pod is not None and pod.uid == metadata["uid"] and marks.get(pod.uid) != mark:
+            marks[pod.uid] = mark
+            self._refresh_soon(pod, self.world.latency(0.4))
+
+    def _refresh_soon(self, pod: Consumer, seconds: float) -> None:
+        self.world.later(seconds, self._refresh, pod)
+
+    def _refresh(self, pod: Consumer) -> None:
+        pod.told(self.ledger.get(pod.name))
+
+    # -- what consumers do at the queues
+
+    def read(self, pod: Consumer, key: Key, epoch: int, last: int | None) -> tuple[int, int] | str | None:
+        queue = self.servers[key[0]]
+        if queue.state not in READABLE:
+            return None
+        answer = queue.read(key[1], pod.uid, epoch, last)
+        if isinstance(answer, tuple):
+            self.checks.accepted(pod, queue, key[1], epoch, "read")
+        return answer
+
+    def acknowledge(self, pod: Consumer, key: Key, epoch: int, start: int, end: int) -> bool | None:
+        queue = self.servers[key[0]]
+        if queue.state not in READABLE:
+            return None
+        taken = queue.acknowledge(key[1], pod.uid, epoch, start, end)
+        if taken:
+            self.checks.accepted(pod, queue, key[1], epoch, "acknowledgement")
+        return taken
+
+    def told(self, pod: Consumer, key: Key, epoch: int) -> None:
+        self.checks.told(pod, key, epoch)
+
+
+READABLE = (UP, "full")
+
+
+def _server(world: World, name: str, spec: Mapping[str, Any]) -> Queue:
+    external = spec["source"].get("external")
+    return Queue(
+        name,
+        lambda: world.now,
+        fenced=spec["source"]["type"] == "Redis",
+        force=external is not None and external["onDeadline"] == "Force",
+    )
+
+
+def _merged(target: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(target)
+    for key, value in patch.items():
+        made[key] = _merged(made.get(key) or {}, value) if isinstance(value, Mapping) else value
+        if value is None:
+            del made[key]
+    return made
