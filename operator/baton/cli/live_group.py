@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from baton.controller.keeper import QueueFacts
 from baton.controller.observe import QueueSight, observation
+from baton.controller.queue_facts import QueueFacts
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.observation import Observation
 from baton.kube import leases, pods

@@ -7,10 +7,9 @@ from itertools import islice
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.kube.members import LeftOut, Membership
-from baton.kube.objects import FINALIZER
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
-from baton.model.names import SUBSCRIBED_ANNOTATION, session_lease_name
+from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, session_lease_name
 from baton.model.wording import first_of, quoted
 from baton.resources import ConsumerGroupSpec
 
@@ -141,7 +140,13 @@ def _named(pods: Sequence[str]) -> str:
 def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
     """What a group that is being deleted still waits for."""
     waiting = "; ".join(sorted(one.message for one in others if one.reason is Reason.QUEUE_UNREACHABLE))
-    blocked = (
-        f". It waits for a queue: {waiting} To give up on it, remove the finalizer {FINALIZER} from the group" if waiting else ""
-    )
+    blocked = f". It waits for a queue, and gives up on it when it has not answered for a minute: {waiting}" if waiting else ""
     return Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back{blocked}")
+
+
+def not_released(queue: QueueName, why: str, uid: str) -> str:
+    """A group that is being deleted has waited long enough for a queue."""
+    return (
+        f"the group goes, and its queue {queue} is left as it is, for it cannot be reached: {why} It still records this group: "
+        f"the next one needs the annotation {TAKE_OVER_ANNOTATION} with the uid {uid}"
+    )

@@ -8,24 +8,42 @@ when the queue's server came back with older records.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from baton.controller.event_reasons import EventReason
 from baton.engine import GroupState
-from baton.engine.observation import OwnerRecord
-from baton.model.ids import Partition, QueueName
+from baton.model.ids import Epoch, Partition, QueueName
+from baton.model.wording import counted
+from baton.queues.protocol import Owner
 
+_NOBODY = Owner(None, Epoch(0))
 _IN_DOUBT = "in doubt"
 """No server's incarnation, so that the next one seen is another."""
 
 
-def contradicted(state: GroupState, queue: QueueName, owners: Mapping[int, OwnerRecord]) -> bool:
-    """Whether the queue has recorded another owner, or another epoch, for a partition at rest."""
-    for number, record in owners.items():
+def contradicted(state: GroupState, queue: QueueName, records: Mapping[int, Owner]) -> list[int]:
+    """Partitions at rest for which the queue has recorded something else than the ledger: another owner, another epoch, none, or
+    that they are paused; or a higher epoch where nobody is to own them."""
+    wrong = []
+    for number in range(state.queues[queue].partitions):
         partition = Partition(queue, number)
-        slot = state.slots.get(partition)
-        if slot is None or slot.owner is None or partition in state.moves:
+        slot, record = state.slots.get(partition), records.get(number, _NOBODY)
+        if slot is None or partition in state.moves:
             continue
-        if record != (state.known[slot.owner].uid, slot.epoch):
-            return True
-    return False
+        as_granted = None if slot.owner is None else (state.known[slot.owner].uid, slot.epoch, False)
+        if record.epoch > slot.epoch or as_granted not in (None, record):
+            wrong.append(number)
+    return wrong
+
+
+def told_of(queue: QueueName, partitions: int, *, first: bool) -> tuple[EventReason, str]:
+    """What people are told of it. `first`: it was found when this operator took the group over."""
+    cure = "all of it is granted again, above both"
+    if first:
+        return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
+    return (
+        EventReason.OWNERS_RESTORED,
+        f"somebody else wrote at the queue {queue}: for {counted(partitions, 'partition')} it had recorded something else than "
+        f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same Redis",
+    )
 
 
 def in_doubt(state: GroupState, queue: QueueName) -> GroupState:

@@ -26,6 +26,8 @@ class EventReason(StrEnum):
     RECOVERED = "Recovered"
     LEDGER_RESTORED = "LedgerRestored"
     LEDGER_REBUILT = "LedgerRebuilt"
+    OWNERS_RESTORED = "OwnersRestored"
+    NOT_RELEASED = "NotReleased"
     NO_SUCH_GROUP = "NoSuchGroup"
     NAME_TAKEN = "NameTaken"
     BAD_ANNOTATION = "BadAnnotation"

@@ -5,18 +5,14 @@ from collections.abc import Mapping
 
 import structlog
 
-from baton.controller.lister import Scope
 from baton.controller.loop import GroupLoop
 from baton.controller.mirror import GroupKey
 from baton.controller.services import Services
-from baton.controller.strays import report_strays
+from baton.controller.strays import PodWarnings
 from baton.kube.objects import GroupView
 from baton.kube.shelf import Manifest
 
 LOOK_EVERY = 2.0
-LIST_EVERY = 60.0
-"""Seconds after which all scopes are listed, also where no group asks for it."""
-
 RESTART_AFTER = 5.0
 STOPPED_FOR = 3.0
 """Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
@@ -38,9 +34,9 @@ class Fleet:
         mirror.wake = self._wake
         mirror.ledger_changed = self._ledger_changed
         mirror.groups_changed = self.notify
-        services.relists.blind_changed = self._blind_changed
-        self.beat = services.clock.ticks()
-        """When this last went round (monotonic seconds)."""
+        self._warnings = PodWarnings(mirror, services.events, services.metrics, services.clock)
+        mirror.pod_changed = self._warnings.pod_changed
+        mirror.group_came_or_went = self._warnings.group_changed
 
     def notify(self) -> None:
         """Groups came or went, or leadership changed."""
@@ -54,7 +50,6 @@ class Fleet:
                 self._news.clear()
                 await self._follow()
                 slept = self._notice_outages(slept)
-                self.beat = slept
                 try:
                     async with asyncio.timeout(LOOK_EVERY):
                         await self._news.wait()
@@ -74,6 +69,7 @@ class Fleet:
         if not self._leads:
             self._leads = True
             self._leads_since = self._services.clock.ticks()
+            self._warnings.begin()
             self._services.mirror.sessions.outage(self._services.clock.ticks())
         wanted = {
             (view.namespace, view.name): view
@@ -84,11 +80,10 @@ class Fleet:
         for key, view in wanted.items():
             if key not in self._loops and self._services.clock.ticks() >= self._not_before.get(key, 0.0):
                 self._start(key, view)
-        self._services.relists.want_all(self._services.clock.ticks() - LIST_EVERY)
         mirror = self._services.mirror
         mirror.sessions.keep_only(lease for held in mirror.leases.buckets().values() for lease in held.values())
         self._services.board.refresh_all()
-        report_strays(self._services)
+        self._warnings.look()
 
     async def _reap(self, wanted: Mapping[GroupKey, GroupView]) -> None:
         """Loops that have ended, and those whose group is another by now."""
@@ -106,7 +101,7 @@ class Fleet:
 
     def _start(self, key: GroupKey, view: GroupView) -> None:
         loop = GroupLoop(view, self._services, self._leads_since)
-        task = self._services.tasks.start("group", loop.run(), group=view.full_name)
+        task = asyncio.create_task(loop.run(), name=f"group {view.full_name}")
         task.add_done_callback(lambda _: self.notify())
         self._loops[key] = (loop, task)
 
@@ -116,9 +111,8 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops.clear()
-        await self._services.relists.stop()
         self._services.board.close()
-        self._services.metrics.strays({})
+        self._warnings.end()
 
     def _notice_outages(self, slept_at: float) -> float:
         """After an outage of this operator's own, everybody's session gets a full term."""
@@ -130,20 +124,10 @@ class Fleet:
             self._services.mirror.sessions.outage(ended)
         return now
 
-    def stuck(self, seconds: float) -> list[GroupKey]:
-        """Groups whose loop has been at one round for so long. For another thread."""
-        before = self._services.clock.ticks() - seconds
-        return [key for key, (loop, _) in self._loops.copy().items() if (since := loop.busy_since) is not None and since < before]
-
-    def _blind_changed(self, scope: Scope) -> None:
-        for key, (loop, _) in self._loops.items():
-            if scope in (None, key[0]):
-                loop.wake()
-
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:
             self._loops[key][0].wake()
-        elif key[1]:
+        elif self._services.mirror.group(key) is not None:
             self._news.set()
 
     def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:

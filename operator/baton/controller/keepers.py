@@ -1,25 +1,30 @@
-"""The queues of one group: a keeper each, for as long as the group has anything to do with the queue."""
+"""The queues of one group: a keeper each, as long as the group has anything to do with the queue. Nothing waits for one."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import structlog
 
-from baton.controller.adapters import OpenQueue, UnsupportedSource
-from baton.controller.keeper import Keeper, QueueFacts
+from baton.controller.adapters import OpenQueue
+from baton.controller.keeper import Keeper
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
-from baton.controller.supervision import Tasks
+from baton.controller.problems import Reason
+from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_work import NOTHING
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.state import KnownQueue
-from baton.kube.api import ApiError, UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, Owner, QueueAdapter
 from baton.resources import PartitionedQueueSpec
+
+GIVE_UP_AFTER = 60.0
+"""Seconds. A group that is being deleted waits no longer for a queue that does not answer."""
 
 log = structlog.get_logger("baton.queue")
 
@@ -28,16 +33,8 @@ class Keepers:
     """See above. `changed` is called when one has news."""
 
     def __init__(
-        self,
-        key: GroupKey,
-        uid: str,
-        mirror: Mirror,
-        clock: Clock,
-        tasks: Tasks,
-        open_queue: OpenQueue,
-        changed: Callable[[], None],
+        self, key: GroupKey, uid: str, mirror: Mirror, clock: Clock, open_queue: OpenQueue, changed: Callable[[], None]
     ) -> None:
-        self._supervision = tasks
         self._key = key
         self._uid = uid
         self._clock = clock
@@ -49,13 +46,24 @@ class Keepers:
         self._sources: dict[QueueName, object] = {}
         self._settled: dict[QueueName, str | None] = {}
         """Incarnation of each queue whose records the engine has taken in."""
+        self._shown: dict[QueueName, int] = {}
+        """Surprises of each queue that `surprising` has told."""
         self._released: set[QueueName] = set()
         """Queues that the ledger may still know, but that are not the group's any more."""
-        self._gone: frozenset[Effect] = frozenset()
-        """Effects on queues that do not exist any more: there is nothing to carry them out at."""
+        self._effects: Iterable[Effect] = ()
+        self._wanted: Mapping[QueueName, Mapping[Partition, Effect]] = {}
+        """The same by queue."""
+        self._lost: frozenset[QueueName] = frozenset()
+        """Queues to be let go of at which nothing can be done: another has them, or they do not answer."""
+        self._deleting_since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._given_up: dict[QueueName, str] = {}
+
+    # -- which queues
 
     def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName]) -> None:
-        """A keeper for each queue of the spec or the ledger that exists; others stay until `dismiss`."""
+        """A keeper for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended."""
+        self._reap()
         of_spec = set(named)
         self._released -= of_spec
         for name in of_spec | (set(recorded) - self._released):
@@ -64,13 +72,50 @@ class Keepers:
                 continue
             if name not in self._keepers:
                 self._start(name, view)
-            elif self._sources[name] != _where(view.spec, view.uid):
+                continue
+            keeper = self._keepers[name]
+            keeper.ask_for(view.spec.partitions)
+            if self._sources[name] != _where(view.spec, view.uid):
                 self._sources[name] = _where(view.spec, view.uid)
-                self._keepers[name].reconnect(partial(self._open, view))
+                keeper.reconnect(partial(self._open, view))
 
-    def sights(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
-        """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of."""
+    def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
+        """Release queues that the group has nothing more to do with, each in its own time; True once all of them are.
+
+        Only when a queue was released is it taken out of the observation, and so out of the ledger (`recorded`): whoever
+        restarts in between releases it again. One that is not in the ledger has never been the group's, so nobody waits for
+        more than one attempt.
+        """
+        ended = True
+        for name in done_with:
+            self._keepers[name].leave(patient=name in recorded)
+            ended = ended and self._keepers[name].ended
+        return ended
+
+    @property
+    def names(self) -> frozenset[QueueName]:
+        return frozenset(self._keepers)
+
+    async def close(self) -> None:
+        """Leave everything as it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for name in list(self._keepers):
+            self._forget(name)
+
+    # -- what is seen of them
+
+    def sights(
+        self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue], *, deleting: bool = False
+    ) -> list[QueueSight]:
+        """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
+        `deleting`: the group is, and does not wait for them for ever."""
         of_spec = frozenset(named)
+        self._lose(of_spec, deleting)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
             for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
@@ -78,7 +123,8 @@ class Keepers:
 
     def _sight(self, name: QueueName, named: bool, recorded: KnownQueue | None) -> QueueSight:
         keeper = self._keepers.get(name)
-        facts = keeper.facts if keeper is not None else QueueFacts()
+        # One that is being released is seen afresh if it is the group's again.
+        facts = keeper.facts if keeper is not None and not (named and keeper.leaving) else QueueFacts()
         if recorded is None:
             settled: str | None = _NEVER
         else:
@@ -88,7 +134,7 @@ class Keepers:
             named=named,
             view=self._mirror.queues.get(self._key[0], name),
             facts=facts,
-            reachable=keeper is not None,
+            reachable=keeper is not None and name not in self._lost,
             recorded=recorded.partitions if recorded is not None else None,
             owners_wanted=facts.partitions is not None and settled != facts.incarnation,
         )
@@ -99,86 +145,84 @@ class Keepers:
             if sight.facts.partitions is not None:
                 self._settled[sight.name] = sight.facts.incarnation
 
-    def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
-        """All effects that are wanted now; see `Keeper.want`."""
-        by_queue: dict[QueueName, list[Effect]] = {name: [] for name in self._keepers}
-        gone = set()
-        for effect in effects:
-            if effect.partition.queue in by_queue:
-                by_queue[effect.partition.queue].append(effect)
-            else:
-                gone.add(effect)
+    def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Owner], bool]]:
+        """Queues whose owner records were others at the last look than what was known, each once: its records as they are by now,
+        and whether this is the first look."""
         for name, keeper in self._keepers.items():
-            view = self._mirror.queues.get(self._key[0], name)
-            asked_for = view.spec.partitions if view is not None and view.spec is not None else None
-            keeper.want(asked_for, by_queue[name], frozenset(one for one in told if one.partition.queue == name))
-        if gone - self._gone:
-            self._changed()
-        self._gone = frozenset(gone)
+            surprises = keeper.records.surprises
+            if surprises != self._shown.get(name, 0):
+                self._shown[name] = surprises
+                yield name, keeper.records.known, surprises == 1
 
-    @property
-    def drained(self) -> frozenset[tuple[Partition, Epoch]]:
-        """A queue that does not exist has nothing outstanding."""
-        of_gone = frozenset((effect.partition, effect.epoch) for effect in self._gone if isinstance(effect, Pause))
-        return of_gone.union(*(keeper.drained for keeper in self._keepers.values()))
+    def distrust(self, queue: QueueName) -> None:
+        """The engine is to be shown the queue's own records again."""
+        self._settled[queue] = _NEVER
 
-    @property
-    def outcomes(self) -> frozenset[Outcome]:
-        of_gone = frozenset(
-            Outcome(effect.partition, OwnerRecord(effect.uid, effect.epoch)) for effect in self._gone if isinstance(effect, Grant)
-        )
-        return of_gone.union(*(keeper.outcomes for keeper in self._keepers.values()))
-
-    @property
-    def unacknowledged(self) -> dict[Partition, int | None]:
-        """What is still to be waited for of the partitions that are paused; None: their queue cannot say."""
-        return {partition: left for keeper in self._keepers.values() for partition, left in keeper.unacknowledged.items()}
+    def given_up(self) -> dict[QueueName, str]:
+        """Queues of a group that is being deleted that were not waited for any longer, and what was wrong; each once."""
+        told, self._given_up = self._given_up, {}
+        return told
 
     @property
     def facts(self) -> dict[QueueName, QueueFacts]:
         return {name: keeper.facts for name, keeper in self._keepers.items()}
 
-    async def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
-        """Release queues that the group has nothing more to do with; False if one could not be, and should be tried again.
+    # -- what is done at them
 
-        Only when a queue was released is it taken out of the observation, and so out of the ledger (`recorded`): whoever
-        restarts in between releases it again. One that is not in the ledger has never been the group's, so nobody waits for
-        it.
-        """
-        released = True
-        for name in sorted(done_with):
-            task = self._tasks[name]
-            task.cancel()  # first, for it would claim the queue again
-            await asyncio.gather(task, return_exceptions=True)
-            try:
-                await self._keepers[name].release()
-            except (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError) as error:
-                if name in recorded:
-                    log.warning("a queue could not be released yet", queue=name, why=str(error))
-                    self._tasks[name] = self._run(name)
-                    released = False
-                    continue
-            await self._stop(name)
-            self._released.add(name)
+    def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
+        """All effects that are wanted now; see `QueueWork.want`."""
+        if effects is self._effects and not told:
+            return
+        self._effects = effects
+        by_queue: defaultdict[QueueName, dict[Partition, Effect]] = defaultdict(dict)
+        for effect in effects:
+            by_queue[effect.partition.queue][effect.partition] = effect
+        done: defaultdict[QueueName, list[Partition]] = defaultdict(list)
+        for outcome in told:
+            done[outcome.partition.queue].append(outcome.partition)
+        before, self._wanted = self._out_of_reach, by_queue
+        for name, keeper in self._keepers.items():
+            keeper.effects.want(by_queue.get(name, NOTHING), sorted(done.get(name, ())))
+        if self._out_of_reach - before:
             self._changed()
-        return released
 
     @property
-    def names(self) -> frozenset[QueueName]:
-        return frozenset(self._keepers)
+    def drained(self) -> frozenset[tuple[Partition, Epoch]]:
+        """A queue that does not exist has nothing outstanding."""
+        gone = frozenset((one.partition, one.epoch) for one in self._out_of_reach if isinstance(one, Pause))
+        return gone.union(*(keeper.effects.work.drained for keeper in self._keepers.values()))
 
-    async def close(self) -> None:
-        """Leave everything as it is."""
-        for name in list(self._keepers):
-            await self._stop(name)
+    @property
+    def outcomes(self) -> frozenset[Outcome]:
+        gone = frozenset(
+            Outcome(one.partition, OwnerRecord(one.uid, one.epoch)) for one in self._out_of_reach if isinstance(one, Grant)
+        )
+        return gone.union(*(keeper.effects.work.outcomes for keeper in self._keepers.values()))
+
+    @property
+    def unacknowledged(self) -> dict[Partition, int | None]:
+        """What is still to be waited for of the partitions that are paused; None: their queue cannot say."""
+        found: dict[Partition, int | None] = {}
+        for keeper in self._keepers.values():
+            found |= keeper.effects.work.unacknowledged
+        return found
+
+    @property
+    def _out_of_reach(self) -> frozenset[Effect]:
+        """Effects on queues that do not exist any more: there is nothing to carry them out at."""
+        gone = [wanted for name, wanted in self._wanted.items() if name not in self._keepers]
+        return frozenset(effect for wanted in gone for effect in wanted.values())
+
+    # -- one keeper
 
     def _start(self, name: QueueName, view: QueueView) -> None:
         assert view.spec is not None
-        keeper = Keeper(name, partial(self._open, view), self._clock, self._supervision, self._changed)
+        keeper = Keeper(name, partial(self._open, view), self._clock, self._changed)
         self._keepers[name] = keeper
         self._sources[name] = _where(view.spec, view.uid)
-        keeper.want(view.spec.partitions, (), frozenset())
-        self._tasks[name] = self._run(name)
+        keeper.ask_for(view.spec.partitions)
+        keeper.effects.want(self._wanted.get(name, NOTHING))
+        self._run(name)
 
     async def _open(self, view: QueueView) -> QueueAdapter:
         """From whom it may be taken over is looked up each time: a queue that is another's is asked for again and again."""
@@ -186,16 +230,54 @@ class Keepers:
         takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
         return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
 
-    def _run(self, name: QueueName) -> asyncio.Task[None]:
-        return self._supervision.keep("queue", self._keepers[name].run, group="/".join(self._key), queue=name)
+    def _run(self, name: QueueName) -> None:
+        task = asyncio.create_task(self._keepers[name].run(), name=f"queue {self._key[0]}/{name}")
+        task.add_done_callback(lambda _: self._changed())
+        self._tasks[name] = task
 
-    async def _stop(self, name: QueueName) -> None:
-        keeper = self._keepers.pop(name)
-        self._settled.pop(name, None)
-        task = self._tasks.pop(name)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await keeper.close()
+    def _reap(self) -> None:
+        """Forget those that have ended, and start those again that should not have."""
+        for name, task in list(self._tasks.items()):
+            if not task.done():
+                continue
+            if self._keepers[name].ended:
+                self._forget(name)
+                self._released.add(name)
+            else:
+                error = None if task.cancelled() else task.exception()
+                log.error("a queue's task ended; it starts again", namespace=self._key[0], queue=name, exc_info=error)
+                self._run(name)
+
+    def _forget(self, name: QueueName) -> None:
+        for kept in (self._keepers, self._tasks, self._sources, self._settled, self._shown):
+            kept.pop(name, None)
+
+    def _lose(self, named: frozenset[QueueName], deleting: bool) -> None:
+        """Which queues that are to be let go of cannot be reached: there is nothing to be done at them, nor to be waited for."""
+        now = self._clock.ticks()
+        if not deleting:
+            self._deleting_since = None
+        elif self._deleting_since is None:
+            self._deleting_since = now
+        lost, waits = set(), []
+        for name, keeper in self._keepers.items():
+            problem, since = keeper.facts.problem, keeper.troubled_since
+            if name in named or problem is None or since is None:
+                continue
+            if problem.reason in (Reason.CONFLICT, Reason.UNSUPPORTED_SOURCE):
+                lost.add(name)
+            elif self._deleting_since is not None:
+                left = max(since, self._deleting_since) + GIVE_UP_AFTER - now
+                if left <= 0:
+                    lost.add(name)
+                    if name not in self._lost:
+                        self._given_up[name] = problem.message
+                else:
+                    waits.append(left)
+        self._lost = frozenset(lost)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(min(waits), self._changed) if waits else None
 
 
 _NEVER = "never"

@@ -5,6 +5,10 @@ import sys
 from typing import Any
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
+
+WITHOUT_LOCALS = ExceptionDictTransformer(show_locals=False)
+"""What a function had in its variables when it failed may be a password. So no traceback has it, on a terminal neither."""
 
 
 def set_up(level: str, style: str = "auto") -> None:
@@ -28,9 +32,9 @@ def set_up(level: str, style: str = "auto") -> None:
         cache_logger_on_first_use=True,
     )
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
-    last: list[Any] = (
-        [structlog.dev.ConsoleRenderer()] if text else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    )
+    last: list[Any] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    if not text:
+        last = [structlog.processors.ExceptionRenderer(WITHOUT_LOCALS), structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

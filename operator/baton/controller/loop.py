@@ -9,15 +9,15 @@ from contextlib import suppress
 
 import structlog
 
-from baton.controller.diagnosis import deletion_problem, queue_problems
-from baton.controller.doubt import contradicted, in_doubt
+from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
+from baton.controller.doubt import contradicted, in_doubt, told_of
 from baton.controller.event_reasons import EventReason
 from baton.controller.faults import boundary
 from baton.controller.group_sight import GroupSight
 from baton.controller.keepers import Keepers
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight, observation
-from baton.controller.problems import Problem, Reason, worst
+from baton.controller.problems import Problem, Reason
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
@@ -39,9 +39,6 @@ from baton.resources import ConsumerGroupSpec
 AFTER_FAILURE = 1.0
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
-
-SEEN_WITHIN = 5.0
-"""Seconds between two looks of a group that cannot begin yet."""
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
 
@@ -65,20 +62,13 @@ class GroupLoop:
             services.elector,
             services.clock,
         )
-        self._keepers = Keepers(
-            self.key, group.uid, services.mirror, services.clock, services.tasks, services.open_queue, self.wake
-        )
+        self._keepers = Keepers(self.key, group.uid, services.mirror, services.clock, services.open_queue, self.wake)
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)
         self._runtime = GroupRuntime(GroupState.new(self._full_name), services.clock, self._scribe, self._keepers)
-        self._compared: set[QueueName] = set()
-        """Queues whose records were laid beside the ledger that was found."""
         self._resync_at = float("-inf")
         self._background: set[asyncio.Task[None]] = set()
-        self.busy_since: float | None = None
-        """When the round that is under way was begun (monotonic seconds); None: it sleeps, or waits to try again."""
-        self._failing = False
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
 
     @property
@@ -97,9 +87,9 @@ class GroupLoop:
 
     async def run(self) -> None:
         """Until the group is gone, or a later leader has taken over."""
-        writing = self._services.tasks.keep("status", self._reporter.run, group=self._full_name)
+        writing = asyncio.create_task(self._reporter.run())
         try:
-            working = await self._see() and await self._until_it_works(self._begin)
+            working = await self._until_it_works(self._begin)
             while working and await self._until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._until_it_works(self._resync)
@@ -111,38 +101,22 @@ class GroupLoop:
             self._teller.flush()
             for task in self._background:
                 task.cancel()
-            self._services.relists.forget(self.key)
             await self._keepers.close()
             self._reporter.close()
 
     async def _until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """The API server may be away, or see things differently for a while: try again, from the facts."""
         while True:
-            self.busy_since = self._services.clock.ticks()
             try:
-                done = await work()
-                self._failing = False
-                return done
+                return await work()
             except (UnavailableError, ApiError) as error:
-                self._failing = True
                 self._log.warning("the API server did not do what was asked; trying again", error=str(error))
-            finally:
-                self.busy_since = None
-            await asyncio.sleep(AFTER_FAILURE)
-
-    async def _see(self) -> bool:
-        """Wait until the group's namespace has been listed, and say so where that fails; False: the group is gone."""
-        relists = self._services.relists
-        while not await relists.seen(self.key[0], self._leads_since, SEEN_WITHIN):
-            group = self._sight.group
-            if group is None:
-                return False
-            if problem := worst(relists.problems(self.key[0])):
-                self._reporter.halted(group, problem)
-        return True
+                self._reporter.beat()
+                await asyncio.sleep(AFTER_FAILURE)
 
     async def _begin(self) -> bool:
         """Take the ledger over, and carry on from it."""
+        await self._services.relists.since(self._leads_since)
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -180,12 +154,13 @@ class GroupLoop:
         self._compare_with_queues()
         names = self._names(spec)
         self._keepers.sync(names, self._state.queues)
-        sights = self._keepers.sights(() if group.deleting else names, self._state.queues)
+        sights = self._keepers.sights(() if group.deleting else names, self._state.queues, deleting=group.deleting)
         seen = self._sight.membership(spec, sights, self._services.clock.ticks())
         problems = await self._advance(group, spec, sights, seen)
         self._bump()
         if not group.deleting:
             await self._apply_scale(spec, seen)
+        self._tell_given_up()
         done = await self._let_go(group)
         problems += self._problems(group, spec, sights, seen)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
@@ -216,40 +191,33 @@ class GroupLoop:
         return []
 
     def _compare_with_queues(self) -> None:
-        """Once for each queue, when it first says what it has recorded."""
-        for queue, facts in self._keepers.facts.items():
-            if facts.partitions is None or queue in self._compared:
+        """Whenever a queue has recorded something else than what was known."""
+        for queue, records, first in self._keepers.surprising():
+            if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
-            self._compared.add(queue)
-            if queue in self._state.queues and contradicted(self._state, queue, facts.owners):
-                self._runtime.state = in_doubt(self._state, queue)
-                self._teller.warn(
-                    EventReason.LEDGER_REBUILT,
-                    f"the ledger contradicts what the queue {queue} has recorded; all of it is granted again, above both",
-                )
+            self._runtime.state = in_doubt(self._state, queue)
+            self._keepers.distrust(queue)
+            self._teller.warn(*told_of(queue, len(numbers), first=first))
+
+    def _tell_given_up(self) -> None:
+        for queue, why in self._keepers.given_up().items():
+            self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
 
     async def _resync(self) -> bool:
-        """Every now and then have the facts listed, in case a notification was lost; what differs wakes the loop."""
+        """Every now and then compare with the facts, in case a notification was lost; what differs wakes the loop."""
         group, now = self._sight.group, self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
         if now >= self._resync_at:
-            self._resync_at = now + every
-            if self._scaling.recheck():
+            await self._services.relists.since(now - every)
+            self._scribe.listed(self._services.relists.ledger_version(self.key))
+            if self._scribe.doubtful or self._scaling.recheck():
                 self.wake()
-        self._services.relists.want(self.key, now - every, self._listed)
+            self._resync_at = now + every
+        self._reporter.beat()
         return True
-
-    def _listed(self) -> None:
-        """All of the namespace was compared with what is known."""
-        self._scribe.listed(self._services.relists.ledger_version(self.key))
-        if self._scribe.doubtful:
-            self.wake()
-        if not self._failing:
-            self._reporter.beat()
 
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
         problems = queue_problems(self.key[0], sights) + self._sight.problems(spec, seen, self._services.clock.ticks())
-        problems += self._services.relists.problems(self.key[0])
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
@@ -261,10 +229,8 @@ class GroupLoop:
         kept = {partition.queue for partition in self._state.slots}
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
         done_with = self._keepers.names - kept - {name for name in named if self._services.mirror.queues.get(self.key[0], name)}
-        released = await self._keepers.dismiss(done_with, recorded=frozenset(self._state.queues))
+        released = self._keepers.dismiss(done_with, recorded=frozenset(self._state.queues))
         if not group.deleting or kept or not released:
-            if group.deleting and not released:
-                self._retry_soon()
             return False
         patch = {"metadata": {"uid": self.uid, "finalizers": [one for one in group.finalizers if one != FINALIZER] or None}}
         with suppress(NotFoundError, ConflictError), boundary("finalizer"):
@@ -281,7 +247,7 @@ class GroupLoop:
         """Not waited for: the effects need not wait until kubelets have been told."""
         wanted = bumps(self._scribe.written or {}, self._sight.pods)
         if wanted:
-            task = self._services.tasks.start("bump", self._tell_pods(wanted), group=self._full_name)
+            task = asyncio.create_task(self._tell_pods(wanted))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
@@ -305,9 +271,6 @@ class GroupLoop:
 
     def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
         return [QueueName(queue.name) for queue in spec.queues]
-
-    def _retry_soon(self) -> None:
-        asyncio.get_running_loop().call_later(AFTER_FAILURE, self.wake)
 
     async def _sleep(self) -> bool:
         """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""

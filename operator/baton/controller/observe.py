@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from baton.controller.keeper import QueueFacts
+from baton.controller.queue_facts import QueueFacts
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, OnDeadline, Outcome
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baton.controller.conditions import Told, conditions
-from baton.controller.keeper import QueueFacts
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Reason
+from baton.controller.queue_facts import QueueFacts
 from baton.controller.status_writer import StatusWriter
-from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView, queues_path
@@ -31,8 +30,7 @@ class _Writing:
 class QueueBoard:
     """Reports by queue and group."""
 
-    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks) -> None:
-        self._tasks = tasks
+    def __init__(self, api: Api, mirror: Mirror, clock: Clock) -> None:
         self._api = api
         self._mirror = mirror
         self._clock = clock
@@ -67,8 +65,7 @@ class QueueBoard:
             return
         if writing is None:
             writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
-            task = self._tasks.keep("status", writer.run, queue=view.full_name)
-            writing = self._writing[queue] = _Writing(view.uid, writer, task)
+            writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
         facts = view, list(self._reports.get(queue, {}).values())
         shown, writing.shown = writing.shown, facts
         if facts == shown:  # at once where they are the same objects

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing
-from baton.controller.keeper import QueueFacts
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_board import scale_status
+from baton.controller.queue_facts import QueueFacts
 from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.status_writer import StatusWriter
@@ -85,22 +85,17 @@ class Reporter:
 
     def invalid(self, group: GroupView) -> None:
         """The spec does not read as one; the group stays as it is."""
-        self.halted(group, Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one"))
-        self.beat()
-
-    def halted(self, group: GroupView, problem: Problem) -> None:
-        """Nothing is done for the group meanwhile; it stays as it is."""
+        problem = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
         before = group.status.get("conditions") or ()
         made = conditions([ready(problem, "")], before, group.generation, self._services.clock.now())
         rest = [one for one in before if one.get("type") != "Ready"]
         shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
         self._writer.want({**group.status, "conditions": [*shown, *rest]}, dict(group.status))
         self._last = None if self._last is None else replace(self._last, trouble=problem.reason.value)
-        if self._last is not None:
-            self._services.metrics.group(self._key, self._last)
+        self.beat()
 
     def beat(self) -> None:
-        """A round came to its end."""
+        """The loop goes round, even if it gets nowhere."""
         if self._last is not None:
             self._last = replace(self._last, reconciled_at=self._services.clock.ticks())
             self._services.metrics.group(self._key, self._last)

@@ -1,12 +1,11 @@
 """Writes a resource's status when it changed, and not more often than people can read."""
 
 import asyncio
-from typing import Any
 
 import structlog
 
 from baton.controller.faults import boundary
-from baton.kube.api import Api, ApiError, Json, NotFoundError, UnavailableError
+from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
 from baton.kube.clock import Clock
 
 APART = 0.25
@@ -21,19 +20,16 @@ class StatusWriter:
     def __init__(self, api: Api, path: str, uid: str, clock: Clock) -> None:
         self._clock = clock
         self._api = api
-        self._path = f"{path}/status"
+        self._path = path
         self._uid = uid
         self._wanted: Json | None = None
         self._written: Json | None = None
-        self._fields: set[str] = set()
-        """All that ever stood there, as far as was seen."""
         self._news = asyncio.Event()
 
     def want(self, status: Json, known: Json) -> None:
         """This is how it should read; `known` is how it reads, as far as it was seen."""
         if self._written is None:
             self._written = dict(known)
-            self._fields |= known.keys()
         if status != self._wanted:
             self._wanted = status
             self._news.set()
@@ -47,18 +43,15 @@ class StatusWriter:
 
     async def flush(self) -> None:
         """Write now if there is anything to write."""
-        wanted, before = self._wanted, self._written or {}
-        if wanted is None or wanted == before:
+        wanted = self._wanted
+        if wanted is None or wanted == self._written:
             return
-        # A merge patch leaves alone what it does not name: a field that is gone has to be named as null.
-        patch: dict[str, Any] = {**dict.fromkeys(self._fields - wanted.keys()), **wanted}
-        self._fields |= wanted.keys()
         try:
             with boundary("status-write"):
-                await self._api.merge(self._path, {"metadata": {"uid": self._uid}, "status": patch})
+                await self._api.replace_status(self._path, self._uid, wanted)
             self._written = wanted
-        except NotFoundError:
-            pass
+        except (NotFoundError, ConflictError):
+            pass  # it is gone, and what has its name now is not this writer's
         except (ApiError, UnavailableError) as error:
             log.warning("a status could not be written", path=self._path, error=str(error))
             self._written = {}

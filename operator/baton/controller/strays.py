@@ -1,55 +1,175 @@
-"""Pods whose labels or annotations cannot be meant so: a slip that would otherwise only show as work that nobody does."""
+"""Pods whose labels or annotations cannot be meant so: a slip that would otherwise only show as work that nobody does.
 
-from collections.abc import Mapping
+What a look costs is what changed since the last one: a fleet of thousands whose group was deleted is looked at once, and then
+rests. Events are for a person who looks for one: the first pods of a namespace get theirs, and a gauge counts them all.
+"""
+
+from collections import OrderedDict
 
 from baton.controller.event_reasons import EventReason
+from baton.controller.metrics import Metrics
 from baton.controller.mirror import GroupKey, Mirror
-from baton.controller.services import Services
-from baton.kube.events import Kind, Regarding
+from baton.kube.clock import Clock
+from baton.kube.events import Events, Kind, Regarding
 from baton.kube.pods import PodView
 from baton.model.names import GROUP_LABEL
+from baton.model.wording import first_of
 
 AFTER = 5.0
-"""Seconds for which a Ready pod may be there before its group, as when both are applied together."""
+"""Seconds for which a pod may be there before its group, as when both are applied together."""
+
+AGAIN = 1800.0
+"""Seconds after which a pod is told again; the API server forgets events after an hour."""
+
+AT_ONCE = 2000
+"""Pods in one look. The rest comes with the next."""
+
+BURST, REFILL = 20.0, 1 / 60
+"""Events in a namespace that may follow each other, and a second in the long run."""
+
+MOST_LABELS = 20
+"""Labels of a namespace that the gauge tells apart; pods of all others are counted together."""
+
+OTHERS = "*"
+"""Their label in the gauge. No label can have this value."""
+
+PodKey = tuple[str, str]
+"""namespace and name"""
 
 
-def strays(mirror: Mirror, now: float) -> Mapping[GroupKey, list[PodView]]:
-    """Ready pods by the group that does not exist. `now` is in unix seconds."""
-    return {
-        key: found
-        for key, held in mirror.pods.buckets().items()
-        if mirror.group(key) is None
-        and (found := [pod for pod in held.values() if pod.ready_since is not None and now >= pod.ready_since + AFTER])
-    }
+class PodWarnings:
+    """Of one replica, while it leads. Mirror's changes come in, events and a gauge go out."""
 
+    def __init__(self, mirror: Mirror, events: Events, metrics: Metrics, clock: Clock) -> None:
+        self._mirror = mirror
+        self._events = events
+        self._metrics = metrics
+        self._clock = clock
+        self._on = False
+        self._due: OrderedDict[PodKey, float] = OrderedDict()
+        """Pods that changed, and when they are to be looked at; in that order."""
+        self._again: OrderedDict[PodKey, float] = OrderedDict()
+        """Pods with which something is wrong, likewise."""
+        self._lost: dict[GroupKey, set[str]] = {}
+        """Ready pods by the group that does not exist."""
+        self._changed = False
+        """Of what the gauge shows."""
+        self._tokens: dict[str, tuple[float, float]] = {}
+        """By namespace: events that it may have, as of when."""
 
-def report_strays(services: Services) -> None:
-    """An event on every such pod and on those whose name or annotations cannot be meant so, and a gauge of the first."""
-    found = strays(services.mirror, services.clock.now())
-    services.metrics.strays({key: len(pods) for key, pods in found.items()})
-    for (namespace, name), pods in found.items():
-        groups = sorted(
-            view.name
-            for (within, _), held in services.mirror.groups.buckets().items()
-            if within == namespace
-            for view in held.values()
+    def begin(self) -> None:
+        """From now on this replica leads."""
+        self.end()
+        self._on = True
+        at = self._clock.ticks() + AFTER
+        self._due.update(
+            ((pod.namespace, pod.name), at) for held in self._mirror.pods.buckets().values() for pod in held.values()
         )
-        there = f"there is {', '.join(groups)}" if groups else "there is none"
-        note = (
-            f"label {GROUP_LABEL}: {name} names no ConsumerGroup of namespace {namespace} ({there}): correct the label in the "
-            f"pod's template, or create the group {name}"
+
+    def end(self) -> None:
+        """Somebody else leads."""
+        self._on = False
+        for kept in (self._due, self._again, self._lost, self._tokens):
+            kept.clear()
+        self._changed = True
+        self._publish()
+
+    def pod_changed(self, before: PodView | None, after: PodView | None) -> None:
+        """A pod came, changed or went."""
+        if not self._on:
+            return
+        if before is not None:
+            self._not_lost(before)
+        if after is None and before is not None:
+            self._due.pop((before.namespace, before.name), None)
+            self._again.pop((before.namespace, before.name), None)
+        elif after is not None:
+            self._due.setdefault((after.namespace, after.name), self._clock.ticks() + AFTER)
+
+    def group_changed(self, key: GroupKey) -> None:
+        """A group came or went."""
+        if not self._on:
+            return
+        self._changed |= self._lost.pop(key, None) is not None
+        if self._mirror.group(key) is None:
+            at = self._clock.ticks() + AFTER
+            for pod in self._mirror.pods.bucket(*key).values():
+                self._due.setdefault((pod.namespace, pod.name), at)
+
+    def look(self) -> None:
+        """At what is due by now."""
+        now = self._clock.ticks()
+        for waiting in (self._due, self._again):
+            for _ in range(AT_ONCE):
+                place = next(iter(waiting), None)
+                if place is None or waiting[place] > now:
+                    break
+                del waiting[place]
+                self._look_at(place)
+        self._tokens = {namespace: held for namespace, held in self._tokens.items() if self._left(namespace) < BURST}
+        self._publish()
+
+    def _look_at(self, place: PodKey) -> None:
+        pod = self._mirror.pods.get(*place)
+        if pod is None:
+            return
+        wrong = bool(pod.problems) or not pod.nameable
+        if not pod.nameable and self._may_be_told(pod):
+            note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
+            self._warn(pod, EventReason.NAME_TAKEN, note)
+        for problem in pod.problems:
+            if self._may_be_told(pod):
+                self._warn(pod, EventReason.BAD_ANNOTATION, problem)
+        key = (pod.namespace, pod.group)
+        if pod.ready and self._mirror.group(key) is None:
+            wrong = True
+            self._lost.setdefault(key, set()).add(pod.name)
+            self._changed = True
+            if self._may_be_told(pod):
+                self._warn(pod, EventReason.NO_SUCH_GROUP, self._no_such_group(pod))
+        if wrong:
+            self._again[place] = self._clock.ticks() + AGAIN
+
+    def _not_lost(self, pod: PodView) -> None:
+        key = (pod.namespace, pod.group)
+        if key in self._lost:
+            self._lost[key].discard(pod.name)
+            self._changed = True
+            if not self._lost[key]:
+                del self._lost[key]
+
+    def _publish(self) -> None:
+        if not self._changed:
+            return
+        self._changed = False
+        counts: dict[GroupKey, int] = {}
+        shown: dict[str, int] = {}
+        for (namespace, name), pods in self._lost.items():
+            shown[namespace] = shown.get(namespace, 0) + 1
+            key = (namespace, name if shown[namespace] <= MOST_LABELS else OTHERS)
+            counts[key] = counts.get(key, 0) + len(pods)
+        self._metrics.strays(counts)
+
+    def _warn(self, pod: PodView, reason: EventReason, note: str) -> None:
+        about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        self._events.post(about, Kind.WARNING, reason, note, action="Join")
+
+    def _may_be_told(self, pod: PodView) -> bool:
+        """Takes a token of its namespace, if there is one."""
+        left = self._left(pod.namespace)
+        if left >= 1:
+            self._tokens[pod.namespace] = (left - 1, self._clock.ticks())
+        return left >= 1
+
+    def _left(self, namespace: str) -> float:
+        now = self._clock.ticks()
+        held, since = self._tokens.get(namespace, (BURST, now))
+        return min(BURST, held + (now - since) * REFILL)
+
+    def _no_such_group(self, pod: PodView) -> str:
+        names = sorted(name for namespace, name in self._mirror.groups.buckets() if namespace == pod.namespace)
+        there = f"there is {first_of(names, 8)}" if names else "there is none"
+        return (
+            f"label {GROUP_LABEL}: {pod.group} names no ConsumerGroup of namespace {pod.namespace} ({there}): correct the label "
+            f"in the pod's template, or create the group {pod.group}"
         )
-        for pod in pods:
-            _warn(services, pod, EventReason.NO_SUCH_GROUP, note)
-    for held in services.mirror.pods.buckets().values():
-        for pod in held.values():
-            if not pod.nameable:
-                note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
-                _warn(services, pod, EventReason.NAME_TAKEN, note)
-            for problem in pod.problems:
-                _warn(services, pod, EventReason.BAD_ANNOTATION, problem)
-
-
-def _warn(services: Services, pod: PodView, reason: EventReason, note: str) -> None:
-    about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-    services.events.post(about, Kind.WARNING, reason, note, action="Join", once=True)

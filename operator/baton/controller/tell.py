@@ -131,9 +131,9 @@ class Teller:
         elif problem is None and before is not None:
             self._say(EventReason.RECOVERED, f"{before.reason} is over")
 
-    def warn(self, reason: EventReason, note: str, *, once: bool = False) -> None:
+    def warn(self, reason: EventReason, note: str) -> None:
         """Something that a person should look at."""
-        self._say(reason, note, Kind.WARNING, once=once)
+        self._say(reason, note, Kind.WARNING)
 
     def say(self, reason: EventReason, note: str) -> None:
         self._say(reason, note)
@@ -222,9 +222,9 @@ class Teller:
                         why=one.why,
                     )
 
-    def _say(self, reason: str, note: str, kind: Kind = Kind.NORMAL, *, once: bool = False) -> None:
+    def _say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
         (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
-        self._events.post(self._about, kind, reason, note, once=once)
+        self._events.post(self._about, kind, reason, note)
 
 
 def _of(those: Iterable[Happening], kind: type[H]) -> list[H]:

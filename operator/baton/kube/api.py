@@ -25,11 +25,9 @@ AT_ONCE = 32
 and were tried again; the others wait for their turn, and the time in which a request is to be answered begins with it."""
 
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-
-PAGE = 250
-"""Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
 
 
 class ApiError(Exception):
@@ -47,7 +45,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object is not what the writer believes (or exists already)."""
+    """409, or 422 for a patch of another UID: the object is not what the writer believes (or exists already)."""
 
 
 class UnavailableError(Exception):
@@ -64,12 +62,9 @@ class Api:
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
 
-    async def page(self, path: str, query: Mapping[str, str], token: str = "", metadata: bool = False) -> tuple[Json, str]:
-        """The next PAGE objects of a list, and the token for those after them ("": that is all). All pages are as of the same
-        version. Raises ApiError (410) where the rest is not to be had any more. `metadata`: only theirs are told."""
-        asked = {**query, "limit": str(PAGE), **({"continue": token} if token else {})}
-        answer = await self._request("GET", path, asked, accept=METADATA if metadata else JSON)
-        return answer, str(answer["metadata"].get("continue") or "")
+    async def list_metadata(self, path: str, **query: str) -> Json:
+        """A list of objects of which only the metadata are told."""
+        return await self._request("GET", path, query, accept=METADATA)
 
     async def find(self, path: str) -> Json | None:
         """The object, or None where there is none."""
@@ -86,15 +81,24 @@ class Api:
         return await self._request("PUT", path, body=body)
 
     async def merge(self, path: str, patch: Json) -> Json:
-        """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name."""
+        """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name; but the API server
+        does not look at the metadata in a patch of a custom resource's /status."""
         return await self._request("PATCH", path, body=patch, content_type=MERGE)
+
+    async def replace_status(self, path: str, uid: str, status: Json) -> Json:
+        """The whole status of the custom resource at this path. ConflictError where it is another of that name."""
+        patch: list[Json] = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
+        return await self._request("PATCH", f"{path}/status", body=patch, content_type=JSON_PATCH)
 
     async def _request(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Json:
@@ -113,18 +117,9 @@ class Api:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if 200 <= answer.status <= 299:
-            return _read(method, path, data)
+            made: Json = json.loads(data)
+            return made
         raise refusal(answer.status, _said(data))
-
-
-def _read(method: str, path: str, data: bytes) -> Json:
-    try:
-        made = json.loads(data)
-    except (ValueError, RecursionError):
-        made = None
-    if not isinstance(made, dict):
-        raise UnavailableError(f"{method} {path}: the answer is no JSON object, so it is not the API server's")
-    return made
 
 
 def _said(data: bytes) -> Json:
@@ -135,12 +130,23 @@ def _said(data: bytes) -> Json:
     return said if isinstance(said, dict) else {"message": data[:200].decode(errors="replace")}
 
 
+def _of_another(details: Any) -> bool:
+    """Whether a patch was refused because it names the UID of another object: a JSON patch whose test fails has no details."""
+    if not isinstance(details, dict):
+        return False
+    causes = details.get("causes")
+    named = [cause.get("field") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+    return not details or "metadata.uid" in named
+
+
 def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
     """What an answer other than 2xx means; `said` is its Status object."""
     reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     if status == 429 or status >= 500:
         return UnavailableError(f"{status} {reason}: {message}")
     kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)
+    if status == 422 and _of_another(said.get("details")):
+        kind = ConflictError
     return kind(status, reason, message)
 
 

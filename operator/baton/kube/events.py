@@ -12,11 +12,11 @@ from baton.kube.clock import Clock
 from baton.kube.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
-REPEAT_AFTER = 600.0
-"""Seconds in which the same sentence about the same object is posted once."""
-
 QUEUED_AT_MOST = 1000
 LONGEST_NOTE = 1024
+"""Bytes."""
+LONGEST_INSTANCE = 128
+"""Bytes."""
 
 log = structlog.get_logger("baton.events")
 
@@ -56,14 +56,9 @@ class Events:
         self._api = api
         self._instance = instance
         self._waiting: asyncio.Queue[tuple[Regarding, Json]] = asyncio.Queue(maxsize=QUEUED_AT_MOST)
-        self._said: dict[tuple[Regarding, str, str], float] = {}
 
-    def post(
-        self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance", once: bool = False
-    ) -> None:
-        """`reason` is one word in CamelCase, `note` a sentence. `once`: not again within ten minutes."""
-        if once and self._recently(about, reason, note):
-            return
+    def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
+        """`reason` is one word in CamelCase, `note` a sentence."""
         try:
             self._waiting.put_nowait((about, self._event(about, kind, reason, note, action)))
         except asyncio.QueueFull:
@@ -78,25 +73,23 @@ class Events:
             except (ApiError, UnavailableError) as error:
                 log.debug("event not posted", error=str(error), note=event["note"])
 
-    def _recently(self, about: Regarding, reason: str, note: str) -> bool:
-        now = self._clock.ticks()
-        self._said = {key: at for key, at in self._said.items() if now < at + REPEAT_AFTER}
-        key = (about, reason, note)
-        known = key in self._said
-        self._said.setdefault(key, now)
-        return known
-
     def _event(self, about: Regarding, kind: Kind, reason: str, note: str, action: str) -> Json:
         return {
             "apiVersion": EVENTS,
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:220]}.{uuid4().hex[:16]}", "namespace": about.namespace},
+            "metadata": {"name": f"{about.name[:220].rstrip('-.')}.{uuid4().hex[:16]}", "namespace": about.namespace},
             "eventTime": to_micro_text(self._clock.now()),
             "reportingController": "baton.dev/operator",
-            "reportingInstance": self._instance[:128],
+            "reportingInstance": _at_most(self._instance, LONGEST_INSTANCE),
             "action": action,
             "reason": reason,
             "regarding": about.reference(),
-            "note": note if len(note) <= LONGEST_NOTE else note[: LONGEST_NOTE - 1] + "…",
+            "note": _at_most(note, LONGEST_NOTE),
             "type": kind.value,
         }
+
+
+def _at_most(text: str, limit: int) -> str:
+    """Its beginning, where it has more bytes than the API server takes."""
+    written = text.encode()
+    return text if len(written) <= limit else written[: limit - len("…".encode())].decode(errors="ignore") + "…"

@@ -47,6 +47,8 @@ class Deletion:
         grace = _grace(found, options.get("gracePeriodSeconds")) if kind is PODS else 0
         if grace > 0 or found["metadata"].get("finalizers"):
             return self._mark(kind, target.key, found, grace)
+        if kind is PODS:  # watchers are shown first that it is to go at once
+            found = self._mark(kind, target.key, found, 0)
         self._store.remove(kind, target.key)
         if kind is PODS:
             return found

@@ -44,7 +44,7 @@ class MemoryApi(Api):
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Json:

@@ -12,8 +12,8 @@ from tests.simulation.api_server.manifests import Manifest
 from tests.simulation.api_server.paths import Target
 from tests.simulation.api_server.store import Key, Store
 
-RETRY = 8.0
-"""Seconds, at most, after which what had finalizers is looked at again."""
+RETRY = 25
+"""Paces, at most, after which what is still there is looked at again."""
 
 Later = Callable[[float, Callable[[], None]], None]
 
@@ -66,4 +66,4 @@ class NamespaceController:
         self._store.remove(NAMESPACES, ("", namespace))
 
     def _again(self, namespace: str) -> None:
-        self._later(self._rng.uniform(0.5, RETRY), lambda: self._begin(namespace))
+        self._later(self._pace() * self._rng.uniform(2, RETRY), lambda: self._begin(namespace))

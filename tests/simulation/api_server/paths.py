@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from tests.simulation.api_server.kinds import KINDS, Kind
+from tests.simulation.api_server.kinds import GROUPS, KINDS, Kind
 from tests.simulation.api_server.refusals import no_such_path, no_such_resource
 
 _KINDS = {(kind.root, kind.plural): kind for kind in KINDS}
@@ -41,6 +41,8 @@ def target(path: str) -> Target | None:
     if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     kind = _KINDS.get((root, rest[0]))
+    if kind is None and root == GROUPS.root:
+        raise no_such_path()
     if kind is None or len(rest) > 3 or (len(rest) == 3 and rest[2] not in kind.subresources):
         raise no_such_resource()
     if len(rest) > 1 and kind.namespaced and namespace is None:

@@ -54,8 +54,13 @@ def changed(kind: Kind, name: str) -> Refused:
     return conflict(kind, name, "the object has been modified; please apply your changes to the latest version and try again")
 
 
-def another(kind: Kind, name: str, wanted: str, found: str) -> Refused:
-    return conflict(kind, name, f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}")
+def another(kind: Kind, namespace: str | None, name: str, wanted: str, found: str) -> Refused:
+    """The writer means another object of that name, or one that is gone."""
+    key = "/".join(word for word in ("/registry", kind.group if kind.custom else "", kind.plural, namespace, name) if word)
+    said = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    return conflict(
+        kind, name, f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {said}"
+    )
 
 
 def conflict(kind: Kind, name: str, why: str) -> Refused:
@@ -85,12 +90,39 @@ def invalid(kind: Kind, name: str, mistakes: Sequence["Mistake"]) -> Refused:
     return Refused(422, "Invalid", message, _details(kind, name, plural=False, causes=causes))
 
 
+def no_version(kind: Kind, name: str) -> Refused:
+    """A replace that has to say which version it replaces."""
+    mistake = Mistake("metadata.resourceVersion", "Invalid", "must be specified for an update", "0")
+    said = f'{kind.qualified} "{name}" is invalid: {mistake}'
+    return Refused(422, "Invalid", said, _details(kind, name, causes=[mistake.cause]))
+
+
 def bad_request(why: str) -> Refused:
     return Refused(400, "BadRequest", why)
 
 
 def too_large(limit: int) -> Refused:
     return Refused(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def no_patch() -> Refused:
+    """A JSON patch whose test fails, or whose path leads nowhere."""
+    return Refused(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def too_large_to_store() -> Refused:
+    return Refused(500, "", "etcdserver: request is too large")
+
+
+def made_before() -> Refused:
+    """A create of what says that it was there already."""
+    return Refused(500, "", "resourceVersion should not be set on objects to be created")
+
+
+def no_size() -> Refused:
+    """A scale of what does not say its size."""
+    said = 'Internal error occurred: the spec replicas field ".spec.replicas" does not exist'
+    return Refused(500, "InternalError", said, {"causes": [{"message": said.partition(": ")[2]}]})
 
 
 def expired(asked: int, oldest: int) -> Refused:

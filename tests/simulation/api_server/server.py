@@ -13,26 +13,32 @@ from uuid import UUID
 
 from tests.simulation.api_server.access import Access
 from tests.simulation.api_server.deletion import Deletion
-from tests.simulation.api_server.history import Subscription
-from tests.simulation.api_server.kinds import NAMESPACES, QUOTAS, SECRETS, Kind, discovery
-from tests.simulation.api_server.manifests import Json, Manifest, merged, received
+from tests.simulation.api_server.history import Change, Subscription
+from tests.simulation.api_server.kinds import NAMESPACES, QUOTAS, Kind, discovery
+from tests.simulation.api_server.manifests import Json, Manifest, merged, patched, received, size, with_fields
 from tests.simulation.api_server.namespace_controller import NamespaceController
 from tests.simulation.api_server.paths import Target, target
 from tests.simulation.api_server.refusals import (
     Mistake,
     already_exists,
+    another,
     bad_request,
     forbidden,
     invalid,
+    made_before,
+    no_patch,
+    no_size,
     no_such_path,
     no_such_resource,
+    no_version,
     not_found,
     terminating,
     too_large,
+    too_large_to_store,
 )
 from tests.simulation.api_server.selectors import Selects, selector
 from tests.simulation.api_server.store import Key, Store
-from tests.simulation.api_server.validation import REQUEST_LIMIT, check
+from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check
 from tests.simulation.api_server.writes import changed_by, new, scale_of
 
 from baton.kube.times import to_text
@@ -65,7 +71,7 @@ class ApiServer:
         verb: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | list[Json] | None = None,
         user: str | None = None,
         metadata_only: bool = False,
     ) -> Json:
@@ -97,13 +103,17 @@ class ApiServer:
         ended: Callable[[], None],
         user: str | None = None,
     ) -> Subscription:
-        """Tell `hear` of every change after `resourceVersion`, which the query has to name."""
+        """Tell `hear` of every change after the query's `resourceVersion`. 0, or none: of what there is, and then of changes."""
         about = target(path)
         if about is None or about.name:
             raise no_such_resource()
         self.access.check(user, "watch", about)
         made = Subscription(about.kind, about.namespace, _selects(query), hear, ended)
-        self.store.history.subscribe(made, int(query["resourceVersion"]))
+        since = int(query.get("resourceVersion") or 0)
+        if since == 0:
+            for manifest in self.store.listed(about.kind, about.namespace):
+                made.tell(Change(0, None, manifest))
+        self.store.history.subscribe(made, since or self.store.version)
         return made
 
     def compact(self) -> None:
@@ -116,7 +126,7 @@ class ApiServer:
         found = self.store.get(about.kind, about.key)
         if found is None:
             raise not_found(about.kind, about.name)
-        return scale_of(found) if about.subresource == "scale" else found
+        return self._shown(about, found)
 
     def _list(self, about: Target, query: Mapping[str, str], metadata_only: bool) -> Json:
         kind, selects = about.kind, _selects(query)
@@ -148,39 +158,52 @@ class ApiServer:
         self._within_quota(about)
         if self.store.get(kind, about.key) is not None:
             raise already_exists(kind, name)
+        if metadata.get("resourceVersion"):
+            raise made_before()
+        _storable(made, size)
         return self.store.put(kind, about.key, made)
 
     def _update(self, about: Target, body: Manifest, size: int) -> Json:
         before = self.store.get(about.kind, about.key)
         if before is None:
             if about.kind.made_by_replacing and not about.subresource:
+                if uid := body["metadata"].get("uid"):
+                    raise another(about.kind, about.namespace, about.name, uid, "")
+                body = Manifest({**body, "metadata": with_fields(body["metadata"], resourceVersion=None)})
                 return self._create(Target(about.kind, about.namespace, ""), body, size)
             raise not_found(about.kind, about.name)
         if about.kind.needs_version and not about.subresource and not body["metadata"].get("resourceVersion"):
-            what = Mistake("metadata.resourceVersion", "Invalid", "must be specified for an update", _no_version(about.kind))
-            raise invalid(about.kind, about.name, [what])
-        return self._change(about, before, body)
+            raise no_version(about.kind, about.name)
+        return self._change(about, before, body, size, patched=False)
 
-    def _patch(self, about: Target, patch: Manifest, size: int) -> Json:
+    def _patch(self, about: Target, patch: Manifest | list[Json], size: int) -> Json:
         before = self.store.get(about.kind, about.key)
         if before is None:
             raise not_found(about.kind, about.name)
-        shown = scale_of(before) if about.subresource == "scale" else before
-        return self._change(about, before, merged(shown, patch))
+        shown = self._shown(about, before)
+        made = patched(Manifest(shown), patch) if isinstance(patch, list) else merged(shown, patch)
+        if made is None:
+            raise no_patch()
+        return self._change(about, before, made, size, patched=True)
 
-    def _change(self, about: Target, before: Manifest, body: Manifest) -> Json:
+    def _change(self, about: Target, before: Manifest, body: Manifest, size: int, *, patched: bool) -> Json:
         kind = about.kind
-        after = changed_by(about, before, body)
+        after = changed_by(about, before, body, patched=patched)
         if after == before:
             return self._shown(about, before)
         check(kind, about.name, after)
         if self._deletion.due(before, after):
             self.store.remove(kind, about.key)
             return after
+        _storable(after, size)
         return self._shown(about, self.store.put(kind, about.key, after))
 
     def _shown(self, about: Target, manifest: Manifest) -> Json:
-        return scale_of(manifest) if about.subresource == "scale" else manifest
+        if about.subresource != "scale":
+            return manifest
+        if about.kind.custom and "replicas" not in (manifest.get("spec") or {}):
+            raise no_size()
+        return scale_of(manifest)
 
     def _admit(self, about: Target) -> None:
         """Nothing new in a namespace that is not there, or is going."""
@@ -212,11 +235,11 @@ class ApiServer:
         return prefix + "".join(self._rng.choices("bcdfghjklmnpqrstvwxz2456789", k=5)) if prefix else ""
 
 
-def _received(body: Mapping[str, Any] | None) -> tuple[Manifest, int]:
-    made, size = received(body or {})
-    if size > REQUEST_LIMIT:
+def _received(body: Mapping[str, Any] | list[Json] | None) -> tuple[Any, int]:
+    made, bytes_ = received(body or {})
+    if bytes_ > REQUEST_LIMIT:
         raise too_large(REQUEST_LIMIT)
-    return (made if "metadata" in made else Manifest({**made, "metadata": Manifest()})), size
+    return (made if isinstance(made, list) or "metadata" in made else Manifest({**made, "metadata": Manifest()})), bytes_
 
 
 def _found(answer: Json | None) -> Json:
@@ -234,8 +257,10 @@ def _bare(manifest: Manifest) -> Manifest:
     return Manifest({field: value for field, value in manifest.items() if field not in ("kind", "apiVersion")})
 
 
-def _no_version(kind: Kind) -> str:
-    return "0" if kind.custom or kind is SECRETS else '""'
+def _storable(manifest: Mapping[str, Any], asked: int) -> None:
+    """Raises Refused for what etcd does not take; only a large request makes a large object."""
+    if asked > ANNOTATIONS_LIMIT and size(manifest) > STORED_LIMIT:
+        raise too_large_to_store()
 
 
 def _on_the_loop(seconds: float, do: Callable[[], None]) -> None:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, LEASES, SECRETS, Kind
-from tests.simulation.api_server.refusals import Mistake, bad_request, invalid
+from tests.simulation.api_server.refusals import Mistake, Refused, bad_request, invalid
 
 REQUEST_LIMIT = 3 * 1024 * 1024
 """Bytes of a request."""
+STORED_LIMIT = 1536 * 1024
+"""Bytes of an object in etcd."""
 DATA_LIMIT = 1024 * 1024
-"""Bytes of a ConfigMap's or Secret's keys and values."""
+"""Bytes of a ConfigMap's or Secret's values."""
 ANNOTATIONS_LIMIT = 256 * 1024
 """Bytes of an object's annotations, keys and values."""
 LONGEST_LABEL = 63
@@ -52,17 +54,32 @@ def check(kind: Kind, name: str, manifest: Mapping[str, Any]) -> None:
         _texts(kind, f"metadata.{field}", metadata.get(field))
     if kind is CONFIG_MAPS:
         _texts(kind, "data", manifest.get("data"))
+    elif kind is LEASES:
+        _lease_types(kind, manifest.get("spec") or {})
     mistakes = [*_metadata(name, metadata), *_OF_KIND.get(kind, _nothing)(manifest)]
     if mistakes:
         raise invalid(kind, name, mistakes)
 
 
+_TYPES = {"holderIdentity": str, "leaseDurationSeconds": int, "leaseTransitions": int, "acquireTime": str, "renewTime": str}
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def _lease_types(kind: Kind, spec: Mapping[str, Any]) -> None:
+    for field, type_ in _TYPES.items():
+        value = spec.get(field)
+        if value is not None and (type(value) is not type_ or (field.endswith("Time") and _TIME.fullmatch(str(value)) is None)):
+            raise _not_read(kind, f"{kind.name}Spec.spec.{field}")
+
+
+def _not_read(kind: Kind, field: str) -> Refused:
+    of = f'{kind.name} in version "{kind.group_version.rpartition("/")[2]}" cannot be handled as a {kind.name}'
+    return bad_request(f"{of}: json: cannot unmarshal a value into Go struct field {field}")
+
+
 def _texts(kind: Kind, field: str, values: Any) -> None:
     if values is not None and not (isinstance(values, dict) and all(type(value) is str for value in values.values())):
-        raise bad_request(
-            f'{kind.name} in version "{kind.group_version.rpartition("/")[2]}" cannot be handled as a {kind.name}: json: cannot '
-            f"unmarshal a value into Go struct field {kind.name}.{field} of type string"
-        )
+        raise _not_read(kind, f"{kind.name}.{field} of type string")
 
 
 def _metadata(name: str, metadata: Mapping[str, Any]) -> Iterator[Mistake]:
@@ -79,10 +96,11 @@ def _metadata(name: str, metadata: Mapping[str, Any]) -> Iterator[Mistake]:
         yield from _key("metadata.annotations", key.lower())
     if _size(annotations) > ANNOTATIONS_LIMIT:
         yield Mistake("metadata.annotations", "TooLong", f"may not be more than {ANNOTATIONS_LIMIT} bytes")
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+    for owner in metadata.get("ownerReferences") or ():
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                yield Mistake(f"metadata.ownerReferences[{index}].{field}", "Invalid", "must not be empty", '""')
+                what = "version must not be empty" if field == "apiVersion" else "must not be empty"
+                yield Mistake(f"metadata.ownerReferences.{field}", "Invalid", what, '""')
     for finalizer in metadata.get("finalizers") or ():
         yield from _key("metadata.finalizers", finalizer)
 
@@ -111,14 +129,14 @@ def _nothing(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
 def _config_map(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
     data = manifest.get("data") or {}
     yield from _data_keys(data)
-    if _size(data) > DATA_LIMIT:
+    if sum(map(len, data.values())) * 4 > DATA_LIMIT and sum(len(value.encode()) for value in data.values()) > DATA_LIMIT:
         yield Mistake("[]", "TooLong", f"may not be more than {DATA_LIMIT} bytes")
 
 
 def _secret(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
     data = manifest.get("data") or {}
     yield from _data_keys(data)
-    if sum(len(value) * 3 // 4 for value in data.values()) > DATA_LIMIT:
+    if sum(len(value) // 4 * 3 - value[-2:].count("=") for value in data.values()) > DATA_LIMIT:
         yield Mistake("data", "TooLong", f"may not be more than {DATA_LIMIT} bytes")
 
 
@@ -147,7 +165,7 @@ def _event(manifest: Mapping[str, Any]) -> Iterator[Mistake]:
         elif limit is not None and len(value.encode()) > limit:
             yield Mistake(field, "Invalid", f"can have at most {limit} characters", f'"{value}"')
     if len(str(manifest.get("note") or "").encode()) > 1024:
-        yield Mistake("note", "Invalid", "can have at most 1024 characters", f'"{manifest["note"]}"')
+        yield Mistake("message", "Invalid", "can have at most 1024 characters", '""')
 
 
 _OF_KIND: dict[Kind, Callable[[Mapping[str, Any]], Iterator[Mistake]]] = {

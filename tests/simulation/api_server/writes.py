@@ -39,39 +39,53 @@ def new(target: Target, name: str, body: Mapping[str, Any], uid: str, now: str) 
     return _whole(kind, metadata, made)
 
 
-def changed_by(target: Target, before: Manifest, body: Mapping[str, Any]) -> Json:
-    """The object after a write of this body, whole. The very same content where the write changes nothing.
+def changed_by(target: Target, before: Manifest, body: Mapping[str, Any], *, patched: bool) -> Json:
+    """The object after a write of this body, whole. The very same content where the write changes nothing. `patched`: the body is
+    what a patch made of the object.
 
-    Raises Refused: 409 where the writer believes in another object or version, 422 for finalizers that come too late.
+    Raises Refused: 409 where the writer believes in another object or version, 422 for a patch that would make it another object,
+    and for finalizers that come too late.
     """
     kind, was, sent = target.kind, before["metadata"], body["metadata"]
-    believe(kind, before, sent.get("uid"), sent.get("resourceVersion"))
+    believe(kind, before, None if patched else sent.get("uid"), sent.get("resourceVersion"))
+    uid = sent.get("uid", was["uid"])
+    # A custom resource's status is written without a look at the metadata.
+    if uid != was["uid"] and target.subresource != "scale" and not (kind.custom and target.subresource):
+        raise invalid(kind, target.name, [Mistake("metadata.uid", "Invalid", "field is immutable", f'"{uid}"')])
     if target.subresource == "scale":
         spec = Manifest({**(before.get("spec") or {}), "replicas": int((body.get("spec") or {}).get("replicas") or 0)})
         return _counted(kind, before, {**before, "spec": spec})
     if target.subresource == "status":
-        return {**before, **({"status": body["status"]} if "status" in body else {})}
+        told = {"status": body["status"]} if "status" in body else {}
+        if kind.custom:
+            return {**before, **told}
+        metadata = {field: value for field, value in was.items() if field not in CLIENTS}
+        metadata |= {field: sent[field] for field in CLIENTS if sent.get(field)}
+        return {**before, "metadata": Manifest(metadata), **told}
     if sent.get("name", target.name) != target.name:
         raise bad_request(f"the name of the object ({sent['name']}) does not match the name on the URL ({target.name})")
     metadata = {field: was[field] for field in SERVERS if field in was}
     metadata |= {field: sent[field] for field in CLIENTS if sent.get(field)}
-    if "deletionTimestamp" in was:
-        late = sorted(set(metadata.get("finalizers", ())) - set(was.get("finalizers", ())))
-        if late:
-            words = ", ".join(f'"{one}"' for one in late)
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{words}}}"
-            raise invalid(kind, target.name, [Mistake("metadata.finalizers", "Forbidden", why)])
+    _no_late_finalizers(target, was, metadata)
     made = _content(kind, body)
     if "status" in before:
         made["status"] = before["status"]
     return _counted(kind, before, _whole(kind, metadata, made))
 
 
+def _no_late_finalizers(target: Target, was: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    late = sorted(set(metadata.get("finalizers", ())) - set(was.get("finalizers", ())))
+    if late and "deletionTimestamp" in was:
+        words = ", ".join(f'"{one}"' for one in late)
+        why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{words}}}"
+        raise invalid(target.kind, target.name, [Mistake("metadata.finalizers", "Forbidden", why)])
+
+
 def believe(kind: Kind, found: Manifest, uid: str | None, version: str | None) -> None:
     """Raises Refused (409) where a precondition does not hold."""
     metadata = found["metadata"]
     if uid and uid != metadata["uid"]:
-        raise another(kind, metadata["name"], uid, metadata["uid"])
+        raise another(kind, metadata.get("namespace"), metadata["name"], uid, metadata["uid"])
     if version and version != metadata["resourceVersion"]:
         raise changed(kind, metadata["name"])
 

@@ -9,14 +9,15 @@ from baton.controller.doubt import contradicted, in_doubt
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import Slot
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.protocol import Owner
 
 ORDERS = QueueName("orders")
 
 
-def found() -> tuple[Group, dict[int, OwnerRecord]]:
+def found() -> tuple[Group, dict[int, Owner]]:
     """A group at rest, and what its queue has recorded."""
     group = Group(4, incarnation="run").start("a", "b")
-    return group, {p.number: record for p, record in group.records.items()}
+    return group, {p.number: Owner(*record) for p, record in group.records.items()}
 
 
 def test_records_that_agree_leave_the_ledger_as_it_is() -> None:
@@ -30,14 +31,30 @@ def test_a_grant_under_way_is_no_contradiction() -> None:
     group.step(10)
     group.step(100)
     moving = next(iter(group.state.moves))
-    records[moving.number] = OwnerRecord(Uid("uid-c"), group.state.moves[moving].epoch)
+    records[moving.number] = Owner(Uid("uid-c"), group.state.moves[moving].epoch)
     assert not contradicted(group.state, ORDERS, records)
 
 
-@pytest.mark.parametrize("record", [OwnerRecord(Uid("uid-a"), Epoch(9)), OwnerRecord(Uid("uid-b"), Epoch(1))])
-def test_another_epoch_or_another_owner_is_a_contradiction(record: OwnerRecord) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        Owner(Uid("uid-a"), Epoch(9)),
+        Owner(Uid("uid-b"), Epoch(1)),
+        Owner(Uid("uid-a"), Epoch(1), paused=True),
+        Owner(None, Epoch(0)),
+    ],
+)
+def test_another_epoch_another_owner_none_or_a_pause_is_a_contradiction(record: Owner) -> None:
     group, records = found()
-    assert contradicted(group.state, ORDERS, {**records, 0: record})
+    assert contradicted(group.state, ORDERS, {**records, 0: record}) == [0]
+
+
+def test_a_higher_epoch_where_nobody_is_to_own_is_a_contradiction_and_a_lower_one_is_none() -> None:
+    group, records = found()
+    slot = group.state.slots[partition(0)]
+    group.state = replace(group.state, slots={**group.state.slots, partition(0): Slot(slot.epoch, None, slot.owner)})
+    assert contradicted(group.state, ORDERS, records) == []
+    assert contradicted(group.state, ORDERS, {**records, 0: Owner(Uid("elsewhere"), Epoch(9))}) == [0]
 
 
 @pytest.mark.parametrize("forged", [0, 900])
@@ -47,6 +64,7 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     group.state = replace(group.state, slots={**group.state.slots, partition(0): Slot(Epoch(forged), slot.owner, slot.last)})
     assert contradicted(group.state, ORDERS, records)
     group.state = in_doubt(group.state, ORDERS)
-    group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=records)
+    owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in records.items()}
+    group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=owners)
     granted = {number: (owner, epoch) for number, owner, epoch in grants(group.step(60))}
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}

@@ -1,7 +1,7 @@
 """A keeper carries out what is wanted of its queue, and keeps trying."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 from tests.unit.controller.memory_queue import MemoryQueue
@@ -10,15 +10,13 @@ from tests.waiting import eventually
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.keeper import Keeper
 from baton.controller.problems import Reason
-from baton.controller.supervision import Tasks
-from baton.engine.effects import Grant, Pause
+from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import Clock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueAdapter
 
 ORDERS = QueueName("orders")
-NOTHING: frozenset[Outcome] = frozenset()
 
 
 def partition(number: int) -> Partition:
@@ -43,9 +41,24 @@ class Kept:
         self.queue = queue
         self.news = 0
         self.connections = 0
-        self.keeper = Keeper(ORDERS, self._connect, Clock(), Tasks(Clock()), self._heard)
-        self.keeper.want(4, (), NOTHING)
+        self.keeper = Keeper(ORDERS, self._connect, Clock(), self._heard)
+        self.keeper.ask_for(4)
         self.task = asyncio.create_task(self.keeper.run())
+
+    def want(self, *effects: Effect, told: Iterable[Partition] = ()) -> None:
+        self.keeper.effects.want({effect.partition: effect for effect in effects}, told)
+
+    @property
+    def outcomes(self) -> set[Outcome]:
+        return set(self.keeper.effects.work.outcomes)
+
+    @property
+    def drained(self) -> set[tuple[Partition, Epoch]]:
+        return set(self.keeper.effects.work.drained)
+
+    @property
+    def unacknowledged(self) -> dict[Partition, int | None]:
+        return self.keeper.effects.work.unacknowledged
 
     async def _connect(self) -> QueueAdapter:
         self.connections += 1
@@ -63,9 +76,9 @@ async def kept() -> AsyncIterator[Kept]:
 
 
 async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
-    await until(lambda: kept.keeper.facts.partitions == 4)
+    await until(lambda: kept.keeper.facts.lag)
     facts = kept.keeper.facts
-    assert (facts.incarnation, facts.problem, facts.refused, facts.lag) == ("run-1", None, None, {0: 5})
+    assert (facts.partitions, facts.incarnation, facts.problem, facts.refused, facts.lag) == (4, "run-1", None, None, {0: 5})
     assert kept.news >= 1
 
 
@@ -82,59 +95,59 @@ async def test_its_records_are_shown_at_the_first_contact() -> None:
 
 async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kept: Kept) -> None:
     wanted = grant(0, "u", 3)
-    kept.keeper.want(4, [wanted], NOTHING)
+    kept.want(wanted)
     outcome = Outcome(partition(0), OwnerRecord(Uid("u"), Epoch(3)))
-    await until(lambda: kept.keeper.outcomes == {outcome})
-    kept.keeper.want(4, [wanted], NOTHING)  # the ledger could not be written: it is wanted still
-    assert kept.keeper.outcomes == {outcome}
+    await until(lambda: kept.outcomes == {outcome})
+    kept.want(wanted)  # the ledger could not be written: it is wanted still
+    assert kept.outcomes == {outcome}
     assert kept.queue.calls.count("grant") == 1
-    kept.keeper.want(4, [], frozenset({outcome}))
-    assert kept.keeper.outcomes == set()
+    kept.want(told=[partition(0)])
+    assert kept.outcomes == set()
 
 
 async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Kept) -> None:
     kept.queue.records[0] = Owner(Uid("other"), Epoch(9))
-    kept.keeper.want(4, [grant(0, "u", 3)], NOTHING)
-    await until(lambda: kept.keeper.outcomes == {Outcome(partition(0), OwnerRecord(Uid("other"), Epoch(9)))})
+    kept.want(grant(0, "u", 3))
+    await until(lambda: kept.outcomes == {Outcome(partition(0), OwnerRecord(Uid("other"), Epoch(9)))})
 
 
 async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept: Kept) -> None:
     kept.queue.left[2] = 1
-    kept.keeper.want(4, [Pause(partition(2), Epoch(3))], NOTHING)
+    kept.want(Pause(partition(2), Epoch(3)))
     await until(lambda: "outstanding" in kept.queue.calls)
-    assert kept.keeper.drained == set()
+    assert kept.drained == set()
     kept.queue.left[2] = 0
-    await until(lambda: kept.keeper.drained == {(partition(2), Epoch(3))})
+    await until(lambda: kept.drained == {(partition(2), Epoch(3))})
     assert kept.queue.calls.count("pause") == 1
-    kept.keeper.want(4, [], NOTHING)
-    assert kept.keeper.drained == set()
+    kept.want()
+    assert kept.drained == set()
 
 
 async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_news_then(kept: Kept) -> None:
     kept.queue.left[2] = 2
     await until(lambda: kept.keeper.facts.partitions is not None)
     before = kept.news
-    kept.keeper.want(4, [Pause(partition(2), Epoch(3))], NOTHING)
-    await until(lambda: kept.keeper.unacknowledged == {partition(2): 2})
+    kept.want(Pause(partition(2), Epoch(3)))
+    await until(lambda: kept.unacknowledged == {partition(2): 2})
     assert kept.news == before + 1
     kept.queue.left[2] = 1
-    await until(lambda: kept.keeper.unacknowledged == {partition(2): 1})
+    await until(lambda: kept.unacknowledged == {partition(2): 1})
     assert kept.news == before + 1, "every answer would wake the loop, and a hand-off has many"
-    kept.keeper.want(4, [], NOTHING)
-    assert kept.keeper.unacknowledged == {}
+    kept.want()
+    assert kept.unacknowledged == {}
 
 
 async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wanted_is_done(kept: Kept) -> None:
     await until(lambda: kept.keeper.facts.partitions == 4)
     kept.queue.down = True
-    kept.keeper.want(4, [grant(0, "u", 3)], NOTHING)
+    kept.want(grant(0, "u", 3))
     await until(lambda: kept.keeper.facts.problem is not None)
     problem = kept.keeper.facts.problem
     assert problem is not None
     assert (problem.reason, problem.message) == (Reason.QUEUE_UNREACHABLE, "the queue is down; start it")
     assert kept.keeper.facts.partitions == 4, "it is believed to be as it was last seen"
     kept.queue.down = False
-    await until(lambda: kept.keeper.outcomes)
+    await until(lambda: kept.outcomes)
     assert kept.keeper.facts.problem is None
     assert kept.connections >= 2, "its Secret may have changed"
 
@@ -142,7 +155,7 @@ async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wan
 async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
     await until(lambda: kept.keeper.facts.partitions == 4)
     kept.queue.down = True
-    kept.keeper.want(4, [grant(0, "u", 3)], NOTHING)
+    kept.want(grant(0, "u", 3))
     await until(lambda: kept.keeper.facts.problem is not None)
     kept.queue.run, kept.queue.down = "run-2", False
     kept.queue.records[1] = Owner(Uid("rolled-back"), Epoch(1))
@@ -157,7 +170,7 @@ async def test_another_count_is_refused_and_the_queue_goes_on_as_it_is() -> None
         assert one.keeper.facts.partitions == 6
         assert one.keeper.facts.problem is None
         assert "set spec.partitions to 6" in str(one.keeper.facts.refused)
-        one.keeper.want(6, [], NOTHING)
+        one.keeper.ask_for(6)
         await until(lambda: one.keeper.facts.refused is None)
     finally:
         one.task.cancel()
@@ -182,8 +195,8 @@ async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
     async def connect() -> QueueAdapter:
         raise UnsupportedSource("use Redis")
 
-    keeper = Keeper(ORDERS, connect, Clock(), Tasks(Clock()), lambda: None)
-    keeper.want(4, (), NOTHING)
+    keeper = Keeper(ORDERS, connect, Clock(), lambda: None)
+    keeper.ask_for(4)
     task = asyncio.create_task(keeper.run())
     try:
         await until(lambda: keeper.facts.problem is not None)

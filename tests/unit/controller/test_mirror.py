@@ -1,9 +1,8 @@
-"""What wakes whom, since when a pod can take part, and pods that nobody wants."""
+"""What wakes whom, and since when a pod can take part."""
 
 from typing import Any
 
 from baton.controller.mirror import GroupKey, Mirror
-from baton.controller.strays import AFTER, strays
 from baton.kube.clock import Clock
 from baton.kube.times import to_text
 
@@ -110,14 +109,3 @@ def test_an_executor_is_eligible_when_its_driver_has_registered_it_too() -> None
     ready = one.mirror._became_ready["u-e"]
     one.lease("10:00:00", executors="3")
     assert (one.eligible("e") or 0) > ready
-
-
-def test_strays_are_ready_pods_of_no_group_that_have_waited_a_little() -> None:
-    one = Watched()
-    one.group("orders")
-    one.pod("fine", "orders", ready=OLD)
-    one.pod("typo", "ordres", ready=OLD)
-    one.pod("unready", "ordres")
-    now = 1_000_000 + AFTER
-    assert {key: [pod.name for pod in pods] for key, pods in strays(one.mirror, now).items()} == {("shop", "ordres"): ["typo"]}
-    assert strays(one.mirror, now - 1) == {}

@@ -12,9 +12,9 @@ from baton.controller.diagnosis import (
     queue_problems,
     session_problems,
 )
-from baton.controller.keeper import QueueFacts
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
+from baton.controller.queue_facts import QueueFacts
 from baton.engine.observation import ObservedMember, OwnerRecord
 from baton.kube.members import LeftOut, Membership
 from baton.kube.objects import GroupView, QueueView

@@ -5,23 +5,19 @@ from typing import Any
 
 import pytest
 from tests.unit.engine.group import Group
-from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
-from baton.controller.keeper import QueueFacts
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_board import queue_status
+from baton.controller.queue_facts import QueueFacts
 from baton.controller.report import group_status
-from baton.controller.status_writer import StatusWriter
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, Protocol
-from baton.kube.clock import Clock
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
 from baton.resources import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
 
 NOW = 1_800_000_000.0
-PATH = "/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders"
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
@@ -151,27 +147,3 @@ def test_a_hand_off_shows_what_is_unacknowledged() -> None:
     first, *rest = group_status(group_view(), summary(group.state), Membership(), [], NOW, {partition: 7}).handoffs
     assert (first.partition, first.unacknowledged) == (partition.number, 7)
     assert {one.unacknowledged for one in rest} == {None}
-
-
-async def test_a_status_is_written_when_it_changed_and_fields_that_are_gone_are_removed() -> None:
-    api = MemoryApi()
-    api.put(PATH, {"metadata": {"name": "orders"}, "status": {"state": "Holddown", "holdUntil": "soon"}})
-    writer = StatusWriter(api, PATH, "uid", Clock())
-    writer.want({"state": "Holddown", "holdUntil": "soon"}, api.objects[PATH]["status"])
-    await writer.flush()
-    assert api.objects[PATH]["metadata"]["resourceVersion"] == "1", "it reads so already"
-    writer.want({"state": "Ready"}, {})
-    await writer.flush()
-    assert api.objects[PATH]["status"] == {"state": "Ready"}
-
-
-async def test_a_status_that_could_not_be_written_is_written_later() -> None:
-    api = MemoryApi()
-    api.put(PATH, {"metadata": {"name": "orders"}, "status": {"holdUntil": "soon"}})
-    writer = StatusWriter(api, PATH, "uid", Clock())
-    api.away = True
-    writer.want({"state": "Ready"}, api.objects[PATH]["status"])
-    await writer.flush()
-    api.away = False
-    await writer.flush()
-    assert api.objects[PATH]["status"] == {"state": "Ready"}

@@ -41,9 +41,7 @@ class Said(Events):
         super().__init__(MemoryApi(), "test", Clock())
         self.said: list[tuple[str, str, Kind]] = []
 
-    def post(
-        self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance", once: bool = False
-    ) -> None:
+    def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
         self.said.append((reason, note, kind))
 
 
@@ -231,12 +229,3 @@ def test_pauses_and_holddowns_are_measured() -> None:
     samples = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples if sample.labels}
     assert samples["baton_holddown_seconds_sum"] == 5.0
     assert samples["baton_pause_seconds_sum"] == 0.5
-
-
-async def test_a_sentence_that_is_repeated_is_posted_once() -> None:
-    api = MemoryApi()
-    events = Events(api, "test", Clock())
-    for _ in range(3):
-        events.post(ABOUT, Kind.WARNING, "NoSuchGroup", "correct the label", once=True)
-    events.post(ABOUT, Kind.WARNING, "NoSuchGroup", "another", once=True)
-    assert events._waiting.qsize() == 2

@@ -31,7 +31,7 @@ class MemoryApi(Api):
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> Json:
@@ -42,9 +42,9 @@ class MemoryApi(Api):
             raise UnavailableError("the answer was lost")
         return answer
 
-    def _carry_out(self, method: str, path: str, body: Json | None) -> Json:
+    def _carry_out(self, method: str, path: str, body: Json | list[Json] | None) -> Json:
         if method == "POST":
-            assert body is not None
+            assert isinstance(body, dict)
             self.created.append(body)
             path = f"{path}/{body['metadata']['name']}"
             if path in self.objects:
@@ -57,6 +57,9 @@ class MemoryApi(Api):
         if method == "GET":
             return copy.deepcopy(found)
         assert body is not None
+        if isinstance(body, list):
+            body = {one["path"].strip("/"): one["value"] for one in body if one["op"] == "add"}
+            return self.put(at, {**found, **body})
         version = body.get("metadata", {}).get("resourceVersion")
         if version not in (None, found["metadata"]["resourceVersion"]):
             raise ConflictError(409, "Conflict", path)

@@ -28,8 +28,7 @@ def test_an_even_layout_gives_every_partition_one_run_of_its_share(count: int) -
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=64))
 def test_a_weighted_layout_gives_every_partition_at_least_one_slot_and_about_its_share(weights: list[int]) -> None:
     table = RoutingTable.contiguous(1, weights)
-    for partition, weight in enumerate(weights):
-        slots = table.slots(partition)
+    for weight, slots in zip(weights, table.by_partition(len(weights)), strict=True):
         assert slots == list(range(slots[0], slots[-1] + 1))
         assert len(slots) <= weight * SLOTS / sum(weights) + 1 + len(weights)
 

@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
+import redis
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -21,16 +24,17 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.url import RedisUrl
 
 OLDEST = (7, 0)
 
-CONNECTION_OPTIONS: dict[str, Any] = {
+CONNECTION_OPTIONS: Mapping[str, Any] = {
     "protocol": 2,  # the scripts' answers have the same shape in both, and 2 has no server notifications to handle
     "socket_connect_timeout": 2.0,
     "socket_timeout": 3.0,
     "socket_keepalive": True,
 }
-"""For every client. Seconds."""
+"""For every client, unless the URL says otherwise. Seconds."""
 
 RETRY: Mapping[str, Any] = {
     "backoff": ExponentialWithJitterBackoff(base=0.02, cap=0.2),
@@ -42,50 +46,82 @@ in time is not asked again at once: its user should know.
 """
 
 
-def retry() -> Retry:
-    """For the clients that block; the operator's asyncio client has a class of its own."""
-    return Retry(**RETRY)
+class Credentials(CredentialProvider):
+    """Says the password when a connection asks for it, and at no other time: the library keeps and prints its own options."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self._url = url
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = "" if self._url.password is None else self._url.password.get_secret_value()
+        return (password,) if self._url.user is None else (self._url.user, password)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()
 
 
-def where(url: str) -> str:
-    """`Redis at host:port`, without user and password. Raises QueueUnreachable for a text that is no Redis URL."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 6379
-    except ValueError:
-        parts, port = urlsplit(""), 0
-    if parts.scheme == "unix" and parts.path:
-        return f"Redis at {parts.path}"
-    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
-        raise QueueUnreachable(
-            "The queue's URL is not a Redis URL. Write it as redis://[user:password@]host:6379/0, or rediss:// for TLS."
-        )
-    return f"Redis at {parts.hostname}:{port}"
+def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
+    """A client for threads. `block`: for how long a command may block (seconds)."""
+    options = _options(url)
+    pool = redis.ConnectionPool(
+        connection_class=_class_of(url, redis),
+        **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
+    )
+    return redis.Redis.from_pool(pool)
+
+
+def async_client(url: RedisUrl, *, connections: int) -> "aioredis.Redis":
+    """A client for tasks, which share so many connections."""
+    options = _options(url)
+    pool = aioredis.BlockingConnectionPool(
+        connection_class=_class_of(url, aioredis),
+        max_connections=connections,
+        timeout=options["socket_timeout"],
+        **options | {"retry": AsyncRetry(**RETRY)},
+    )
+    return aioredis.Redis.from_pool(pool)
+
+
+def _options(url: RedisUrl) -> dict[str, Any]:
+    secret = {"credential_provider": Credentials(url)} if url.user is not None or url.password is not None else {}
+    return {**CONNECTION_OPTIONS, **url.options, **secret}
+
+
+def _class_of(url: RedisUrl, library: Any) -> Any:
+    kinds = library.connection
+    return {"redis": kinds.Connection, "rediss": kinds.SSLConnection, "unix": kinds.UnixDomainSocketConnection}[url.scheme]
 
 
 @contextmanager
-def explained(place: str, queue: str) -> Iterator[None]:
-    """Turns the library's errors into QueueUnreachable with a sentence. `place` is `where(url)`."""
+def explained(url: RedisUrl, queue: str) -> Iterator[None]:
+    """Turns the library's errors into QueueUnreachable with a sentence, and drops them: they may repeat what is secret."""
     try:
         yield
     except (RedisError, OSError) as error:
-        raise QueueUnreachable(explain(error, place, queue)) from error
+        raise QueueUnreachable(explain(error, url, queue)) from None
 
 
-def explain(error: Exception, place: str, queue: str) -> str:
-    """What an error of the library means for a queue, and the cure. `place` is `where(url)`."""
-    text = str(error).strip() or type(error).__name__
+def explain(error: Exception, url: RedisUrl, queue: str) -> str:
+    """What an error of the library means for a queue, and the cure."""
+    place, text = url.place, str(error).strip() or type(error).__name__
     match error:
         case AuthenticationError() | AuthorizationError():
             return _refused_password(place, queue)
         case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text or "unauthenticated" in text:
             return _refused_password(place, queue)
         case NoPermissionError():
-            return f"{place} does not permit what the queue {queue} needs ({text}). Give its user +@all on the keys pq:*."
+            return f"{place} does not permit what the queue {queue} needs ({url.hidden(text)}). Give its user +@all on pq:*."
         case BusyLoadingError():
             return f"{place} is still loading its data. Work on {queue} goes on when it is done."
+        case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
+            return (
+                f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
+                "rediss://, and its options ssl_ca_certs, ssl_certfile and ssl_keyfile."
+            )
+        case FileNotFoundError() | PermissionError() | IsADirectoryError() if url.scheme == "rediss":
+            return f"A file that the URL of {queue} names for TLS cannot be read: mount it where its options ssl_… say."
         case ConnectionError() | TimeoutError() | OSError():
-            return f"{place} does not answer ({text}). Work on {queue} goes on when it is back."
+            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back."
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
         case ReadOnlyError():
@@ -96,7 +132,9 @@ def explain(error: Exception, place: str, queue: str) -> str:
             return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
         case ResponseError() if "NOGROUP" in text or "ERR The XGROUP subcommand requires the key" in text:
             return f"{place} has lost partitions of {queue}. The operator makes them again; entries come back only from a backup."
-    return f"{place} refused a request for {queue}: {text}"
+        case ResponseError() if "DB index" in text:
+            return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
+    return f"{place} refused a request for {queue}: {url.hidden(text)}"
 
 
 def _refused_password(place: str, queue: str) -> str:

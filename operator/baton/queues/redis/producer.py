@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
-import redis
+from pydantic import SecretStr
 from redis.exceptions import (
     BusyLoadingError,
     ConnectionError,  # noqa: A004 - the library's name
@@ -19,9 +19,10 @@ from redis.exceptions import (
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import CONNECTION_OPTIONS, explain, retry, where
+from baton.queues.redis.connection import client, explain
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
+from baton.queues.redis.url import read
 
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
@@ -45,12 +46,12 @@ class RedisProducer:
     put some of them there.
     """
 
-    def __init__(self, url: str, queue: str, *, patience: float = 30.0) -> None:
+    def __init__(self, url: str | SecretStr, queue: str, *, patience: float = 30.0) -> None:
         """`patience`: for how long a call tries again while the server is down, full, or the queue not made yet. Seconds."""
         self._queue = queue
-        self._place = where(url)
+        self._url = read(url)
         self._patience = patience
-        self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
+        self._client = client(self._url)
         self._name = token_hex(6)
         self._sequences: Counter[int] = Counter()
         self._table: RoutingTable | None = None
@@ -96,9 +97,9 @@ class RedisProducer:
             moved = self._send(table, waiting)
         except _PASSING as error:
             # What had been added before the error is recognised by its sequence number.
-            return waiting, explain(error, self._place, self._queue)
+            return waiting, explain(error, self._url, self._queue)
         except RedisError as error:
-            raise QueueUnreachable(explain(error, self._place, self._queue)) from error
+            raise QueueUnreachable(explain(error, self._url, self._queue)) from None
         if moved:
             self._table = None
         return moved, f"The slots of some keys of {self._queue} are moving between partitions."

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Self
 
-import redis
+from pydantic import SecretStr
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry, Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Owner
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import CONNECTION_OPTIONS, explained, retry, where
+from baton.queues.redis.connection import client, explained
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_id, entry_number, partition_keys
+from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
 _PAGE = 1000
@@ -54,13 +55,13 @@ class RedisReader:
     All of it may be repeated after an error. One thread reads; another may be in `wait` meanwhile.
     """
 
-    def __init__(self, url: str, queue: str, uid: str) -> None:
+    def __init__(self, url: str | SecretStr, queue: str, uid: str) -> None:
         self._queue = queue
         self._name = QueueName(queue.rpartition("/")[2])
         self._uid = uid
-        self._place = where(url)
-        self._client = redis.Redis.from_url(url, retry=retry(), **CONNECTION_OPTIONS)
-        self._wakeup = Wakeup(url)
+        self._url = read(url)
+        self._client = client(self._url)
+        self._wakeup = Wakeup(self._url)
         self._positions: dict[int, _Position] = {}
         self._requests = 0
         self._process = token_hex(6)
@@ -198,7 +199,7 @@ class RedisReader:
             if position.tail is not None:
                 streams[keys.stream] = entry_id(position.tail)
                 partition_of[keys.stream] = partition
-        with explained(self._place, self._queue):
+        with explained(self._url, self._queue):
             woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
         for partition in woken:
             if position := positions[partition]:
@@ -220,7 +221,7 @@ class RedisReader:
         self.close()
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
-        with explained(self._place, self._queue):
+        with explained(self._url, self._queue):
             answer: list[Any] = script.run(self._client, self._keys(partition), arguments)
         uid, epoch = arguments[0], arguments[1]
         match answer[0]:

@@ -47,8 +47,12 @@ class RoutingTable:
     def partition_of(self, key: bytes) -> int:
         return self.partitions[slot_of(key)]
 
-    def slots(self, partition: int) -> list[int]:
-        return [slot for slot, owner in enumerate(self.partitions) if owner == partition]
+    def by_partition(self, count: int) -> list[list[int]]:
+        """The slots of each partition."""
+        slots: list[list[int]] = [[] for _ in range(count)]
+        for slot, partition in enumerate(self.partitions):
+            slots[partition].append(slot)
+        return slots
 
     def to_text(self) -> str:
         """Runs of `partition x length`, in the order of the slots: `0x86,1x85,…`."""

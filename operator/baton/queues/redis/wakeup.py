@@ -11,7 +11,8 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from baton.queues.redis.connection import CONNECTION_OPTIONS, retry
+from baton.queues.redis.connection import client
+from baton.queues.redis.url import RedisUrl
 
 _LONGEST_BLOCK = 4.0
 """Seconds. A server that died without a word is noticed a little later."""
@@ -22,9 +23,8 @@ _UNBLOCK_PAUSE = 0.002
 class Wakeup:
     """One connection that blocks, and a way to end the block from another thread."""
 
-    def __init__(self, url: str) -> None:
-        options = CONNECTION_OPTIONS | {"socket_timeout": CONNECTION_OPTIONS["socket_timeout"] + _LONGEST_BLOCK}
-        self._client = redis.Redis.from_url(url, retry=retry(), **options)
+    def __init__(self, url: RedisUrl) -> None:
+        self._client = client(url, block=_LONGEST_BLOCK)
         self._interrupted = threading.Event()
         self._blocked_as: int | None = None
         """The connection's id at the server, while it may be blocked."""

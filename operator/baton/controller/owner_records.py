@@ -1,0 +1,59 @@
+"""Who owns the partitions of one queue, as the queue itself has it: from looks at all of them, and from answers to grants."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from baton.model.ids import Epoch
+from baton.queues.protocol import Owner
+
+
+class OwnerRecords:
+    """Kept so that what a look finds can be told from what this operator did itself meanwhile."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Owner] = {}
+        """By the partition's number."""
+        self.surprises = 0
+        """How often a look found others than those that were known. The first look is one."""
+        self._in_hand: set[int] = set()
+        """Partitions that are being paused or granted."""
+        self._touched: set[int] = set()
+        """Those that were, since a look began."""
+
+    @contextmanager
+    def changing(self, number: int) -> Iterator[None]:
+        """Around a pause or a grant of this partition."""
+        self._in_hand.add(number)
+        self._touched.add(number)
+        try:
+            yield
+        finally:
+            self._in_hand.discard(number)
+
+    def granted(self, number: int, record: Owner) -> None:
+        """What stood there after a grant."""
+        self.known[number] = record
+
+    def paused(self, number: int, epoch: Epoch) -> None:
+        """The partition was paused under this epoch, which does nothing where another is in force."""
+        record = self.known.get(number)
+        if record is not None and record.epoch == epoch:
+            self.known[number] = record._replace(paused=True)
+
+    def look(self) -> None:
+        """All records are about to be read."""
+        self._touched = set(self._in_hand)
+
+    def found(self, records: Mapping[int, Owner], *, afresh: bool) -> bool:
+        """What was read; True if it is a surprise. Of partitions that were touched meanwhile the answer to the grant counts,
+        unless (`afresh`) nothing that was known counts any more."""
+        found = dict(records)
+        if not afresh:
+            for number in self._touched:
+                found.pop(number, None)
+                if number in self.known:
+                    found[number] = self.known[number]
+        surprised = afresh or found != self.known
+        self.known = found
+        self.surprises += surprised
+        return surprised

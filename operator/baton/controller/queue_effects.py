@@ -1,0 +1,111 @@
+"""Carries out at one queue what the engine wants: pauses, what they wait for, and grants; many partitions at once."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from baton.controller.faults import boundary
+from baton.controller.owner_records import OwnerRecords
+from baton.controller.queue_question import answer
+from baton.controller.queue_work import NOTHING, QueueWork
+from baton.engine.effects import Effect, Grant, Pause
+from baton.engine.observation import Outcome, OwnerRecord
+from baton.kube.clock import Clock
+from baton.model.ids import Partition
+from baton.queues.protocol import QueueAdapter
+
+SHORTEST_POLL, LONGEST_POLL = 0.02, 0.25
+"""Seconds between two questions for what is outstanding."""
+REST = 4
+"""So many times as long as the last round of questions took: many partitions are asked more seldom."""
+AT_ONCE = 256
+"""Partitions in hand. An adapter sends on together what is asked together."""
+TURN = 32
+"""Partitions after which others have their turn, where a queue answers without being waited for (External)."""
+
+
+class QueueEffects:
+    """One queue's. `changed` is called when something came of it."""
+
+    def __init__(self, records: OwnerRecords, clock: Clock, changed: Callable[[], None]) -> None:
+        self.work = QueueWork()
+        self._records = records
+        self._clock = clock
+        self._changed = changed
+        self._busy = 0
+        self._wanted_since = 0.0
+        self._due = asyncio.Event()
+        self._drains = asyncio.Event()
+
+    def want(self, effects: Mapping[Partition, Effect] = NOTHING, told: Iterable[Partition] = ()) -> None:
+        """All effects that are wanted now; see `QueueWork.want`."""
+        if self.work.want(effects, told):
+            self._wanted_since = self._clock.ticks()
+            self._due.set()
+
+    async def carry_out(self, adapter: QueueAdapter) -> None:
+        """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
+        self.work.begin_again()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._ask_again(adapter))
+            self._busy = 0
+            while True:
+                self._due.clear()
+                for _ in range(min(self.work.due, AT_ONCE - self._busy)):
+                    self._busy += 1
+                    tasks.create_task(self._some(adapter))
+                await self._due.wait()
+
+    async def _some(self, adapter: QueueAdapter) -> None:
+        """One after the other, until nothing is due."""
+        done = 0
+        try:
+            while (effect := self.work.take()) is not None:
+                with self._records.changing(effect.partition.number):
+                    await (self._grant(adapter, effect) if isinstance(effect, Grant) else self._pause(adapter, effect))
+                done += 1
+                if done % TURN == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._busy -= 1
+
+    async def _grant(self, adapter: QueueAdapter, grant: Grant) -> None:
+        number = grant.partition.number
+        with boundary("grant"):
+            owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch))
+        if adapter.fenced:
+            self._records.granted(number, owner)
+        if self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch))):
+            self._changed()
+
+    async def _pause(self, adapter: QueueAdapter, pause: Pause) -> None:
+        number = pause.partition.number
+        with boundary("pause"):
+            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch))
+        self._records.paused(number, pause.epoch)
+        self._left(pause, left)
+
+    async def _ask_again(self, adapter: QueueAdapter) -> None:
+        """From time to time, how much is outstanding of what is paused."""
+        took = 0.0
+        while True:
+            self._drains.clear()
+            if not self.work.draining:
+                await self._drains.wait()
+            waited = self._clock.ticks() - self._wanted_since
+            await asyncio.sleep(max(REST * took, min(LONGEST_POLL, max(SHORTEST_POLL, waited / 10))))
+            began, pauses = self._clock.ticks(), list(self.work.draining)
+            async with asyncio.TaskGroup() as tasks:
+                left = iter(pauses)
+                for _ in range(min(len(pauses), AT_ONCE)):
+                    tasks.create_task(self._outstanding(adapter, left))
+            took = self._clock.ticks() - began
+
+    async def _outstanding(self, adapter: QueueAdapter, pauses: Iterator[Pause]) -> None:
+        for pause in pauses:
+            self._left(pause, await answer(pause.partition.queue, adapter.outstanding(pause.partition.number)))
+
+    def _left(self, pause: Pause, left: int | None) -> None:
+        if self.work.paused(pause, left):
+            self._changed()
+        if left:
+            self._drains.set()

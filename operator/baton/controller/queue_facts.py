@@ -1,0 +1,56 @@
+"""What a queue last said, and what is wrong with it where it says nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from baton.controller.adapters import UnsupportedSource
+from baton.controller.problems import Problem, Reason
+from baton.engine.observation import OwnerRecord
+from baton.kube.api import ApiError, UnavailableError
+from baton.model.ids import QueueName
+from baton.queues.protocol import QueueConflict, QueueUnreachable
+
+EXPECTED = (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError)
+"""What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
+MOST_WORDS = 300
+"""Characters of an exception that nobody thought of."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue as one group sees it."""
+
+    partitions: int | None = None
+    """In operation; None: not known in this run of the operator."""
+    fenced: bool = True
+    incarnation: str | None = None
+    owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
+    """As of the last look that found others than those that were known."""
+    problem: Problem | None = None
+    refused: str | None = None
+    """Why the asked for number of partitions is not the one in operation."""
+    lag: Mapping[int, int] = field(default_factory=dict)
+    stale_refused: Mapping[int, int] = field(default_factory=dict)
+    dead_letters: Mapping[int, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] | None = None
+    """What the server's configuration puts at risk; None: it was not asked yet."""
+
+    @property
+    def telling(self) -> tuple[object, ...]:
+        """What makes a difference to the group."""
+        return (self.partitions, self.fenced, self.incarnation, self.problem, self.refused)
+
+
+def problem_of(queue: QueueName, error: Exception) -> Problem:
+    """What an error means for the group, in a sentence for people."""
+    match error:
+        case QueueConflict():
+            return Problem(Reason.CONFLICT, str(error))
+        case UnsupportedSource():
+            return Problem(Reason.UNSUPPORTED_SOURCE, str(error))
+        case QueueUnreachable():
+            return Problem(Reason.QUEUE_UNREACHABLE, str(error))
+        case ApiError() | UnavailableError():
+            return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: its Secret cannot be read: {error}")
+    words = " ".join(str(error).split())[:MOST_WORDS]
+    return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {words})")

@@ -1,0 +1,70 @@
+"""Requests that are made at about the same time travel together.
+
+A group may have thousands of partitions to grant at once. One by one each would wait for the server's disk by itself; together
+they take one round trip and one wait.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from baton.queues.redis.scripts import Script
+
+MOST = 256
+"""Requests in one round trip: so few that the event loop and the server are free again in a few milliseconds."""
+
+
+class Request(NamedTuple):
+    """One run of a script."""
+
+    script: Script
+    keys: Sequence[str]
+    arguments: Sequence[Any]
+
+
+class Batches:
+    """`send` gets requests and returns their answers in order; an answer that is an exception is raised to who asked."""
+
+    def __init__(self, send: Callable[[Sequence[Request]], Awaitable[Sequence[Any]]]) -> None:
+        self._send = send
+        self._waiting: list[tuple[Request, asyncio.Future[Any]]] = []
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def ask(self, request: Request) -> Any:
+        """The answer. Requests of one turn of the event loop share a round trip."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            task = asyncio.create_task(self._next())
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        self._waiting.append((request, answer))
+        return await answer
+
+    async def close(self) -> None:
+        """What is under way is given up."""
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next(self) -> None:
+        """All that wait by now; it begins when everybody who is ready in this turn of the event loop has asked."""
+        waiting, self._waiting = self._waiting, []
+        await asyncio.gather(*(self._carry(waiting[start : start + MOST]) for start in range(0, len(waiting), MOST)))
+
+    async def _carry(self, those: Sequence[tuple[Request, asyncio.Future[Any]]]) -> None:
+        try:
+            answers = await self._send([request for request, _ in those])
+        except asyncio.CancelledError:
+            for _, answer in those:
+                answer.cancel()
+            raise
+        except Exception as error:
+            answers = [error] * len(those)
+        for (_, future), answer in zip(those, answers, strict=True):
+            if future.done():
+                continue  # nobody waits for it any more
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

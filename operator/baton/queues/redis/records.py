@@ -1,0 +1,47 @@
+"""What a server has recorded, taken as what it should be. The server may be anybody's, so nothing of it is believed unseen."""
+
+from re import ASCII, fullmatch
+from typing import Any
+
+from baton.queues.redis.routing import SLOTS, RoutingTable
+
+
+class ForeignRecord(Exception):  # noqa: N818 - what was found
+    """Something else than Baton wrote this record. Says which it is, and not what stands there."""
+
+
+def number(raw: Any, what: str) -> int:
+    """A whole number that JSON, Lua and Prometheus can hold; nothing is 0. Raises ForeignRecord."""
+    if raw is None:
+        return 0
+    text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+    if not fullmatch(r"-?[0-9]{1,15}", text, ASCII):
+        raise ForeignRecord(what)
+    return int(text)
+
+
+def count(raw: Any) -> int:
+    """Of partitions. Raises ForeignRecord."""
+    found = number(raw, "partitions")
+    if not 1 <= found <= SLOTS:
+        raise ForeignRecord("partitions")
+    return found
+
+
+def word(raw: Any, what: str) -> str:
+    """An id: letters, digits and a few signs. Raises ForeignRecord."""
+    text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+    if not fullmatch(r"[a-zA-Z0-9._:/-]{1,320}", text, ASCII):
+        raise ForeignRecord(what)
+    return text
+
+
+def table(version: Any, text: Any, partitions: int) -> RoutingTable:
+    """The routing table of so many partitions. Raises ForeignRecord."""
+    try:
+        found = RoutingTable.from_text(number(version, "version"), text[: 16 * SLOTS].decode())
+    except (ValueError, TypeError, AttributeError):
+        raise ForeignRecord("table") from None
+    if not 0 <= min(found.partitions) <= max(found.partitions) < partitions:
+        raise ForeignRecord("table")
+    return found

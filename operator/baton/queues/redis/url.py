@@ -1,0 +1,173 @@
+"""A Redis URL, read once: where the server is, as whom to speak to it, and with which options. What is secret in it stays secret.
+
+Whatever a URL, its server or the library says is text from outside: it may repeat a password, and is only shown through `hidden`.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from re import ASCII, fullmatch
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+from pydantic import SecretStr
+
+from baton.queues.protocol import QueueUnreachable
+
+DEFAULT_PORT = 6379
+MOST_WORDS = 200
+"""Characters of another's words that are shown."""
+
+_TRACE = 6
+"""So many characters in a row that also stand in a password are taken for a part of it."""
+_CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
+_HOST = r"[A-Za-z0-9._:%-]{1,253}"
+_FORM = "Write it as redis://[user:password@]host:6379/0, or rediss:// for TLS"
+
+
+def _number(text: str) -> int:
+    if not fullmatch(r"[0-9]{1,9}", text, ASCII):
+        raise ValueError("write a number such as 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", text, ASCII) or not float(text):
+        raise ValueError("write seconds such as 2.5")
+    return float(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text.lower() == "true"
+
+
+def _requirement(text: str) -> str:
+    if text not in ("required", "optional", "none"):
+        raise ValueError("write required, optional or none")
+    return text
+
+
+def _word(text: str) -> str:
+    if not text or _CONTROL.search(text):
+        raise ValueError("write it without blanks")
+    return text
+
+
+OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    "db": _number,
+    "client_name": _word,
+    "health_check_interval": _number,
+    "socket_connect_timeout": _seconds,
+    "socket_keepalive": _switch,
+    "socket_timeout": _seconds,
+    "ssl_ca_certs": _word,
+    "ssl_ca_data": str,
+    "ssl_ca_path": _word,
+    "ssl_cert_reqs": _requirement,
+    "ssl_certfile": _word,
+    "ssl_check_hostname": _switch,
+    "ssl_ciphers": _word,
+    "ssl_keyfile": _word,
+}
+"""Options of a URL (`?db=1&ssl_ca_certs=/etc/ca.pem`), as redis-py names them. The others that it knows Baton sets itself."""
+
+SECRET_OPTIONS = ("password", "username", "ssl_password")
+"""They would put a secret where nobody expects one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    """What `read` made of a URL. Prints without its password."""
+
+    place: str
+    """For people: `Redis at host:port`."""
+    scheme: str
+    """redis, rediss or unix"""
+    options: Mapping[str, Any]
+    """For the library's connections: host, port (or path), and what the URL's options say."""
+    user: str | None = None
+    password: SecretStr | None = None
+    _traces: frozenset[str] = field(default=frozenset(), repr=False)
+    """Short pieces of everything that is secret."""
+
+    def hidden(self, words: object) -> str:
+        """Another's words, bounded and in one line; where they repeat a part of the password, that they do."""
+        text = _CONTROL.sub(" ", str(words)[: 4 * MOST_WORDS]).strip()
+        if any(trace in text for trace in self._traces):
+            return "its words are left out, for they repeat a part of the password"
+        return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 1] + "…"
+
+
+def read(url: str | SecretStr) -> RedisUrl:
+    """Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option."""
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    try:
+        parts = urlsplit(text)
+        port = parts.port or DEFAULT_PORT
+    except ValueError:
+        raise _no_url(text) from None
+    if parts.scheme == "unix" and parts.path:
+        place, where = (
+            f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
+            _options(parts, path=unquote(parts.path)),
+        )
+    elif parts.scheme in ("redis", "rediss") and fullmatch(_HOST, parts.hostname or "", ASCII):
+        place = f"Redis at {parts.hostname}:{port}"
+        where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
+    else:
+        raise _no_url(text)
+    password = SecretStr(unquote(parts.password)) if parts.password else None
+    return RedisUrl(
+        place,
+        parts.scheme,
+        where,
+        user=unquote(parts.username) if parts.username else None,
+        password=password,
+        _traces=_traces(password, text),
+    )
+
+
+def _database(path: str) -> dict[str, int]:
+    if not fullmatch(r"(/[0-9]{0,9})?", path, ASCII):
+        raise QueueUnreachable(f"The queue's URL does not end with the number of a database. {_FORM}.")
+    return {"db": int(path[1:])} if path[1:] else {}
+
+
+def _no_url(text: str) -> QueueUnreachable:
+    credentials = " Signs such as / ? # @ : in the password are written as %2F %3F %23 %40 %3A." if "@" in text else ""
+    return QueueUnreachable(f"The queue's URL is not a Redis URL. {_FORM}.{credentials}")
+
+
+def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
+    if parts.fragment or "@" in parts.query:
+        raise _no_url("@")
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in SECRET_OPTIONS:
+            raise QueueUnreachable(
+                f"The queue's URL has the option {name}: put user and password before the host, as in "
+                "redis://user:password@host:6379/0, in a Secret that spec.source.redis.urlSecretRef names."
+            )
+        if name not in OPTIONS:
+            shown = f" {name}" if fullmatch(r"[a-z_]{1,40}", name, ASCII) else ""
+            raise QueueUnreachable(f"The queue's URL has the option{shown}, which is none of {', '.join(OPTIONS)}: take it out.")
+        if name.startswith("ssl_") and parts.scheme != "rediss":
+            raise QueueUnreachable(f"The queue's URL has the option {name}, which is for TLS: begin it with rediss://.")
+        try:
+            made[name] = OPTIONS[name](value)
+        except ValueError as error:
+            raise QueueUnreachable(f"The queue's URL cannot be used. option {name}: {error}.") from None
+    return made
+
+
+def _traces(password: SecretStr | None, url: str) -> frozenset[str]:
+    """All runs of a few characters of the password, as it is, as it stands in the URL, and in base64."""
+    if password is None:
+        return frozenset()
+    plain, userinfo = password.get_secret_value(), url.partition("://")[2].rpartition("@")[0]
+    secrets = (plain, quote(plain, safe=""), userinfo.partition(":")[2], b64encode(plain.encode()).decode())
+    return frozenset(
+        secret[start : start + _TRACE] for secret in secrets for start in range(max(1, len(secret) - _TRACE + 1))
+    ) - {""}

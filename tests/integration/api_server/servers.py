@@ -1,0 +1,165 @@
+"""The two servers that have to keep the same promises, and what a test does with either."""
+
+import itertools
+import json
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from kubernetes.aio import client
+from tests.integration.operator.world import Cluster
+from tests.simulation.api_server import ApiServer, MemoryApi, Rule
+from tests.waiting import eventually
+
+from baton.kube.api import Api, ApiError, core_path, group_path
+
+Json = dict[str, Any]
+_numbers = itertools.count(1)
+RBAC = "rbac.authorization.k8s.io/v1"
+
+
+class Server(ABC):
+    """An API server, used by an administrator."""
+
+    api: Api
+
+    async def namespace(self) -> str:
+        """A new one, ready for pods."""
+        name = f"promise-{next(_numbers)}"
+        await self.api.create(core_path(None, "namespaces"), {"metadata": {"name": name}})
+        await self._made(name)
+        return name
+
+    @abstractmethod
+    async def _made(self, namespace: str) -> None:
+        """Return when all that controllers put into a new namespace is there."""
+
+    @abstractmethod
+    async def delete(self, path: str, **options: Any) -> Json: ...
+
+    @abstractmethod
+    def watch(self, path: str, version: str, api: Api | None = None, **query: str) -> AsyncGenerator[Json, None]:
+        """`api` None: the administrator's."""
+
+    @abstractmethod
+    async def user(self, name: str, *rules: Rule) -> Api:
+        """Somebody who may do this and no more."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Compact, as far as the server can be told to. Version 1 is forgotten then."""
+
+    # -- what both have
+
+    async def events(self, path: str, version: str, count: int, **query: Any) -> list[Json]:
+        """The first so many events of a watch that are no bookmarks."""
+        found: list[Json] = []
+        async with aclosing(self.watch(path, version, **query)) as events:
+            async for event in events:
+                if event["type"] != "BOOKMARK":
+                    found.append(event)
+                if len(found) == count:
+                    break
+        return found
+
+    async def gone(self, path: str, seconds: float = 60) -> None:
+        async def so() -> bool:
+            return await self.api.find(path) is None
+
+        await eventually(so, f"{path} is gone", seconds, lambda: self.api.find(path))
+
+
+class InMemory(Server):
+    """With controllers that are in a hurry."""
+
+    def __init__(self) -> None:
+        self.server = ApiServer(random.Random(1), time.time, pace=lambda: 0.001)
+        self.api = self.client = MemoryApi(self.server)
+
+    async def _made(self, namespace: str) -> None:
+        pass  # nothing
+
+    async def delete(self, path: str, **options: Any) -> Json:
+        return await self.client.delete(path, **options)
+
+    def watch(self, path: str, version: str, api: Api | None = None, **query: str) -> AsyncGenerator[Json, None]:
+        client = self.client if api is None else api
+        assert isinstance(client, MemoryApi)
+        return client.watch(path, version, **query)
+
+    async def user(self, name: str, *rules: Rule) -> Api:
+        self.server.access.grant(name, *rules)
+        return MemoryApi(self.server, user=name)
+
+    def forget(self) -> None:
+        self.server.compact()
+
+
+class Real(Server):
+    """A real one over HTTP."""
+
+    def __init__(self, api: Cluster) -> None:
+        self.api = self.client = api
+
+    async def _made(self, namespace: str) -> None:
+        async def so() -> bool:
+            account = await self.api.find(core_path(namespace, "serviceaccounts", "default"))
+            return account is not None and await self.api.find(core_path(namespace, "configmaps", "kube-root-ca.crt")) is not None
+
+        await eventually(so, f"{namespace} has what the controllers put there", 30)
+
+    async def delete(self, path: str, **options: Any) -> Json:
+        return await self.client._request("DELETE", path, body=options or None)
+
+    async def watch(self, path: str, version: str, api: Api | None = None, **query: str) -> AsyncGenerator[Json, None]:
+        """As the server says it, line by line."""
+        asked = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true", **query}
+        connection: Any = (api or self.client)._client
+        arguments = await connection.param_serialize(
+            "GET",
+            path,
+            query_params=list(asked.items()),
+            header_params={"Accept": "application/json"},
+            auth_settings=["BearerToken"],
+        )
+        answer = await connection.call_api(*arguments, _request_timeout=60)
+        try:
+            if answer.status != 200:
+                said = json.loads(await answer.read())
+                raise ApiError(answer.status, said["reason"], said["message"])
+            while line := await answer.response.content.readline():
+                yield json.loads(line)
+        finally:
+            answer.response.close()
+
+    async def user(self, name: str, *rules: Rule) -> Api:
+        for number, rule in enumerate(rules):
+            named = {"metadata": {"name": f"{name}-{number}"}}
+            scope = "Role" if rule.namespace is not None else "ClusterRole"
+            content = {"apiGroups": [rule.group], "resources": [*rule.resources], "verbs": [*rule.verbs]}
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": scope, "name": f"{name}-{number}"}
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+            await self.api.create(group_path(RBAC, rule.namespace, f"{scope.lower()}s"), {**named, "rules": [content]})
+            await self.api.create(
+                group_path(RBAC, rule.namespace, f"{scope.lower()}bindings"),
+                {**named, "roleRef": reference, "subjects": [subject]},
+            )
+        connection: Any = self.client._client
+        other = client.ApiClient(configuration=connection.configuration)
+        other.rest_client = connection.rest_client  # the same connections; closed with them
+        other.default_headers["Impersonate-User"] = name
+        return Api(other)
+
+    def forget(self) -> None:
+        """It compacts by itself, and its cache begins where it was started."""
+
+
+async def refused(request: Any) -> ApiError:
+    """What a request is refused with."""
+    with pytest.raises(ApiError) as caught:
+        await request
+    return caught.value

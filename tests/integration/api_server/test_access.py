@@ -1,0 +1,56 @@
+"""What somebody may do who was granted a little."""
+
+from typing import Any
+
+import pytest
+from tests.integration.api_server.objects import body, path
+from tests.integration.api_server.servers import Server, refused
+from tests.simulation.api_server.access import Rule
+from tests.simulation.api_server.kinds import CONFIG_MAPS, GROUPS, Kind
+
+from baton.kube.api import Api
+
+USER = "system:serviceaccount:baton:{}"
+
+
+@pytest.fixture
+async def operator(server: Server, namespace: str) -> Api:
+    """May read and patch groups, and read and make ConfigMaps, in this namespace."""
+    return await server.user(
+        USER.format(namespace),
+        Rule("baton.dev", ["consumergroups"], ["get", "list", "patch"], namespace),
+        Rule("", ["configmaps"], ["get", "create", "update"], namespace),
+    )
+
+
+async def test_what_was_granted_can_be_done(server: Server, operator: Api, namespace: str) -> None:
+    await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
+    await operator.get(path(GROUPS, namespace, "a"))
+    await operator.get(path(GROUPS, namespace))
+    await operator.merge(path(GROUPS, namespace, "a"), {"metadata": {"labels": {"b": "c"}}})
+    assert await operator.find(path(CONFIG_MAPS, namespace, "a")) is None
+    made = await operator.create(path(CONFIG_MAPS, namespace), body(CONFIG_MAPS, "a"))
+    await operator.replace(path(CONFIG_MAPS, namespace, "a"), {**made, "data": {}})
+
+
+@pytest.mark.parametrize(
+    ("request_", "verb", "kind", "of", "where", "name"),
+    [
+        (lambda api, here: api.merge(path(GROUPS, here, "a", "status"), {}), "patch", GROUPS, "/status", "", "a"),
+        (lambda api, here: api.create(path(GROUPS, here), body(GROUPS, "b")), "create", GROUPS, "", "", ""),
+        (lambda api, here: api.replace(path(GROUPS, here, "a"), body(GROUPS, "a")), "update", GROUPS, "", "", "a"),
+        (lambda api, here: api.list_metadata(path(CONFIG_MAPS, here)), "list", CONFIG_MAPS, "", "", ""),
+        (lambda api, here: api.get(path(CONFIG_MAPS, "kube-system", "a")), "get", CONFIG_MAPS, "", "kube-system", "a"),
+        (lambda api, here: api.get(path(GROUPS, "nowhere")), "list", GROUPS, "", "nowhere", ""),
+        (lambda api, here: api.get(path(GROUPS, None)), "list", GROUPS, "", None, ""),
+    ],
+)
+async def test_what_was_not_granted_is_forbidden_whether_it_is_there_or_not(
+    operator: Api, namespace: str, request_: Any, verb: str, kind: Kind, of: str, where: str | None, name: str
+) -> None:
+    error = await refused(request_(operator, namespace))
+    assert (error.status, error.reason) == (403, "Forbidden")
+    place = "at the cluster scope" if where is None else f'in the namespace "{where or namespace}"'
+    what = f'cannot {verb} resource "{kind.plural}{of}" in API group "{kind.group}"'
+    named = f'{kind.qualified} "{name}"' if name else kind.qualified
+    assert error.message == f'{named} is forbidden: User "{USER.format(namespace)}" {what} {place}'

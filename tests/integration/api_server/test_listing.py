@@ -1,0 +1,110 @@
+"""What a list shows."""
+
+from typing import Any
+
+import pytest
+from tests.integration.api_server.objects import body, path
+from tests.integration.api_server.servers import Server, refused
+from tests.simulation.api_server.kinds import CONFIG_MAPS, GROUPS, LEASES, PODS, QUEUES, Kind
+
+from baton.kube.api import NotFoundError
+
+Json = dict[str, Any]
+
+
+async def labelled(server: Server, kind: Kind, namespace: str, **labels: Json) -> None:
+    for name, held in labels.items():
+        await server.api.create(path(kind, namespace), body(kind, name, metadata={"name": name, "labels": held}))
+
+
+def names(answer: Json) -> list[str]:
+    return [item["metadata"]["name"] for item in answer["items"] or ()]
+
+
+@pytest.mark.parametrize("kind", [PODS, CONFIG_MAPS, LEASES, GROUPS, QUEUES], ids=lambda kind: kind.plural)
+async def test_a_list_says_its_kind_and_as_of_which_version_it_is(server: Server, namespace: str, kind: Kind) -> None:
+    await labelled(server, kind, namespace, a={"x": "1"})
+    made = await server.api.create(path(CONFIG_MAPS, namespace), body(CONFIG_MAPS, "z"))
+    answer = await server.api.get(path(kind, namespace), labelSelector="x")
+    assert (answer["kind"], answer["apiVersion"]) == (f"{kind.name}List", kind.group_version)
+    assert int(answer["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+    one = await server.api.get(path(kind, namespace, "a"))
+    if not kind.custom:  # the items of others do not say again what they are
+        del_kind = {field: value for field, value in one.items() if field not in ("kind", "apiVersion")}
+        assert answer["items"] == [del_kind]
+    else:
+        assert answer["items"] == [one]
+
+
+async def test_an_empty_list_is_empty(server: Server, namespace: str) -> None:
+    for kind in (PODS, LEASES, GROUPS):
+        assert (await server.api.get(path(kind, namespace)))["items"] == []
+
+
+async def test_a_list_of_metadata_has_nothing_else_and_null_for_none(server: Server, namespace: str) -> None:
+    await labelled(server, CONFIG_MAPS, namespace, a={"x": "1"})
+    answer = await server.api.list_metadata(path(CONFIG_MAPS, namespace), labelSelector="x")
+    assert (answer["kind"], answer["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    one = await server.api.get(path(CONFIG_MAPS, namespace, "a"))
+    named = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    assert answer["items"] == [{**named, "metadata": one["metadata"]}]
+    assert int(answer["metadata"]["resourceVersion"]) >= int(one["metadata"]["resourceVersion"])
+    assert (await server.api.list_metadata(path(CONFIG_MAPS, namespace), labelSelector="y"))["items"] is None
+    assert (await server.api.list_metadata(path(GROUPS, namespace)))["items"] in ([], None)
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("baton.dev/group", ["a", "b", "c"]),
+        ("!baton.dev/group", ["d"]),
+        ("baton.dev/group=orders", ["a"]),
+        ("baton.dev/group==orders", ["a"]),
+        ("baton.dev/group!=orders", ["b", "c", "d"]),
+        ("baton.dev/group in (orders, bills)", ["a", "b"]),
+        ("baton.dev/group notin (orders, bills)", ["c", "d"]),
+        ("baton.dev/group,tier=1", ["b"]),
+        ("baton.dev/group=", ["c"]),
+        ("tier in (1),baton.dev/group notin (a,b)", ["b", "d"]),
+    ],
+)
+async def test_a_label_selector_narrows_a_list(server: Server, namespace: str, selector: str, found: list[str]) -> None:
+    one, two = {"baton.dev/group": "orders"}, {"baton.dev/group": "bills", "tier": "1"}
+    await labelled(server, LEASES, namespace, a=one, b=two, c={"baton.dev/group": ""}, d={"tier": "1"})
+    assert names(await server.api.get(path(LEASES, namespace), labelSelector=selector)) == found
+
+
+async def test_a_list_is_in_the_order_of_names(server: Server, namespace: str) -> None:
+    await labelled(server, LEASES, namespace, c={}, a={}, b={})
+    assert names(await server.api.get(path(LEASES, namespace))) == ["a", "b", "c"]
+
+
+async def test_a_list_of_all_namespaces_has_them_all(server: Server, namespace: str) -> None:
+    other = await server.namespace()
+    label = {"of": namespace}
+    await labelled(server, GROUPS, namespace, b=label)
+    await labelled(server, GROUPS, other, a=label)
+    found = (await server.api.get(path(GROUPS, None), labelSelector=f"of={namespace}"))["items"]
+    assert sorted((item["metadata"]["namespace"], item["metadata"]["name"]) for item in found) == sorted(
+        [(namespace, "b"), (other, "a")]
+    )
+
+
+async def test_the_server_says_which_resources_it_has(server: Server) -> None:
+    found = await server.api.get("/apis/baton.dev/v1alpha1")
+    assert {"consumergroups", "consumergroups/scale", "consumergroups/status", "partitionedqueues"} <= {
+        one["name"] for one in found["resources"]
+    }
+    apps = (await server.api.get("/apis/apps/v1"))["resources"]
+    assert [one["kind"] for one in apps if one["name"] in ("deployments", "deployments/scale")] == ["Deployment", "Scale"]
+
+
+async def test_what_is_not_served_is_not_found(server: Server, namespace: str) -> None:
+    for where in (
+        "/apis/example.com/v1",
+        f"/apis/baton.dev/v1alpha1/namespaces/{namespace}/others",
+        "/apis/example.com/v1/things",
+    ):
+        error = await refused(server.api.get(where))
+        assert (type(error), error.status) == (NotFoundError, 404)
+        assert error.message in ("404 page not found\n", "the server could not find the requested resource")

@@ -1,0 +1,101 @@
+"""A namespace that is deleted: what can still be written, and when it is gone."""
+
+import pytest
+from tests.integration.api_server.objects import FINALIZER, NAMESPACED, body, path
+from tests.integration.api_server.servers import Server, refused
+from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, NAMESPACES, PODS, SECRETS, Kind
+from tests.waiting import eventually
+
+from baton.kube.api import NotFoundError
+
+
+async def terminating(server: Server, namespace: str) -> None:
+    """With a group that holds it."""
+    await server.api.create(path(GROUPS, namespace), body(GROUPS, "held", metadata={"name": "held", "finalizers": [FINALIZER]}))
+    await server.delete(path(NAMESPACES, None, namespace))
+
+
+async def test_a_namespace_says_in_which_phase_it_is(server: Server, namespace: str) -> None:
+    found = await server.api.get(path(NAMESPACES, None, namespace))
+    assert found["status"]["phase"] == "Active"
+    assert found["metadata"]["labels"]["kubernetes.io/metadata.name"] == namespace
+    await terminating(server, namespace)
+    found = await server.api.get(path(NAMESPACES, None, namespace))
+    assert found["status"]["phase"] == "Terminating"
+    assert found["metadata"]["deletionTimestamp"]
+
+
+@pytest.mark.parametrize("kind", NAMESPACED, ids=lambda kind: kind.plural)
+async def test_nothing_new_is_created_in_a_namespace_that_is_being_deleted(server: Server, namespace: str, kind: Kind) -> None:
+    await terminating(server, namespace)
+    error = await refused(server.api.create(path(kind, namespace), body(kind, "a", namespace=namespace)))
+    assert (error.status, error.reason) == (403, "Forbidden")
+    assert error.message == (
+        f'{kind.qualified} "a" is forbidden: unable to create new content in namespace {namespace} because it is being terminated'
+    )
+
+
+async def test_a_lease_is_not_made_there_by_replacing_it_either(server: Server, namespace: str) -> None:
+    await terminating(server, namespace)
+    error = await refused(server.api.replace(path(LEASES, namespace, "a"), body(LEASES, "a")))
+    assert (error.status, error.reason) == (403, "Forbidden")
+
+
+async def test_what_is_still_there_can_be_changed_until_it_goes(server: Server, namespace: str) -> None:
+    await terminating(server, namespace)
+    where = path(GROUPS, namespace, "held")
+    await server.api.merge(f"{where}/status", {"status": {"state": "Ready"}})
+    await server.api.merge(where, {"metadata": {"annotations": {"b": "c"}}})
+
+
+async def test_everything_in_it_goes_and_then_the_namespace(server: Server, namespace: str) -> None:
+    for kind in (CONFIG_MAPS, SECRETS, LEASES, PODS, EVENTS):
+        await server.api.create(path(kind, namespace), body(kind, "a", namespace=namespace))
+    await terminating(server, namespace)
+    for kind in (CONFIG_MAPS, SECRETS, LEASES, PODS, EVENTS):
+        await server.gone(path(kind, namespace, "a"))
+
+    async def marked() -> bool:
+        return "deletionTimestamp" in (await server.api.get(path(GROUPS, namespace, "held")))["metadata"]
+
+    await eventually(marked, "the group is deleted", 60)
+    assert await server.api.find(path(NAMESPACES, None, namespace)) is not None
+    await server.api.merge(path(GROUPS, namespace, "held"), {"metadata": {"finalizers": None}})
+    await server.gone(path(NAMESPACES, None, namespace))
+
+
+async def test_a_pod_that_is_ending_holds_the_rest_of_its_namespace(server: Server, namespace: str) -> None:
+    spec = {"nodeName": "nowhere", "containers": [{"name": "c", "image": "none"}]}
+    await server.api.create(path(PODS, namespace), body(PODS, "a", spec=spec))
+    await server.api.create(path(CONFIG_MAPS, namespace), body(CONFIG_MAPS, "a"))
+    await server.delete(path(NAMESPACES, None, namespace))
+
+    async def marked() -> bool:
+        return "deletionTimestamp" in (await server.api.get(path(PODS, namespace, "a")))["metadata"]
+
+    await eventually(marked, "the pod is asked to end", 60)
+    assert await server.api.find(path(CONFIG_MAPS, namespace, "a")) is not None
+    await server.delete(path(PODS, namespace, "a"), gracePeriodSeconds=0)
+    await server.gone(path(NAMESPACES, None, namespace))
+
+
+async def test_nothing_is_created_where_there_is_no_namespace(server: Server) -> None:
+    for kind in (CONFIG_MAPS, GROUPS, EVENTS, LEASES):
+        error = await refused(server.api.create(path(kind, "nowhere"), body(kind, "a", namespace="nowhere")))
+        assert (type(error), error.status, error.message) == (NotFoundError, 404, 'namespaces "nowhere" not found')
+
+
+async def test_a_namespace_that_is_not_there_lists_as_empty(server: Server) -> None:
+    for kind in (PODS, CONFIG_MAPS, GROUPS):
+        assert (await server.api.get(path(kind, "nowhere")))["items"] == []
+    error = await refused(server.api.get(path(CONFIG_MAPS, "nowhere", "a")))
+    assert error.message == 'configmaps "a" not found'
+
+
+async def test_a_namespace_that_came_back_is_another_one(server: Server, namespace: str) -> None:
+    first = await server.api.get(path(NAMESPACES, None, namespace))
+    await server.delete(path(NAMESPACES, None, namespace))
+    await server.gone(path(NAMESPACES, None, namespace))
+    second = await server.api.create(path(NAMESPACES, None), body(NAMESPACES, namespace))
+    assert second["metadata"]["uid"] != first["metadata"]["uid"]
+    assert (await server.api.get(path(GROUPS, namespace)))["items"] == []

@@ -1,0 +1,176 @@
+"""Pods whose labels cannot be meant so: who is told, how often, and what it costs where thousands are alike."""
+
+from typing import Any
+
+from tests.unit.controller.test_telling import Said
+
+from baton.controller.metrics import Metrics
+from baton.controller.mirror import Mirror
+from baton.controller.strays import AFTER, AGAIN, AT_ONCE, BURST, MOST_LABELS, OTHERS, REFILL, PodWarnings
+from baton.kube.clock import Clock
+from baton.kube.pods import PodView
+
+
+class Told(Said):
+    """Which pods were told what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods: list[str] = []
+
+    def post(self, about: Any, *args: Any, **options: Any) -> None:
+        self.pods.append(about.name)
+        super().post(about, *args, **options)
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        clock = Clock(lambda: 1_800_000_000.0, lambda: self.now)
+        self.mirror, self.events, self.metrics = Mirror(clock), Told(), Metrics(clock)
+        self.warnings = PodWarnings(self.mirror, self.events, self.metrics, clock)
+        self.mirror.pod_changed = self.warnings.pod_changed
+        self.mirror.group_came_or_went = self.warnings.group_changed
+        self.warnings.begin()
+        self._version = 0
+
+    def _metadata(self, name: str, labels: dict[str, str], **fields: Any) -> dict[str, Any]:
+        self._version += 1
+        version = str(self._version)
+        return {"namespace": "shop", "name": name, "uid": f"u-{name}", "labels": labels, "resourceVersion": version, **fields}
+
+    def pod(self, name: str, group: str, *, ready: bool = True, kind: str = "MODIFIED", **annotations: str) -> None:
+        metadata = self._metadata(
+            name, {"baton.dev/group": group}, annotations={f"baton.dev/{k}": v for k, v in annotations.items()}
+        )
+        conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": "2020-01-01T00:00:00Z"}]
+        self.mirror.pods.event(kind, {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}})
+
+    def group(self, name: str, kind: str = "MODIFIED") -> None:
+        metadata = self._metadata(name, {}, generation=1)
+        self.mirror.groups.event(kind, {"metadata": metadata, "spec": {"queues": [{"name": "orders"}]}})
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+        self.warnings.look()
+
+    @property
+    def gauge(self) -> dict[str, float]:
+        families = [family for family in self.metrics.collect() if family.name == "baton_pods_without_group"]
+        return {sample.labels["group"]: sample.value for family in families for sample in family.samples}
+
+
+def test_a_ready_pod_of_no_group_is_told_when_it_has_waited_a_little() -> None:
+    world = World()
+    world.group("orders")
+    world.pod("fine", "orders")
+    world.pod("typo", "ordres")
+    world.pod("unready", "ordres", ready=False)
+    world.after(AFTER - 1)
+    assert (world.events.pods, world.gauge) == ([], {})
+    world.after(1)
+    assert (world.events.pods, world.gauge) == (["typo"], {"ordres": 1.0})
+    assert "label baton.dev/group: ordres names no ConsumerGroup of namespace shop (there is orders)" in world.events.said[0][1]
+
+
+def test_it_is_over_when_the_group_comes_or_the_pod_goes() -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        world.pod(name, "late")
+    world.after(AFTER)
+    assert world.gauge == {"late": 3.0}
+    world.pod("a", "late", kind="DELETED")
+    world.pod("b", "late", ready=False)
+    world.after(1)
+    assert world.gauge == {"late": 1.0}
+    world.group("late")
+    world.after(1)
+    assert world.gauge == {}
+    world.group("late", kind="DELETED")
+    world.after(AFTER)
+    assert world.gauge == {"late": 1.0}
+
+
+def test_a_slip_in_an_annotation_and_a_name_that_is_taken_are_told_too() -> None:
+    world = World()
+    world.group("orders")
+    world.pod("group", "orders")
+    world.pod("heavy", "orders", capacity="much")
+    world.after(AFTER)
+    assert {reason for reason, _, _ in world.events.said} == {"NameTaken", "BadAnnotation"}
+
+
+def test_it_is_told_again_before_the_api_server_has_forgotten_it() -> None:
+    world = World()
+    world.pod("typo", "ordres")
+    world.after(AFTER)
+    world.after(AGAIN - 1)
+    assert world.events.pods == ["typo"]
+    world.after(1)
+    assert world.events.pods == ["typo", "typo"]
+
+
+class Counting(Mirror):
+    """How often a pod is looked up."""
+
+    looked = 0
+
+    def group(self, key: Any) -> Any:
+        Counting.looked += 1
+        return super().group(key)
+
+
+def test_thousands_of_pods_whose_group_was_deleted_are_looked_at_once_and_only_some_of_them_are_told() -> None:
+    world = World()
+    world.group("orders")
+    for number in range(5000):
+        world.pod(f"p-{number}", "orders")
+    world.after(AFTER)
+    while world.warnings._due:
+        world.after(2)
+    world.mirror.__class__ = Counting
+    Counting.looked = 0
+    world.group("orders", kind="DELETED")
+    world.after(AFTER)
+    assert Counting.looked <= AT_ONCE + 1
+    for _ in range(3):
+        world.after(2)
+    assert world.gauge == {"orders": 5000.0}
+    assert Counting.looked == 5001, "each pod once, and the group"
+    for _ in range(100):
+        world.after(2)
+    assert Counting.looked == 5001, "at rest there is nothing to look at"
+    assert BURST <= len(world.events.pods) <= BURST + 1000 * REFILL
+
+
+def test_ten_thousand_labels_are_a_few_series() -> None:
+    world = World()
+    for number in range(1000):
+        world.pod(f"p-{number}", f"g-{number}")
+    world.after(AFTER)
+    assert len(world.gauge) == MOST_LABELS + 1
+    assert world.gauge[OTHERS] == 1000 - MOST_LABELS
+
+
+def test_who_follows_keeps_nothing_and_who_begins_to_lead_looks_at_all() -> None:
+    world = World()
+    world.pod("typo", "ordres")
+    world.after(AFTER)
+    world.warnings.end()
+    assert world.gauge == {}
+    world.pod("more", "ordres")
+    world.after(AFTER)
+    assert world.gauge == {}
+    world.warnings.begin()
+    world.after(AFTER)
+    assert world.gauge == {"ordres": 2.0}
+
+
+def test_a_pod_that_changes_its_label_is_counted_where_it_is() -> None:
+    world = World()
+    world.pod("a", "one")
+    world.after(AFTER)
+    world.pod("a", "two")
+    world.after(AFTER)
+    assert world.gauge == {"two": 1.0}
+    assert isinstance(world.mirror.pods.get("shop", "a"), PodView)

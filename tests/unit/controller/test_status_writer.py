@@ -1,0 +1,71 @@
+"""When a status is written, and to what."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
+
+from baton.controller.status_writer import StatusWriter
+from baton.kube.clock import Clock
+from baton.kube.objects import groups_path
+
+ORDERS = groups_path("shop", "orders")
+BEFORE = {"state": "Holddown", "holdUntil": "2026-01-01T00:00:00Z"}
+
+
+class Shop:
+    """A namespace with one group and one writer of its status."""
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        self.server = ApiServer(Random(1), lambda: 0.0)
+        self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
+        self.make()
+        self.server.request("patch", f"{ORDERS}/status", body={"status": BEFORE})
+        self.writer = StatusWriter(
+            MemoryApi(self.server, lambda verb, path: self.fault), ORDERS, self.group["metadata"]["uid"], Clock()
+        )
+
+    def make(self) -> None:
+        self.server.request("create", groups_path("shop"), body={"metadata": {"name": "orders"}, "spec": {}})
+
+    @property
+    def group(self) -> dict[str, Any]:
+        return self.server.request("get", ORDERS)
+
+    async def write(self, **status: str) -> None:
+        self.writer.want(status, BEFORE)
+        await self.writer.flush()
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+async def test_a_status_that_reads_so_already_is_not_written(shop: Shop) -> None:
+    before = shop.group
+    await shop.write(**BEFORE)
+    assert shop.group is before
+
+
+async def test_a_status_is_written_whole_so_that_fields_that_are_gone_are_gone(shop: Shop) -> None:
+    await shop.write(state="Ready")
+    assert shop.group["status"] == {"state": "Ready"}
+
+
+async def test_a_status_that_could_not_be_written_is_written_later(shop: Shop) -> None:
+    shop.fault = Refuse(503, "", "away")
+    await shop.write(state="Ready")
+    assert shop.group["status"] == BEFORE
+    shop.fault = None
+    await shop.writer.flush()
+    assert shop.group["status"] == {"state": "Ready"}
+
+
+async def test_a_status_is_not_written_to_another_group_of_that_name(shop: Shop) -> None:
+    shop.server.request("delete", ORDERS)
+    shop.make()
+    await shop.write(state="Ready")
+    assert "status" not in shop.group

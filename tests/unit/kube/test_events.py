@@ -1,0 +1,41 @@
+"""What the API server takes as an event."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from tests.simulation.api_server import ApiServer, MemoryApi
+
+from baton.kube.api import group_path
+from baton.kube.clock import Clock
+from baton.kube.events import EVENTS, Events, Kind, Regarding
+
+
+async def posted(name: str, note: str, instance: str = "one") -> list[dict[str, Any]]:
+    server = ApiServer(Random(1), lambda: 0.0)
+    server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
+    events = Events(MemoryApi(server), instance, Clock())
+    events.post(Regarding("baton.dev/v1alpha1", "ConsumerGroup", "shop", name, "uid"), Kind.NORMAL, "Rebalanced", note)
+    posting = asyncio.create_task(events.run())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    posting.cancel()
+    items: list[dict[str, Any]] = server.request("list", group_path(EVENTS, "shop", "events"))["items"]
+    return items
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "…", "🙂"])
+async def test_a_note_is_cut_to_the_bytes_that_an_event_takes(letter: str) -> None:
+    (event,) = await posted("orders", letter * 2000, instance=letter * 200)
+    assert event["note"].rstrip("…") + "…" == event["note"] or letter == "…"
+    assert 1020 <= len(event["note"].encode()) <= 1024
+    assert len(event["reportingInstance"].encode()) <= 128
+    (whole,) = await posted("orders", letter * (1024 // len(letter.encode())))
+    assert whole["note"] == letter * (1024 // len(letter.encode()))
+
+
+@pytest.mark.parametrize("name", ["x" * 253, "x" * 219 + "-" + "y" * 20, "x" * 217 + "." + "yy." + "z" * 20])
+async def test_an_event_has_a_name_however_long_that_of_its_object_is(name: str) -> None:
+    (event,) = await posted(name, "a note")
+    assert event["regarding"]["name"] == name
