@@ -60,6 +60,7 @@ def access() -> list[Json]:
             "verbs": ["get", "list", "watch", "create", "delete", "deletecollection"],
         },
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+        {"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "resourceNames": [GROUP], "verbs": ["join"]},
     ]
     rbac = "rbac.authorization.k8s.io"
     return [

@@ -47,6 +47,14 @@ from baton.cli.printing import say
 )
 @click.option("--metrics-address", default="", help="Address to bind that port to. Default: all.")
 @click.option(
+    "--admission-policy",
+    type=click.Choice(["on", "off"]),
+    envvar="BATON_ADMISSION_POLICY",
+    default="off",
+    show_default=True,
+    help="Whether the chart's admission policies are installed, which bind sessions to their pods; shown as a condition.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     envvar="BATON_LOG_LEVEL",
@@ -72,6 +80,7 @@ def operator(
     retry_period: float,
     metrics_port: int,
     metrics_address: str,
+    admission_policy: str,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -105,6 +114,7 @@ def operator(
         terms=terms,
         metrics_address=metrics_address,
         metrics_port=metrics_port,
+        admission_policy=admission_policy == "on",
     )
     try:
         if kubeconfig is not None:

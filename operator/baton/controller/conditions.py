@@ -82,6 +82,21 @@ def fenced(unfenced: Iterable[str]) -> Told:
     )
 
 
+def sessions_bound(enforced: bool) -> Told:
+    """`enforced`: the chart's admission policies are installed."""
+    if enforced:
+        why = "the API server lets only a pod write the Lease that speaks for it, and only the operator the ledger"
+        return ("SessionsBound", ConditionStatus.TRUE, Reason.ENFORCED, why)
+    return (
+        "SessionsBound",
+        ConditionStatus.FALSE,
+        Reason.NOT_ENFORCED,
+        "nothing binds a session to its pod: in this namespace whoever may write Leases can speak for any pod of the group, "
+        "whoever may create or label pods can join it, and whoever may edit ConfigMaps can edit its ledger; install the chart "
+        "with admissionPolicy.enabled on Kubernetes 1.30 or later (the operator's --admission-policy=on)",
+    )
+
+
 def conditions(told: Iterable[Told], before: Iterable[Mapping[str, Any]], generation: int, now: float) -> list[Condition]:
     """With transition times: a condition whose status is what it was keeps its time."""
     since = {(one.get("type"), one.get("status")): one.get("lastTransitionTime") for one in before}

@@ -51,7 +51,7 @@ _armed: Fault | None = None
 def arm(environment: Mapping[str, str] = os.environ) -> None:
     """Once, at the start. Raises BadFault."""
     global _armed
-    text = environment.get(VARIABLE)
+    text = environment.get(VARIABLE) or None
     _armed = None if text is None else parse(text)
     if _armed is not None:
         log.warning(f"{VARIABLE} is set: this operator ends or stops itself, for a test", fault=text)

@@ -44,6 +44,8 @@ class Options:
     terms: Terms = field(default_factory=Terms)
     metrics_address: str = ""
     metrics_port: int = 8080
+    admission_policy: bool = False
+    """Whether the chart's admission policies are installed. The operator may not look for itself."""
 
 
 class Ended(Exception):  # noqa: N818 -- what became of the program, for the user
@@ -71,6 +73,7 @@ async def operate(options: Options) -> None:
             lease_name=options.lease_name,
             terms=options.terms,
             namespaces=options.namespaces,
+            admission_policy=options.admission_policy,
         )
         watching = asyncio.Event()
         health = HealthServer(

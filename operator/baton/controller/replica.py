@@ -36,9 +36,10 @@ class Replica:
         lease_name: str,
         terms: Terms,
         namespaces: Sequence[str] = (),
+        admission_policy: bool = False,
     ) -> None:
         """`of_elector`: connections of its own, for behind the requests of a thousand groups a renewal would come too late.
-        `namespaces` empty: all of them."""
+        `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed."""
         self.clock = clock
         self.metrics = Metrics(clock)
         self.mirror = Mirror(clock)
@@ -56,5 +57,6 @@ class Replica:
             scaler=Scaler(api),
             board=QueueBoard(api, self.mirror, clock),
             relists=Relists(api, self.mirror, clock, namespaces),
+            admission_policy=admission_policy,
         )
         self.fleet = Fleet(self.services)

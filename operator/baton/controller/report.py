@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing
+from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing, sessions_bound
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
@@ -61,7 +61,7 @@ class Reporter:
         whole = summary(state)
         if whole.problem is not None:
             problems = [*problems, _of_engine(whole)]
-        told = _conditions(whole, sights, problems, now)
+        told = [*_conditions(whole, sights, problems, now), sessions_bound(self._services.admission_policy)]
         if group.spec is not None and group.spec.approval is Approval.MANUAL:
             told.append(proposal_ready(whole.proposal))
         status = group_status(group, whole, seen, told, now, unacknowledged)

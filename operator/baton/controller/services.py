@@ -30,3 +30,5 @@ class Services:
     scaler: Scaler
     board: QueueBoard
     relists: Relists
+    admission_policy: bool = False
+    """The API server holds consumers to their own sessions (the chart's admission policies)."""

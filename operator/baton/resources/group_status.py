@@ -129,4 +129,4 @@ class ConsumerGroupStatus(Shape):
     proposal: Proposal | None = None
     """What waits for approval."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Balanced, Rebalancing and Fenced; with spec.approval Manual also ProposalReady."""
+    """Ready, Balanced, Rebalancing, Fenced and SessionsBound; with spec.approval Manual also ProposalReady."""

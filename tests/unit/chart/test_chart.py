@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from subprocess import run
+from typing import Any
 
 import pytest
 import yaml
@@ -88,11 +89,13 @@ def test_named_namespaces_are_bound_one_by_one_and_the_cluster_is_not(objects, t
     found = objects("--set", "watchNamespaces={shop,bank}")
     assert not [name for name in found if name[0] == "ClusterRoleBinding"]
     bindings = [document for document in yaml.safe_load_all(template("--set", "watchNamespaces={shop,bank}").stdout) if document]
-    assert [
-        document["metadata"]["namespace"]
-        for document in bindings
-        if document["kind"] == "RoleBinding" and document["roleRef"]["kind"] == "ClusterRole"
-    ] == ["shop", "bank"]
+    for role in ("baton", "baton-ledger"):
+        assert [
+            document["metadata"]["namespace"]
+            for document in bindings
+            if document["kind"] == "RoleBinding"
+            and document["roleRef"] | {"apiGroup": ""} == {"apiGroup": "", "kind": "ClusterRole", "name": role}
+        ] == ["shop", "bank"]
     args = found["Deployment", "baton"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "shop" in str(args) and "bank" in str(args)
 
@@ -125,3 +128,51 @@ def test_the_version_is_the_packages_own() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+POLICIES = {"baton-sessions", "baton-ledgers", "baton-members", "baton-workloads", "baton-cronjobs"}
+
+
+def policies(found: dict[tuple[str, str], Any], kind: str = "ValidatingAdmissionPolicy") -> set[str]:
+    return {name for of, name in found if of == kind}
+
+
+def told(found: dict[tuple[str, str], Any]) -> str:
+    """What the operator is told of the policies."""
+    (flag,) = [
+        arg for arg in found["Deployment", "baton"]["spec"]["template"]["spec"]["containers"][0]["args"] if "admission" in arg
+    ]
+    return flag
+
+
+def test_the_admission_policies_are_on_by_default_and_bound_and_the_operator_is_told(objects) -> None:
+    found = objects()
+    assert policies(found) == policies(found, "ValidatingAdmissionPolicyBinding") == POLICIES
+    assert all(found["ValidatingAdmissionPolicyBinding", name]["spec"]["validationActions"] == ["Deny"] for name in POLICIES)
+    assert told(found) == "--admission-policy=on"
+
+
+@pytest.mark.parametrize("arguments", [("--set", "admissionPolicy.enabled=false"), ("--kube-version", "1.29.14")])
+def test_without_them_the_operator_is_told_so(objects, arguments: tuple[str, ...]) -> None:
+    found = objects(*arguments)
+    assert policies(found) == policies(found, "ValidatingAdmissionPolicyBinding") == set()
+    assert told(found) == "--admission-policy=off"
+
+
+def test_the_policies_hold_where_this_operator_serves(objects) -> None:
+    found = objects("--set", "watchNamespaces={shop,bank}")
+    for name in POLICIES:
+        (expression,) = found["ValidatingAdmissionPolicyBinding", name]["spec"]["matchResources"]["namespaceSelector"][
+            "matchExpressions"
+        ]
+        assert (expression["key"], expression["values"]) == ("kubernetes.io/metadata.name", ["shop", "bank"])
+
+
+def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operator_writes_ledgers(objects) -> None:
+    found = objects()
+    verbs = {name: [rule["verbs"] for rule in role["rules"]] for (kind, name), role in found.items() if kind == "ClusterRole"}
+    assert [name for name, those in verbs.items() if ["join"] in those] == ["baton-join"]
+    assert "rbac.authorization.k8s.io/aggregate-to-edit" in found["ClusterRole", "baton-join"]["metadata"]["labels"]
+    assert found["ClusterRoleBinding", "baton-ledger"]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "baton", "namespace": "here"}
+    ]

@@ -1,0 +1,32 @@
+{{/* on: the policies are installed. Kubernetes has them from 1.30 on. */}}
+{{- define "baton.admissionPolicy" -}}
+{{- if and .Values.admissionPolicy.enabled (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) -}}on{{- else -}}off{{- end -}}
+{{- end -}}
+
+{{/* Kubernetes' own controllers: they make the pods of Deployments, and clear up. */}}
+{{- define "baton.admission.notAController" -}}
+- name: not-a-controller-of-kubernetes
+  expression: >-
+    !request.userInfo.username.startsWith('system:serviceaccount:kube-system:')
+    && request.userInfo.username != 'system:kube-controller-manager'
+{{- end -}}
+
+{{/* A policy's name: how it is bound. */}}
+{{- define "baton.admission.binding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name }}
+  labels: {{- include "baton.labels" .root | nindent 4 }}
+spec:
+  policyName: {{ .name }}
+  validationActions: [Deny]
+  {{- with .root.Values.watchNamespaces }}
+  matchResources:
+    namespaceSelector:
+      matchExpressions:
+        - key: kubernetes.io/metadata.name
+          operator: In
+          values: {{- toYaml . | nindent 12 }}
+  {{- end }}
+{{- end -}}

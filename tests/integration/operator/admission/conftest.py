@@ -1,0 +1,91 @@
+"""The chart's admission policies at the API server, for the namespaces whose name begins with `guarded`."""
+
+import itertools
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from charts.render import CHART, KUBE_VERSION
+from tests.cluster import helm_binary
+from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, acting, pod_of, token_of
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, World
+from tests.waiting import eventually
+
+from baton.kube.api import ApiError, group_path
+from baton.kube.leases import leases_path
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+NAMESPACES = tuple(f"guarded-{n}" for n in range(1, 30))
+_free = iter(NAMESPACES)
+_numbers = itertools.count(1)
+
+ActAs = Callable[..., Awaitable[Actor]]
+
+
+@pytest.fixture(scope="session")
+def rendered() -> list[dict[str, Any]]:
+    """What the chart makes of policies and roles, for operators that serve these namespaces."""
+    command = [helm_binary(), "template", "baton", CHART, "--namespace", "baton-system", "--kube-version", KUBE_VERSION]
+    command += ["--set", f"watchNamespaces={{{','.join(NAMESPACES)}}}"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+@pytest.fixture
+async def policies(api: Cluster, rendered: list[dict[str, Any]]) -> None:
+    """They are in force."""
+    paths = {"ValidatingAdmissionPolicy": group_path(ADMISSION, None, "validatingadmissionpolicies")}
+    paths["ValidatingAdmissionPolicyBinding"] = group_path(ADMISSION, None, "validatingadmissionpolicybindings")
+    paths["ClusterRole"] = group_path("rbac.authorization.k8s.io/v1", None, "clusterroles")
+    for document in rendered:
+        path = paths.get(document["kind"])
+        if path is not None and await api.find(f"{path}/{document['metadata']['name']}") is None:
+            await api.create(path, document)
+
+
+@pytest.fixture
+async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list[dict[str, Any]]) -> World:
+    """A namespace of one's own where they are."""
+    world = await namespace(api, next(_free))
+    for document in rendered:
+        if document["kind"] == "RoleBinding" and document["metadata"]["namespace"] == world.namespace:
+            await api.create(group_path("rbac.authorization.k8s.io/v1", world.namespace, "rolebindings"), document)
+    await account(world, "probe", LEASE_WRITER)
+
+    async def in_force() -> bool:
+        """Policies come into force a moment after they were made, and so do Roles."""
+        try:
+            async with acting(kubeconfig, await token_of(world, "probe")) as nobody:
+                await nobody.write_lease(world.namespace, "baton-probe", "probe", "u")
+        except ApiError as error:
+            return "Lease baton-probe is the word of the pod probe" in error.message
+        await api.delete(leases_path(world.namespace, "baton-probe"))
+        return False
+
+    await eventually(in_force, "the policies are in force", 30)
+    return world
+
+
+@pytest.fixture
+async def act(guarded: World, kubeconfig: Path) -> AsyncIterator[ActAs]:
+    """`await act(pod="a", account="consumer")`: with the token of that pod, which is made if it is not there; `account` alone:
+    with a token that is bound to none; `user`: as the administrator who impersonates."""
+    async with AsyncExitStack() as stack:
+
+        async def one(
+            *, pod: str | None = None, account: str | None = None, group: str | None = "orders", user: str | None = None,
+            world: World = guarded,
+        ) -> Actor:  # fmt: skip
+            if user is not None:
+                return await stack.enter_async_context(acting(kubeconfig, user=user))
+            assert account is not None
+            if pod is not None and await world.api.find(f"/api/v1/namespaces/{world.namespace}/pods/{pod}") is None:
+                await pod_of(world, pod, account, group)
+            return await stack.enter_async_context(acting(kubeconfig, await token_of(world, account, pod)))
+
+        yield one

@@ -1,0 +1,164 @@
+"""Who may bring pods into a group, and who may write its ledger."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.integration.operator.admission.actors import (
+    DEPLOYER,
+    MAP_EDITOR,
+    POD_MAKER,
+    Actor,
+    account,
+    bind,
+    joins,
+)
+from tests.integration.operator.world import Cluster, World
+from tests.waiting import eventually
+
+from baton.kube.api import ApiError, core_path, group_path
+from baton.model.names import GROUP_LABEL
+
+ActAs = Callable[..., Awaitable[Actor]]
+REPLICASETS = "system:serviceaccount:kube-system:replicaset-controller"
+
+
+def labelled(group: str | None) -> dict[str, Any]:
+    return {"labels": {GROUP_LABEL: group, "app": "x"} if group else {"app": "x"}}
+
+
+def pod(name: str, group: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": name, **labelled(group)}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+
+
+def workload(name: str, group: str | None) -> dict[str, Any]:
+    template = {"metadata": labelled(group), "spec": pod("", None)["spec"]}
+    return {"metadata": {"name": name}, "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template}}
+
+
+def cron_job(name: str, group: str | None) -> dict[str, Any]:
+    template = {"metadata": labelled(group), "spec": {**pod("", None)["spec"], "restartPolicy": "Never"}}
+    return {"metadata": {"name": name}, "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template}}}}
+
+
+async def refused(work: Awaitable[Any]) -> str:
+    with pytest.raises(ApiError) as refusal:
+        await work
+    assert refusal.value.status == 403
+    return refusal.value.message
+
+
+async def allowed(work: Callable[[], Awaitable[Any]]) -> None:
+    """Rights take a moment to come into force where a role is put together of others."""
+
+    async def so() -> bool:
+        try:
+            await work()
+        except ApiError as error:
+            assert error.status == 403, error
+            return False
+        return True
+
+    await eventually(so, "it is allowed", 20)
+
+
+async def test_who_may_only_create_pods_makes_no_members(guarded: World, act: ActAs) -> None:
+    await account(guarded, "robot", POD_MAKER)
+    robot, pods = await act(pod="ci", account="robot", group=None), core_path(guarded.namespace, "pods")
+    message = await refused(robot.create(pods, pod("a", "orders")))
+    assert "the label baton.dev/group: orders makes pods members of that ConsumerGroup, for which" in message
+    assert f"system:serviceaccount:{guarded.namespace}:robot needs the verb join on consumergroups.baton.dev orders" in message
+    await robot.create(pods, pod("a", None))
+    assert "makes pods members" in await refused(robot.merge(f"{pods}/a", {"metadata": labelled("orders")}))
+
+
+async def test_a_member_is_taken_out_by_whom_its_group_lets_join_and_may_be_changed_otherwise(guarded: World, act: ActAs) -> None:
+    await account(guarded, "robot", POD_MAKER, joins("returns"))
+    robot, pods = await act(account="robot"), core_path(guarded.namespace, "pods")
+    await guarded.api.create(pods, pod("a", "orders"))
+    await robot.merge(f"{pods}/a", {"metadata": {"annotations": {"baton.dev/ledger": "x"}, "labels": {"app": "y"}}})
+    gone = {"metadata": {"labels": {GROUP_LABEL: None}}}
+    message = await refused(robot.merge(f"{pods}/a", gone))
+    assert "makes this pod a member of that ConsumerGroup, and to take it away" in message
+    assert "consumergroups.baton.dev orders" in await refused(robot.merge(f"{pods}/a", {"metadata": labelled("returns")}))
+    await robot.create(pods, pod("b", "returns"))
+    await robot.merge(f"{pods}/b", gone)
+
+
+async def test_an_editor_of_the_namespace_may(guarded: World, act: ActAs) -> None:
+    await account(guarded, "editor")
+    await bind(guarded, "editor", "ClusterRole", "edit")
+    editor, pods = await act(account="editor"), core_path(guarded.namespace, "pods")
+    await allowed(lambda: editor.create(pods, pod("a", "orders")))
+    await allowed(lambda: editor.create(group_path("apps/v1", guarded.namespace, "deployments"), workload("x", "orders")))
+
+
+@pytest.mark.parametrize(
+    ("api_group", "plural", "made"),
+    [
+        ("apps/v1", "deployments", workload),
+        ("apps/v1", "replicasets", workload),
+        ("apps/v1", "statefulsets", workload),
+        ("batch/v1", "cronjobs", cron_job),
+    ],
+)
+async def test_a_template_is_no_way_round(guarded: World, act: ActAs, api_group: str, plural: str, made: Any) -> None:
+    await account(guarded, "deployer", DEPLOYER)
+    deployer, path = await act(account="deployer"), group_path(api_group, guarded.namespace, plural)
+    message = await refused(deployer.create(path, made("a", "orders")))
+    assert "the label of the pods' template, baton.dev/group: orders makes pods members" in message
+    await deployer.create(path, made("b", None))
+    await guarded.api.create(path, made("c", "orders"))
+    await deployer.merge(f"{path}/c", {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}})
+
+
+async def test_kubernetes_own_controllers_make_the_pods_of_workloads(guarded: World, act: ActAs) -> None:
+    await account(guarded, "unused", POD_MAKER)
+    body = {
+        "metadata": {"name": "replicasets"},
+        "rules": [POD_MAKER],
+    }
+    rbac = "rbac.authorization.k8s.io"
+    await guarded.api.create(group_path(f"{rbac}/v1", guarded.namespace, "roles"), body)
+    subject = {"kind": "User", "apiGroup": rbac, "name": REPLICASETS}
+    reference = {"apiGroup": rbac, "kind": "Role", "name": "replicasets"}
+    binding = {"metadata": {"name": "replicasets"}, "roleRef": reference, "subjects": [subject]}
+    await guarded.api.create(group_path(f"{rbac}/v1", guarded.namespace, "rolebindings"), binding)
+    controller = await act(user=REPLICASETS)
+    await allowed(lambda: controller.create(core_path(guarded.namespace, "pods"), pod("a", "orders")))
+
+
+def ledger(group: str, name: str | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name or f"{group}-assignments", "labels": {GROUP_LABEL: group}}, "data": {"group": "{}"}}
+
+
+async def test_a_ledger_is_written_by_the_operator_alone(guarded: World, act: ActAs, api: Cluster) -> None:
+    await account(guarded, "editor", MAP_EDITOR)
+    await bind(guarded, "editor", "ClusterRole", "edit")
+    editor, maps = await act(account="editor"), core_path(guarded.namespace, "configmaps")
+    message = await refused(editor.create(maps, ledger("orders")))
+    assert "ConfigMap orders-assignments is the ledger of ConsumerGroup orders, and its operator alone writes it" in message
+    assert "change the ConsumerGroup instead" in message
+    operator = await act(user="system:serviceaccount:baton-system:baton")
+    await allowed(lambda: operator.create(maps, ledger("orders")))
+    for work in (
+        editor.merge(f"{maps}/orders-assignments", {"data": {"group": "mine"}}),
+        editor.merge(f"{maps}/orders-assignments", {"metadata": {"labels": {GROUP_LABEL: None}}}),
+        editor.merge(f"{maps}/orders-assignments", {"metadata": {"labels": {GROUP_LABEL: "returns"}}}),
+        editor._request("DELETE", f"{maps}/orders-assignments"),
+        editor._request("DELETE", maps),
+    ):
+        assert "is the ledger of ConsumerGroup orders" in await refused(work)
+    found = await operator.get(f"{maps}/orders-assignments")
+    await operator.replace(f"{maps}/orders-assignments", found | {"data": {"group": "{1}"}})
+
+
+async def test_other_maps_are_nobodys_business(guarded: World, act: ActAs) -> None:
+    await account(guarded, "editor", MAP_EDITOR)
+    editor, maps = await act(account="editor"), core_path(guarded.namespace, "configmaps")
+    await editor.create(maps, ledger("orders", "settings"))
+    await editor.create(maps, {"metadata": {"name": "returns-assignments"}, "data": {}})
+    assert "is the ledger of ConsumerGroup returns" in await refused(
+        editor.merge(f"{maps}/returns-assignments", {"metadata": {"labels": {GROUP_LABEL: "returns"}}})
+    )
+    await editor._request("DELETE", f"{maps}/settings")

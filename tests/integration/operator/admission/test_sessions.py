@@ -1,0 +1,204 @@
+"""A pod may speak for itself only: who can write which Lease, with real tokens of real pods."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, token_of
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, World
+from tests.waiting import eventually, until
+
+from baton.consumer import Session
+from baton.consumer.api import KubernetesLease
+from baton.kube.api import ApiError, core_path
+from baton.kube.leases import leases_path
+from baton.model.names import GROUP_LABEL
+
+ActAs = Callable[..., Awaitable[Actor]]
+RELEASES = {"baton.dev/releases": '{"u":{"orders":"0-3@1"}}'}
+
+
+@pytest.fixture
+async def consumers(guarded: World) -> World:
+    """With an account that may do with Leases what it likes, as far as RBAC goes."""
+    await account(guarded, "consumer", LEASE_WRITER)
+    await account(guarded, "driver", LEASE_WRITER, joins("orders"))
+    return guarded
+
+
+async def uid(world: World, pod: str) -> str:
+    return str((await world.api.get(core_path(world.namespace, "pods", pod)))["metadata"]["uid"])
+
+
+async def refused(work: Awaitable[Any]) -> str:
+    with pytest.raises(ApiError) as refusal:
+        await work
+    assert refusal.value.status in (403, 422)
+    return refusal.value.message
+
+
+async def test_a_pod_writes_its_own_lease_and_no_other(consumers: World, act: ActAs) -> None:
+    here = consumers.namespace
+    a, b = await act(pod="a", account="consumer"), await act(pod="b", account="consumer")
+    of_a, of_b = await uid(consumers, "a"), await uid(consumers, "b")
+    await a.write_lease(here, "baton-a", "orders", of_a)
+    message = await refused(b.write_lease(here, "baton-a", "orders", of_a, **RELEASES))
+    assert "Lease baton-a is the word of the pod a, which alone writes it: this is the token of the pod b" in message
+    assert "whose Lease is baton-b" in message
+    assert "the word of the pod c" in await refused(b.write_lease(here, "baton-c", "orders", "u-c"))
+    message = await refused(b.write_lease(here, "baton-b", "orders", of_a))
+    assert (
+        f"spec.holderIdentity of Lease baton-b is the UID of the pod that writes it, or empty to give it up: set it to {of_b}"
+        in message
+    )
+    await b.write_lease(here, "baton-b", "orders", of_b, **RELEASES)
+    await b.write_lease(here, "baton-b", "orders", of_b)
+    await b.write_lease(here, "baton-b", "orders", "")
+
+
+async def test_nor_does_it_relabel_or_delete_another(consumers: World, act: ActAs) -> None:
+    here = consumers.namespace
+    a, b = await act(pod="a", account="consumer"), await act(pod="b", account="consumer")
+    await a.write_lease(here, "baton-a", "orders", await uid(consumers, "a"))
+    path = leases_path(here, "baton-a")
+    lease = await b.get(path)
+    assert "word of the pod a" in await refused(b.replace(path, lease | {"metadata": lease["metadata"] | {"labels": {}}}))
+    other = lease["metadata"] | {"labels": {GROUP_LABEL: "returns"}}
+    assert "word of the pod a" in await refused(b.replace(path, lease | {"metadata": other}))
+    assert "word of the pod a" in await refused(b._request("DELETE", path))
+    await a._request("DELETE", path)
+
+
+async def test_a_token_that_is_bound_to_no_pod_writes_none(consumers: World, act: ActAs) -> None:
+    loose = await act(account="consumer")
+    message = await refused(loose.write_lease(consumers.namespace, "baton-a", "orders", "u-a"))
+    assert (
+        "use the token that is mounted into the pod; anybody else needs the verb join on consumergroups.baton.dev orders"
+        in message
+    )
+
+
+async def test_a_pod_of_that_name_in_another_namespace_is_another(consumers: World, act: ActAs, api: Cluster) -> None:
+    await act(pod="a", account="consumer")
+    elsewhere = await namespace(api, f"{consumers.namespace}-beside")
+    await account(elsewhere, "consumer")
+    subject = {"kind": "ServiceAccount", "name": "consumer", "namespace": elsewhere.namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "consumer"}
+    body = {"metadata": {"name": "from-beside"}, "roleRef": reference, "subjects": [subject]}
+    await api.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{consumers.namespace}/rolebindings", body)
+    stranger = await act(pod="a", account="consumer", world=elsewhere)
+    message = await refused(stranger.write_lease(consumers.namespace, "baton-a", "orders", await uid(consumers, "a")))
+    assert "word of the pod a" in message
+
+
+async def test_the_drivers_lease_is_written_by_whom_its_group_lets_join(consumers: World, act: ActAs) -> None:
+    here = consumers.namespace
+    driver, consumer = await act(pod="d", account="driver", group=None), await act(pod="a", account="consumer")
+    of_driver, of_consumer = await uid(consumers, "d"), await uid(consumers, "a")
+    message = await refused(consumer.write_lease(here, "orders-driver", "orders", of_consumer))
+    assert (
+        "Lease orders-driver is the word of the driver of ConsumerGroup orders: allow its service account the verb join"
+        in message
+    )
+    assert "is the UID of the pod that writes it" in await refused(
+        driver.write_lease(here, "orders-driver", "orders", of_consumer)
+    )
+    await driver.write_lease(here, "orders-driver", "orders", of_driver)
+    assert "word of the driver" in await refused(consumer.write_lease(here, "orders-driver", "orders", of_consumer))
+    assert "word of the driver" in await refused(driver.write_lease(here, "returns-driver", "returns", of_driver))
+    assert "word of the driver" in await refused(driver.write_lease(here, "orders-driver", "returns", of_driver))
+    assert "word of the pod a" in await refused(driver.write_lease(here, "baton-a", "orders", of_driver))
+    await driver.write_lease(here, "orders-driver", "orders", "")
+
+
+async def test_a_pod_whose_lease_would_be_a_drivers_is_no_way_round(consumers: World, act: ActAs) -> None:
+    here = consumers.namespace
+    sly = await act(pod="foo-driver", account="consumer")
+    mine = await uid(consumers, "foo-driver")
+    message = await refused(sly.write_lease(here, "baton-foo-driver", "baton-foo", mine))
+    assert "word of the driver of ConsumerGroup baton-foo" in message
+    await consumers.session("-", mine, "baton-foo", name="baton-foo-driver")  # type: ignore[arg-type]
+    assert "word of the driver" in await refused(sly.write_lease(here, "baton-foo-driver", "orders", mine))
+
+
+async def test_the_consumers_session_and_the_drivers_work_with_the_tokens_of_their_pods(
+    consumers: World, act: ActAs, kubeconfig: Path
+) -> None:
+    here = consumers.namespace
+    for pod, by in (("a", "consumer"), ("d", "driver"), ("e", "driver")):
+        await act(pod=pod, account=by)
+    own = KubernetesLease(blocking(kubeconfig, await token_of(consumers, "consumer", "a")), here, "baton-a")
+    session = Session(
+        own, holder=await uid(consumers, "a"), group="orders", owner={"name": "a", "uid": await uid(consumers, "a")}
+    )
+    session.start()
+    until(own.read, "the Lease is there", 30)
+    session.close()
+    drivers = [
+        Session(
+            KubernetesLease(blocking(kubeconfig, await token_of(consumers, "driver", pod)), here, "orders-driver"),
+            holder=await uid(consumers, pod),
+            group="orders",
+            exclusive=True,
+        )
+        for pod in ("d", "e")
+    ]
+    assert drivers[0].acquire(10) is None
+    assert drivers[1].acquire(0) == await uid(consumers, "d")
+    drivers[0].close(give_up=True)
+    assert drivers[1].acquire(10) is None
+    drivers[1].close(give_up=True)
+
+
+async def test_a_lease_without_the_label_is_nobodys_business(consumers: World, act: ActAs) -> None:
+    loose = await act(account="consumer")
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "baton-a"}, "spec": {}}
+    await loose.create(leases_path(consumers.namespace), body)
+    await loose._request("DELETE", leases_path(consumers.namespace, "baton-a"))
+
+
+async def test_a_namespace_with_sessions_goes(consumers: World, act: ActAs, api: Cluster) -> None:
+    a = await act(pod="a", account="consumer")
+    await a.write_lease(consumers.namespace, "baton-a", "orders", await uid(consumers, "a"))
+    await consumers.delete_pod("a")
+    await api.delete(core_path(None, "namespaces", consumers.namespace))
+
+    async def gone() -> bool:
+        return await api.find(core_path(None, "namespaces", consumers.namespace)) is None
+
+    await eventually(gone, "the namespace is gone", 60)
+
+
+async def test_without_the_policy_a_condition_says_what_is_not_enforced(shop: World) -> None:
+    await shop.external("unbound")
+    await shop.group("unbound")
+
+    async def told() -> bool:
+        return (await shop.condition("unbound", "SessionsBound"))["reason"] == "NotEnforced"
+
+    await eventually(told, "it is said")
+    message = (await shop.condition("unbound", "SessionsBound"))["message"]
+    assert "admissionPolicy.enabled" in message and "write Leases" in message and "edit ConfigMaps" in message
+
+
+async def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(guarded: World) -> None:
+    found = (await guarded.api.get("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"))["items"]
+    assert {policy["metadata"]["name"] for policy in found} >= {"baton-sessions", "baton-ledgers", "baton-members"}
+
+    root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    async def warnings() -> list[Any] | None:
+        """None: not all were checked yet."""
+        policies = (await guarded.api.get(root))["items"]
+        statuses = [policy.get("status", {}) for policy in policies]
+        if not all("typeChecking" in status for status in statuses):
+            return None
+        return [status["typeChecking"] for status in statuses if status["typeChecking"]]
+
+    async def checked() -> bool:
+        return await warnings() is not None
+
+    await eventually(checked, "the expressions were checked", 30)
+    assert await warnings() == []
