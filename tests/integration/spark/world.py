@@ -106,7 +106,7 @@ class World:
             mine = {number: Epoch(epoch) for number, (owner, epoch) in self._grants.items() if owner == executor}
             member = self.member(executor)
             entry = MemberEntry(
-                group=Claimant("default/group", "a test"),
+                group="default/group",
                 member=member,
                 uid=Uid(f"uid-{executor}"),
                 generation=self._generation,
