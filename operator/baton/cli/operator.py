@@ -95,7 +95,7 @@ def operator(
     from baton.controller.faults import BadFault
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
-    from baton.controller.program import Ended, Options, default_identity, operate
+    from baton.controller.program import Options, default_identity, operate
     from baton.kube.election import Terms
 
     set_up(log_level, log_format)
@@ -129,9 +129,6 @@ def operator(
     except BadFault as error:
         say(str(error), error=True)
         sys.exit(2)
-    except Ended as error:
-        say(f"baton operator: {error}; it has to be started again", error=True)
-        sys.exit(1)
     except PortTaken as error:
         say(f"{error}; choose another --metrics-port", error=True)
         sys.exit(2)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from baton.controller.lister import Scope
 from baton.controller.loop import GroupLoop
 from baton.controller.mirror import GroupKey
 from baton.controller.services import Services
@@ -13,6 +14,9 @@ from baton.kube.objects import GroupView
 from baton.kube.shelf import Manifest
 
 LOOK_EVERY = 2.0
+LIST_EVERY = 60.0
+"""Seconds after which all scopes are listed, also where no group asks for it."""
+
 RESTART_AFTER = 5.0
 STOPPED_FOR = 3.0
 """Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
@@ -37,6 +41,9 @@ class Fleet:
         self._warnings = PodWarnings(mirror, services.events, services.metrics, services.clock)
         mirror.pod_changed = self._warnings.pod_changed
         mirror.group_came_or_went = self._warnings.group_changed
+        services.relists.blind_changed = self._blind_changed
+        self.beat = services.clock.ticks()
+        """When this last went round (monotonic seconds)."""
 
     def notify(self) -> None:
         """Groups came or went, or leadership changed."""
@@ -50,6 +57,7 @@ class Fleet:
                 self._news.clear()
                 await self._follow()
                 slept = self._notice_outages(slept)
+                self.beat = slept
                 try:
                     async with asyncio.timeout(LOOK_EVERY):
                         await self._news.wait()
@@ -80,6 +88,7 @@ class Fleet:
         for key, view in wanted.items():
             if key not in self._loops and self._services.clock.ticks() >= self._not_before.get(key, 0.0):
                 self._start(key, view)
+        self._services.relists.want_all(self._services.clock.ticks() - LIST_EVERY)
         mirror = self._services.mirror
         mirror.sessions.keep_only(lease for held in mirror.leases.buckets().values() for lease in held.values())
         self._services.board.refresh_all()
@@ -101,7 +110,7 @@ class Fleet:
 
     def _start(self, key: GroupKey, view: GroupView) -> None:
         loop = GroupLoop(view, self._services, self._leads_since)
-        task = asyncio.create_task(loop.run(), name=f"group {view.full_name}")
+        task = self._services.tasks.start("group", loop.run(), group=view.full_name)
         task.add_done_callback(lambda _: self.notify())
         self._loops[key] = (loop, task)
 
@@ -111,6 +120,7 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops.clear()
+        await self._services.relists.stop()
         self._services.board.close()
         self._warnings.end()
 
@@ -123,6 +133,16 @@ class Fleet:
         if ended is not None and ended > slept_at:
             self._services.mirror.sessions.outage(ended)
         return now
+
+    def stuck(self, seconds: float) -> list[GroupKey]:
+        """Groups whose loop has been at one round for so long. For another thread."""
+        before = self._services.clock.ticks() - seconds
+        return [key for key, (loop, _) in self._loops.copy().items() if (since := loop.busy_since) is not None and since < before]
+
+    def _blind_changed(self, scope: Scope) -> None:
+        for key, (loop, _) in self._loops.items():
+            if scope in (None, key[0]):
+                loop.wake()
 
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:

@@ -14,6 +14,7 @@ from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.queue_work import NOTHING
+from baton.controller.supervision import Tasks
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.state import KnownQueue
@@ -33,8 +34,16 @@ class Keepers:
     """See above. `changed` is called when one has news."""
 
     def __init__(
-        self, key: GroupKey, uid: str, mirror: Mirror, clock: Clock, open_queue: OpenQueue, changed: Callable[[], None]
+        self,
+        key: GroupKey,
+        uid: str,
+        mirror: Mirror,
+        clock: Clock,
+        tasks: Tasks,
+        open_queue: OpenQueue,
+        changed: Callable[[], None],
     ) -> None:
+        self._supervision = tasks
         self._key = key
         self._uid = uid
         self._clock = clock
@@ -231,7 +240,7 @@ class Keepers:
         return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
 
     def _run(self, name: QueueName) -> None:
-        task = asyncio.create_task(self._keepers[name].run(), name=f"queue {self._key[0]}/{name}")
+        task = self._supervision.start("queue", self._keepers[name].run(), group="/".join(self._key), queue=name)
         task.add_done_callback(lambda _: self._changed())
         self._tasks[name] = task
 
@@ -244,8 +253,7 @@ class Keepers:
                 self._forget(name)
                 self._released.add(name)
             else:
-                error = None if task.cancelled() else task.exception()
-                log.error("a queue's task ended; it starts again", namespace=self._key[0], queue=name, exc_info=error)
+                log.error("a queue's task ended; it starts again", namespace=self._key[0], queue=name)
                 self._run(name)
 
     def _forget(self, name: QueueName) -> None:

@@ -17,7 +17,7 @@ from baton.controller.group_sight import GroupSight
 from baton.controller.keepers import Keepers
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight, observation
-from baton.controller.problems import Problem, Reason
+from baton.controller.problems import Problem, Reason, worst
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
@@ -39,6 +39,9 @@ from baton.resources import ConsumerGroupSpec
 AFTER_FAILURE = 1.0
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
+
+SEEN_WITHIN = 5.0
+"""Seconds between two looks of a group that cannot begin yet."""
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
 
@@ -62,13 +65,18 @@ class GroupLoop:
             services.elector,
             services.clock,
         )
-        self._keepers = Keepers(self.key, group.uid, services.mirror, services.clock, services.open_queue, self.wake)
+        self._keepers = Keepers(
+            self.key, group.uid, services.mirror, services.clock, services.tasks, services.open_queue, self.wake
+        )
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, self._path, services)
         self._runtime = GroupRuntime(GroupState.new(self._full_name), services.clock, self._scribe, self._keepers)
         self._resync_at = float("-inf")
         self._background: set[asyncio.Task[None]] = set()
+        self.busy_since: float | None = None
+        """When the round that is under way was begun (monotonic seconds); None: it sleeps, or waits to try again."""
+        self._failing = False
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
 
     @property
@@ -87,9 +95,9 @@ class GroupLoop:
 
     async def run(self) -> None:
         """Until the group is gone, or a later leader has taken over."""
-        writing = asyncio.create_task(self._reporter.run())
+        writing = self._services.tasks.keep("status", self._reporter.run, group=self._full_name)
         try:
-            working = await self._until_it_works(self._begin)
+            working = await self._see() and await self._until_it_works(self._begin)
             while working and await self._until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._until_it_works(self._resync)
@@ -101,22 +109,38 @@ class GroupLoop:
             self._teller.flush()
             for task in self._background:
                 task.cancel()
+            self._services.relists.forget(self.key)
             await self._keepers.close()
             self._reporter.close()
 
     async def _until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """The API server may be away, or see things differently for a while: try again, from the facts."""
         while True:
+            self.busy_since = self._services.clock.ticks()
             try:
-                return await work()
+                done = await work()
+                self._failing = False
+                return done
             except (UnavailableError, ApiError) as error:
+                self._failing = True
                 self._log.warning("the API server did not do what was asked; trying again", error=str(error))
-                self._reporter.beat()
-                await asyncio.sleep(AFTER_FAILURE)
+            finally:
+                self.busy_since = None
+            await asyncio.sleep(AFTER_FAILURE)
+
+    async def _see(self) -> bool:
+        """Wait until the group's namespace has been listed, and say so where that fails; False: the group is gone."""
+        relists = self._services.relists
+        while not await relists.seen(self.key[0], self._leads_since, SEEN_WITHIN):
+            group = self._sight.group
+            if group is None:
+                return False
+            if problem := worst(relists.problems(self.key[0])):
+                self._reporter.halted(group, problem)
+        return True
 
     async def _begin(self) -> bool:
         """Take the ledger over, and carry on from it."""
-        await self._services.relists.since(self._leads_since)
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -204,20 +228,27 @@ class GroupLoop:
             self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
 
     async def _resync(self) -> bool:
-        """Every now and then compare with the facts, in case a notification was lost; what differs wakes the loop."""
+        """Every now and then have the facts listed, in case a notification was lost; what differs wakes the loop."""
         group, now = self._sight.group, self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
         if now >= self._resync_at:
-            await self._services.relists.since(now - every)
-            self._scribe.listed(self._services.relists.ledger_version(self.key))
-            if self._scribe.doubtful or self._scaling.recheck():
-                self.wake()
             self._resync_at = now + every
-        self._reporter.beat()
+            if self._scaling.recheck():
+                self.wake()
+        self._services.relists.want(self.key, now - every, self._listed)
         return True
+
+    def _listed(self) -> None:
+        """All of the namespace was compared with what is known."""
+        self._scribe.listed(self._services.relists.ledger_version(self.key))
+        if self._scribe.doubtful:
+            self.wake()
+        if not self._failing:
+            self._reporter.beat()
 
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
         problems = queue_problems(self.key[0], sights) + self._sight.problems(spec, seen, self._services.clock.ticks())
+        problems += self._services.relists.problems(self.key[0])
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
@@ -247,7 +278,7 @@ class GroupLoop:
         """Not waited for: the effects need not wait until kubelets have been told."""
         wanted = bumps(self._scribe.written or {}, self._sight.pods)
         if wanted:
-            task = asyncio.create_task(self._tell_pods(wanted))
+            task = self._services.tasks.start("bump", self._tell_pods(wanted), group=self._full_name)
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 

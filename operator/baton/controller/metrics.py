@@ -79,6 +79,7 @@ class Metrics(Collector):
             LATENCIES,
         )
         self._groups: dict[Key, Snapshot] = {}
+        """Scrapes take a copy, which is made in one go."""
         self._strays: Mapping[Key, int] = {}
         self._leading = False
         self.registry.register(self)
@@ -87,11 +88,11 @@ class Metrics(Collector):
         return Histogram(name, about, labels, buckets=buckets, registry=self.registry)
 
     def group(self, key: Key, snapshot: Snapshot) -> None:
-        self._groups = {**self._groups, key: snapshot}
+        self._groups[key] = snapshot
 
     def forget(self, key: Key) -> None:
         """The group is gone, or somebody else's."""
-        self._groups = {one: snapshot for one, snapshot in self._groups.items() if one != key}
+        self._groups.pop(key, None)
         for histogram in (self.pause, self.holddown, self.ready_to_ledger):
             try:
                 histogram.remove(*key)
@@ -105,37 +106,33 @@ class Metrics(Collector):
     def leading(self, value: bool) -> None:
         self._leading = value
 
-    def oldest_reconcile(self) -> float:
-        """Age in seconds of the last reconcile of the group that has waited longest; 0 without groups."""
-        now = self._clock.ticks()
-        return max((now - snapshot.reconciled_at for snapshot in self._groups.values()), default=0.0)
-
     def collect(self) -> Iterator[Metric]:
-        yield _gauge("baton_leader", "1 where this replica leads", (), [((), float(self._leading))])
-        yield _gauge(
+        yield gauge("baton_leader", "1 where this replica leads", (), [((), float(self._leading))])
+        yield gauge(
             "baton_pods_without_group",
             "Pods whose label baton.dev/group names no ConsumerGroup of their namespace",
             ("namespace", "group"),
             [(key, float(count)) for key, count in self._strays.items()],
         )
-        yield from self._of_groups(self._groups)
-        yield from self._of_queues(self._groups)
+        groups = self._groups.copy()
+        yield from self._of_groups(groups)
+        yield from self._of_queues(groups)
 
     def _of_groups(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
         labels = ("namespace", "group")
-        yield _gauge(
+        yield gauge(
             "baton_group_state",
             "1 for the state that the group is in",
             (*labels, "state"),
             [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in State],
         )
-        yield _gauge(
+        yield gauge(
             "baton_group_ready",
             "1 where the condition Ready is True; otherwise 0, and why",
             (*labels, "reason"),
             [((*key, one.trouble or "Ready"), float(one.trouble is None)) for key, one in groups.items()],
         )
-        yield _gauge(
+        yield gauge(
             "baton_members",
             "Pods that take part, by role (active, standby)",
             (*labels, "role"),
@@ -145,31 +142,31 @@ class Metrics(Collector):
                 for role, count in (("active", one.members - one.standbys), ("standby", one.standbys))
             ],
         )
-        yield _gauge(
+        yield gauge(
             "baton_partitions",
             "Partitions by queue and by what they are doing",
             (*labels, "queue", "state"),
             [((*key, *of), float(count)) for key, one in groups.items() for of, count in one.partitions.items()],
         )
         now = self._clock.ticks()
-        yield _gauge(
+        yield gauge(
             "baton_reconcile_age_seconds",
-            "Since the last reconcile",
+            "Since the last reconcile that came to its end",
             labels,
             [(key, now - one.reconciled_at) for key, one in groups.items()],
         )
         for name, about, value in _GAUGES:
-            yield _gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
+            yield gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
         for name, about, value in _COUNTERS:
-            yield _counter(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
+            yield counter(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
 
     def _of_queues(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
         labels = ("namespace", "group", "queue")
         queues = [((*key, name), queue) for key, one in groups.items() for name, queue in one.queues.items()]
-        yield _gauge(
+        yield gauge(
             "baton_queue_reachable", "1 where the queue answers", labels, [(key, float(one.reachable)) for key, one in queues]
         )
-        yield _gauge(
+        yield gauge(
             "baton_queue_scale_status",
             "1 for the partition scale status that the queue has",
             (*labels, "status"),
@@ -180,19 +177,19 @@ class Metrics(Collector):
                 for status in PartitionScaleStatus
             ],
         )
-        yield _gauge(
+        yield gauge(
             "baton_queue_lag",
             "Entries of a partition that are not yet acknowledged or committed",
             (*labels, "partition"),
             [((*key, str(number)), float(lag)) for key, one in queues for number, lag in one.lag.items()],
         )
-        yield _counter(
+        yield counter(
             "baton_stale_refused",
             "Times the queue refused a consumer that does not own the partition (any more)",
             labels,
             [(key, float(one.stale_refused)) for key, one in queues],
         )
-        yield _counter(
+        yield counter(
             "baton_dead_letters",
             "Entries that were delivered more often than the queue's maxRedeliveries allows, and set aside",
             labels,
@@ -219,14 +216,14 @@ _COUNTERS: _Simple = (
 Samples = list[tuple[tuple[str, ...], float]]
 
 
-def _gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+def gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
     family = GaugeMetricFamily(name, about, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
     return family
 
 
-def _counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
     family = CounterMetricFamily(name, about, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)

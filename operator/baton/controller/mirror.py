@@ -1,6 +1,7 @@
 """What the operator knows of the cluster, kept by watches and lists, and who is told when it changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from baton.kube import leases, objects, pods
 from baton.kube.clock import Clock
@@ -8,7 +9,8 @@ from baton.kube.leases import LeaseView
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.kube.sessions import SessionClock
-from baton.kube.shelf import Manifest, Shelf
+from baton.kube.shelf import Listing, Manifest, Shelf
+from baton.kube.watched import Watched
 from baton.model.ids import Uid
 from baton.model.names import GROUP_LABEL, ledger_name
 
@@ -30,6 +32,12 @@ class Mirror:
         self.leases: Shelf[LeaseView] = Shelf(leases.view, self._lease_changed)
         self.groups: Shelf[GroupView] = Shelf(objects.group_view, self._group_changed)
         self.queues: Shelf[QueueView] = Shelf(objects.queue_view, self._queue_changed)
+        self._shelves: Mapping[Watched, Shelf[Any]] = {
+            Watched.PODS: self.pods,
+            Watched.LEASES: self.leases,
+            Watched.GROUPS: self.groups,
+            Watched.QUEUES: self.queues,
+        }
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
         self.groups_changed: Callable[[], None] = lambda: None
@@ -41,6 +49,17 @@ class Mirror:
 
     def group(self, key: GroupKey) -> GroupView | None:
         return self.groups.get(*key)
+
+    def event(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
+        """A watch's event; `kind` DELETED, or anything else for an object that is there."""
+        if of is Watched.LEDGERS:
+            self.ledger_event(kind, manifest)
+        else:
+            self._shelves[of].event(kind, manifest)
+
+    def listing(self, of: Watched, namespace: str | None, version: str) -> Listing[Any]:
+        """A list of all of a namespace's objects (None: of all namespaces) as of this version, to be laid over what is known."""
+        return self._shelves[of].listing(namespace, version)
 
     def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
         """A ledger ConfigMap was written or deleted, by whomever."""

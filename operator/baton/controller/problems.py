@@ -23,6 +23,7 @@ class Reason(StrEnum):
     NO_IDENTITY = "NoIdentity"
     NO_SESSION = "NoSession"
     NO_MEMBERS = "NoMembers"
+    NOT_SEEN = "NotSeen"
     SCALE_FAILED = "ScaleFailed"
     DELETING = "Deleting"
     UNUSED = "Unused"
@@ -56,6 +57,7 @@ class Problem:
 _RANK = (
     Reason.DELETING,
     Reason.INVALID_SPEC,
+    Reason.NOT_SEEN,
     Reason.QUEUE_NOT_FOUND,
     Reason.UNSUPPORTED_SOURCE,
     Reason.CONFLICT,

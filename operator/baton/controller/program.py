@@ -8,24 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import structlog
-from kubernetes.aio.client import Configuration
 
 from baton.controller.adapters import open_queue
 from baton.controller.faults import arm
+from baton.controller.feed import Feed
 from baton.controller.health import HealthServer
+from baton.controller.operator_metrics import OperatorMetrics
 from baton.controller.replica import Replica
-from baton.controller.watch import watch
+from baton.controller.watch import OWN, served, watch
+from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
-from baton.kube.objects import GROUP_VERSION
-
-STUCK_AFTER = 90.0
-"""Seconds without a reconcile of a group, or without an attempt to renew, after which the process is better restarted."""
 
 log = structlog.get_logger("baton.operator")
 
@@ -48,21 +45,17 @@ class Options:
     """Whether the chart's admission policies are installed. The operator may not look for itself."""
 
 
-class Ended(Exception):  # noqa: N818 -- what became of the program, for the user
-    """What must go on has ended; the operator is to be started again."""
-
-
 def default_identity() -> str:
     """The pod's name: a container restarted in its pod takes its Lease back at once. Outside a pod: unlike any other's."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
 async def operate(options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault, and Ended when it cannot go on."""
+    """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault and PortTaken."""
     arm()
     stop = asyncio.Event()
     _on_signals(stop)
-    async with connect(options.kubeconfig) as (api, connection), connect(options.kubeconfig) as (of_elector, _):
+    async with connect(options.kubeconfig) as (api, _), connect(options.kubeconfig) as (of_elector, _):
         replica = Replica(
             api,
             of_elector,
@@ -75,91 +68,48 @@ async def operate(options: Options) -> None:
             namespaces=options.namespaces,
             admission_policy=options.admission_policy,
         )
-        watching = asyncio.Event()
+        feed = Feed(asyncio.get_running_loop(), replica.mirror.event)
+        watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)
+        replica.metrics.registry.register(OperatorMetrics(replica.clock, replica.services.relists, replica.tasks, watches))
         health = HealthServer(
             options.metrics_address,
             options.metrics_port,
             replica.metrics.registry,
-            alive=lambda: _alive(replica),
-            ready=lambda: None if watching.is_set() else "not watching yet",
+            alive=replica.stuck,
+            ready=lambda: None if watches.begun else "not watching yet",
         )
         health.start()
         log.info("started", identity=options.identity, namespaces=list(options.namespaces) or "all", port=health.port)
         try:
             await _crds(api, replica, stop)
             if not stop.is_set():
-                await _work(options, connection, replica, stop, watching)
+                watches.start()
+                running = replica.tasks.start("replica", replica.run())
+                await stop.wait()
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
         finally:
+            watches.stop()
             health.close()
         log.info("stopped")
 
 
-async def _work(
-    options: Options, connection: Configuration, replica: Replica, stop: asyncio.Event, watching: asyncio.Event
-) -> None:
-    """Watch from the start, lead when it is this one's turn, and leave in good order."""
-    stop_watch = asyncio.Event()
-    leading = asyncio.create_task(replica.elector.run(), name="elector")
-    posting = asyncio.create_task(replica.events.run(), name="events")
-    stopping = asyncio.create_task(stop.wait(), name="stop")
-    watch_task = asyncio.create_task(
-        watch(replica.mirror, connection, options.kubeconfig is not None, options.namespaces, stop_watch, watching), name="watch"
-    )
-    began = asyncio.create_task(watching.wait())
-    first: set[asyncio.Task[Any]] = {watch_task, began, stopping}
-    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-    _on_signals(stop)  # kopf has taken the signals for itself meanwhile
-    working = asyncio.create_task(replica.fleet.run(), name="fleet")
-    try:
-        tasks: set[asyncio.Task[Any]] = {watch_task, stopping, working, leading}
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (working, leading):
-            task.cancel()
-        await asyncio.gather(working, leading, return_exceptions=True)
-        await replica.elector.resign()
-        stop_watch.set()
-        posting.cancel()
-        began.cancel()
-        stopping.cancel()
-        await asyncio.wait({watch_task}, timeout=5)
-        watch_task.cancel()
-    if not stop.is_set():
-        # Where kopf fails, it cancels the other tasks as well: its own error comes first.
-        for task in (watch_task, *done):
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                log.error("cannot go on", exc_info=error)
-                raise Ended(f"the {task.get_name()} failed: {error}")
-        raise Ended(f"the {' and the '.join(sorted(task.get_name() for task in done))} ended")
-
-
 async def _crds(api: Api, replica: Replica, stop: asyncio.Event) -> None:
-    """Wait until the API server has Baton's resources: kopf looks once."""
+    """Wait until the API server has Baton's resources."""
     told = False
     while not stop.is_set():
         try:
-            there = {resource["name"] for resource in (await api.get(f"/apis/{GROUP_VERSION}"))["resources"]}
-            if {"partitionedqueues", "consumergroups"} <= there:
+            there = await served(api)
+            if there == OWN:
                 return
-            problem = f"it has only {', '.join(sorted(there))}"
+            problem = f"it has {' and '.join(sorted(there)) or 'none'}"
         except (ApiError, UnavailableError) as error:
             problem = str(error)
         if not told:
             log.warning("the API server does not have Baton's resources (yet); apply the CRDs in crds/", problem=problem)
             told = True
-        replica.elector.beat = replica.clock.ticks()
+        replica.elector.beat = replica.fleet.beat = replica.clock.ticks()
         await asyncio.sleep(1.0)
-
-
-def _alive(replica: Replica) -> str | None:
-    """Asked on another thread."""
-    renewed = replica.clock.ticks() - replica.elector.beat
-    if renewed > STUCK_AFTER:
-        return f"no attempt to renew the leader Lease for {renewed:.0f} s"
-    reconciled = replica.metrics.oldest_reconcile()
-    if reconciled > STUCK_AFTER:
-        return f"a group has not been reconciled for {reconciled:.0f} s"
-    return None
 
 
 def _on_signals(stop: asyncio.Event) -> None:

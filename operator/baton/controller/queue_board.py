@@ -9,6 +9,7 @@ from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.status_writer import StatusWriter
+from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView, queues_path
@@ -30,7 +31,8 @@ class _Writing:
 class QueueBoard:
     """Reports by queue and group."""
 
-    def __init__(self, api: Api, mirror: Mirror, clock: Clock) -> None:
+    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks) -> None:
+        self._tasks = tasks
         self._api = api
         self._mirror = mirror
         self._clock = clock
@@ -65,7 +67,8 @@ class QueueBoard:
             return
         if writing is None:
             writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
-            writing = self._writing[queue] = _Writing(view.uid, writer, asyncio.create_task(writer.run()))
+            task = self._tasks.keep("status", writer.run, queue=view.full_name)
+            writing = self._writing[queue] = _Writing(view.uid, writer, task)
         facts = view, list(self._reports.get(queue, {}).values())
         shown, writing.shown = writing.shown, facts
         if facts == shown:  # at once where they are the same objects

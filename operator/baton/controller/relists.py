@@ -1,70 +1,168 @@
 """Lays lists over what the watches showed, for a watch that had to start anew says nothing of what vanished meanwhile.
 
-All groups share the lists: where there are a thousand of them, each listing for itself would be most of the operator's work.
+All groups of a scope share its lists: where there are a thousand of them, each listing for itself would be most of the operator's
+work. A scope is a namespace that the operator serves, or all of them; and nobody waits for lists of another scope than their own.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from baton.controller.lister import Lister, Page, Scope, Turns
 from baton.controller.mirror import GroupKey, Mirror
-from baton.kube.api import Api, core_path
+from baton.controller.problems import Problem, Reason
+from baton.controller.supervision import Tasks
+from baton.kube.api import Api
 from baton.kube.clock import Clock
-from baton.kube.leases import leases_path
-from baton.kube.objects import groups_path, queues_path
-from baton.model.names import GROUP_LABEL, ledger_name
+from baton.kube.shelf import Manifest
+from baton.kube.watched import Watched
+from baton.model.names import ledger_name
+
+AT_ONCE, FAILING_AT_ONCE = 16, 4
+"""Lists that are under way."""
+
+PATIENCE = 10.0
+"""Seconds for which a group at its start waits for lists that are newer than those that were made before."""
+
+NEEDED = frozenset({Watched.PODS, Watched.LEASES, Watched.QUEUES})
+"""What a group has to have seen of its namespace before it does anything: who is not in a list counts as gone."""
 
 
 class Relists:
     """Everything that this operator serves: pods, sessions, queues and groups, and the versions of their ledgers."""
 
-    def __init__(self, api: Api, mirror: Mirror, clock: Clock, namespaces: Sequence[str]) -> None:
+    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks, namespaces: Sequence[str]) -> None:
         """Namespaces empty: all of them."""
-        self._api = api
-        self._mirror = mirror
         self._clock = clock
-        self._scopes: list[str | None] = list(namespaces) or [None]
-        self._begun = float("-inf")
-        self._under_way: asyncio.Task[None] | None = None
-        self._ledgers: dict[tuple[str, str], str] = {}
+        self._mirror = mirror
+        turns = Turns(asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(FAILING_AT_ONCE))
+        self._scopes: dict[Scope, list[Lister]] = {
+            scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in Watched]
+            for scope in (*namespaces,) or (None,)
+        }
+        self._ledgers: dict[Scope, Mapping[tuple[str, str], str]] = {}
+        self._waiting: dict[Scope, dict[GroupKey, tuple[float, Callable[[], None]]]] = {scope: {} for scope in self._scopes}
+        """Who is to be told when all of a scope has been listed since when."""
+        self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
+        self.blind_changed: Callable[[Scope], None] = lambda scope: None
+        """Called when a scope cannot be listed for long, and when it can again."""
+        self._blind: dict[Scope, frozenset[Watched]] = dict.fromkeys(self._scopes, frozenset())
 
-    async def since(self, at: float) -> None:
-        """List, unless that was begun since then (monotonic seconds). Raises what `Api` raises."""
-        while self._begun < at:
-            # One that has just ended may have been begun too early, and to await it would let nobody else go on.
-            if self._under_way is None or self._under_way.done():
-                self._under_way = asyncio.create_task(self._list(), name="relist")
-                self._under_way.add_done_callback(_heard)
-            await asyncio.shield(self._under_way)
+    def want(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
+        """List all of the group's scope, unless that was begun since then (monotonic seconds); `listed` is called when it has
+        come to its end, however late."""
+        scope = self._scope(key[0])
+        self._waiting[scope][key] = (at, listed)
+        self._want(scope, at)
+        self._tell(scope)
+
+    def forget(self, key: GroupKey) -> None:
+        """The group waits for nothing any more."""
+        self._waiting[self._scope(key[0])].pop(key, None)
+
+    def want_all(self, at: float) -> None:
+        """Every scope, also where no group is known yet."""
+        for scope in self._scopes:
+            self._want(scope, at)
+
+    async def seen(self, namespace: str, since: float, seconds: float) -> bool:
+        """Whether a group of this namespace may begin. Waits for lists, but no longer than so many seconds.
+
+        Lists that are older than `since` (monotonic seconds) will do where newer ones are not to be had for PATIENCE: a watch has
+        gone on meanwhile. What has never been listed cannot be done without.
+        """
+        scope = self._scope(namespace)
+        self._want(scope, since)
+        now = self._clock.ticks()
+        until, patient = now + seconds, since + PATIENCE
+        while not self._seen(scope, since) and now < until:
+            self._news[scope].clear()
+            try:
+                async with asyncio.timeout((min(until, patient) if now < patient else until) - now):
+                    await self._news[scope].wait()
+            except TimeoutError:
+                pass
+            now = self._clock.ticks()
+        return self._seen(scope, since)
+
+    def problems(self, namespace: str) -> list[Problem]:
+        """What of this namespace has not been seen for long."""
+        return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)] if lister.blind]
 
     def ledger_version(self, key: GroupKey) -> str | None:
         """The resourceVersion of a group's ledger as last listed; None: there was none with Baton's label."""
-        return self._ledgers.get((key[0], ledger_name(key[1])))
+        return self._ledgers.get(self._scope(key[0]), {}).get((key[0], ledger_name(key[1])))
 
-    async def _list(self) -> None:
-        begun = self._clock.ticks()
-        ledgers = {}
-        for namespace in self._scopes:
-            await self._lay_over(namespace)
-            found = await self._api.list_metadata(core_path(namespace, "configmaps"), labelSelector=GROUP_LABEL)
-            for item in found["items"] or ():  # null where there is none
-                metadata = item["metadata"]
-                ledgers[metadata["namespace"], metadata["name"]] = metadata["resourceVersion"]
-        self._ledgers = ledgers
-        self._begun = begun
+    @property
+    def listers(self) -> Iterator[Lister]:
+        """All of them, for metrics."""
+        return (lister for listers in self._scopes.values() for lister in listers)
 
-    async def _lay_over(self, namespace: str | None) -> None:
-        mirror = self._mirror
-        for shelf, path, selector in (
-            (mirror.pods, core_path(namespace, "pods"), {"labelSelector": GROUP_LABEL}),
-            (mirror.leases, leases_path(namespace), {"labelSelector": GROUP_LABEL}),
-            (mirror.queues, queues_path(namespace), {}),
-            (mirror.groups, groups_path(namespace), {}),
-        ):
-            found = await self._api.get(path, **selector)
-            shelf.listed(namespace, found["items"], found["metadata"]["resourceVersion"])
+    async def stop(self) -> None:
+        """Somebody else leads."""
+        for lister in self.listers:
+            await lister.stop()
+        for waiting in self._waiting.values():
+            waiting.clear()
+
+    # -- within a scope
+
+    def _scope(self, namespace: str) -> Scope:
+        return namespace if namespace in self._scopes else None
+
+    def _want(self, scope: Scope, at: float) -> None:
+        for lister in self._scopes[scope]:
+            lister.want(at)
+
+    def _seen(self, scope: Scope, since: float) -> bool:
+        needed = [lister.begun for lister in self._scopes[scope] if lister.of in NEEDED]
+        late = self._clock.ticks() >= since + PATIENCE
+        return all(begun >= since or (late and begun > float("-inf")) for begun in needed)
+
+    def _changed(self, lister: Lister) -> None:
+        scope = lister.scope
+        self._news[scope].set()
+        blind = frozenset(one.of for one in self._scopes[scope] if one.blind)
+        if blind != self._blind[scope]:
+            self._blind[scope] = blind
+            self.blind_changed(scope)
+        self._tell(scope)
+
+    def _tell(self, scope: Scope) -> None:
+        since = min(lister.begun for lister in self._scopes[scope])
+        waiting = self._waiting[scope]
+        ready = [(key, listed) for key, (at, listed) in waiting.items() if at <= since]
+        for key, listed in ready:
+            del waiting[key]
+            listed()
+
+    # -- what becomes of a list
+
+    def _lay(self, of: Watched, scope: Scope) -> Callable[[str], Page]:
+        if of is not Watched.LEDGERS:
+            return lambda version: self._mirror.listing(of, scope, version)
+        return lambda version: _Versions(lambda found: self._ledgers.update({scope: found}))
 
 
-def _heard(task: asyncio.Task[None]) -> None:
-    """Whoever waits has the failure; asyncio need not report it as one that nobody looked at."""
-    if not task.cancelled():
-        task.exception()
+class _Versions:
+    """Of ledgers, by namespace and name."""
+
+    def __init__(self, done: Callable[[Mapping[tuple[str, str], str]], None]) -> None:
+        self._found: dict[tuple[str, str], str] = {}
+        self._done = done
+
+    def page(self, manifests: Iterable[Manifest]) -> None:
+        for manifest in manifests:
+            metadata = manifest["metadata"]
+            self._found[metadata["namespace"], metadata["name"]] = metadata["resourceVersion"]
+
+    def end(self) -> None:
+        self._done(self._found)
+
+
+def _problem(lister: Lister, namespace: str) -> Problem:
+    where = f"in namespace {namespace}" if lister.scope is not None else "in all namespaces"
+    return Problem(
+        Reason.NOT_SEEN,
+        f"the operator cannot list {lister.of.value} {where}, so it may not see what changes there: {lister.why}; where it lacks "
+        "a permission, give it back to the operator's account (the chart's value watchNamespaces)",
+    )

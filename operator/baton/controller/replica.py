@@ -3,6 +3,7 @@
 `program` runs it in a process of its own against a real API server, and the simulation runs the same one in virtual time.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from baton.controller.adapters import OpenQueue
@@ -12,6 +13,7 @@ from baton.controller.mirror import Mirror
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
 from baton.controller.services import Services
+from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
 from baton.kube.clock import Clock
@@ -20,9 +22,12 @@ from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.scale import Scaler
 
+STUCK_AFTER = 90.0
+"""Seconds for which a round may last, or an attempt to renew the leader's Lease."""
+
 
 class Replica:
-    """What a replica consists of. Whoever runs it feeds `mirror` with watch events, and runs `elector`, `events` and `fleet`."""
+    """What a replica consists of. Whoever runs it feeds `mirror` with watch events."""
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class Replica:
         """`of_elector`: connections of its own, for behind the requests of a thousand groups a renewal would come too late.
         `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed."""
         self.clock = clock
+        self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
         self.mirror = Mirror(clock)
         self.elector = Elector(of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify())
@@ -50,13 +56,40 @@ class Replica:
             open_queue=open_queue,
             mirror=self.mirror,
             clock=clock,
+            tasks=self.tasks,
             events=self.events,
             metrics=self.metrics,
             elector=self.elector,
             bumper=Bumper(api, clock),
             scaler=Scaler(api),
-            board=QueueBoard(api, self.mirror, clock),
-            relists=Relists(api, self.mirror, clock, namespaces),
+            board=QueueBoard(api, self.mirror, clock, self.tasks),
+            relists=Relists(api, self.mirror, clock, self.tasks, namespaces),
             admission_policy=admission_policy,
         )
         self.fleet = Fleet(self.services)
+
+    async def run(self) -> None:
+        """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended and the lead is given up."""
+        events = self.tasks.keep("events", self.events.run)
+        elector = self.tasks.keep("elector", self.elector.run)
+        fleet = self.tasks.keep("fleet", self.fleet.run)
+        try:
+            await asyncio.gather(events, elector, fleet)
+        finally:
+            for task in (fleet, elector):
+                task.cancel()
+            await asyncio.gather(fleet, elector, return_exceptions=True)
+            await self.elector.resign()
+            events.cancel()
+
+    def stuck(self) -> str | None:
+        """What hangs, so that the process is better started again; None: nothing does. For another thread."""
+        now = self.clock.ticks()
+        if now - self.elector.beat > STUCK_AFTER:
+            return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
+        if now - self.fleet.beat > STUCK_AFTER:
+            return f"the groups were not looked through for {now - self.fleet.beat:.0f} s"
+        hanging = ["/".join(key) for key in self.fleet.stuck(STUCK_AFTER)]
+        if hanging:
+            return f"the loop of {', '.join(hanging[:3])} has hung for more than {STUCK_AFTER:.0f} s"
+        return None

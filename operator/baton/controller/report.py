@@ -85,17 +85,22 @@ class Reporter:
 
     def invalid(self, group: GroupView) -> None:
         """The spec does not read as one; the group stays as it is."""
-        problem = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
+        self.halted(group, Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one"))
+        self.beat()
+
+    def halted(self, group: GroupView, problem: Problem) -> None:
+        """Nothing is done for the group meanwhile; it stays as it is."""
         before = group.status.get("conditions") or ()
         made = conditions([ready(problem, "")], before, group.generation, self._services.clock.now())
         rest = [one for one in before if one.get("type") != "Ready"]
         shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
         self._writer.want({**group.status, "conditions": [*shown, *rest]}, dict(group.status))
         self._last = None if self._last is None else replace(self._last, trouble=problem.reason.value)
-        self.beat()
+        if self._last is not None:
+            self._services.metrics.group(self._key, self._last)
 
     def beat(self) -> None:
-        """The loop goes round, even if it gets nowhere."""
+        """A round came to its end."""
         if self._last is not None:
             self._last = replace(self._last, reconciled_at=self._services.clock.ticks())
             self._services.metrics.group(self._key, self._last)

@@ -82,8 +82,8 @@ class Scribe:
         return overruled
 
     def listed(self, version: str | None) -> None:
-        """A list showed the ledger at this version; None: it showed none."""
-        if version != self._ledger.version:
+        """A list showed the ledger at this version (None: it showed none); an older one than the last is an old story."""
+        if version is None or self._ledger.version is None or int(version) > int(self._ledger.version):
             self._doubtful = True
 
     def event(self, kind: str | None, manifest: Manifest) -> bool:

@@ -7,6 +7,7 @@ from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
+from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
 from baton.kube.clock import Clock
@@ -23,6 +24,7 @@ class Services:
     open_queue: OpenQueue
     mirror: Mirror
     clock: Clock
+    tasks: Tasks
     events: Events
     metrics: Metrics
     elector: Elector

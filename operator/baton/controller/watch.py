@@ -1,4 +1,4 @@
-"""kopf's part: it watches, and hands every event to the mirror.
+"""kopf's part: it watches, and hands every event over to the mirror.
 
 Only on.event handlers, for they write nothing: no annotations and no finalizers of a framework on anybody's objects. A
 follower watches as well, so that it can lead at once. An index of kopf's would keep what vanished while a watch was broken (it
@@ -7,42 +7,51 @@ lists anew without saying what is gone), which is why the mirror has shelves of 
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
 import kopf
-from kubernetes.aio.client import Configuration
+import structlog
 
-from baton.controller.mirror import Mirror
-from baton.model.names import API_GROUP, API_VERSION, GROUP_LABEL
+from baton.controller.lister import Scope
+from baton.kube.api import PAGE, Api, ApiError, NotFoundError, UnavailableError, connect
+from baton.kube.objects import GROUP_VERSION
+from baton.kube.shelf import Manifest
+from baton.kube.watched import Watched
+from baton.model.names import GROUP_LABEL
+
+Hear = Callable[[Watched, str | None, Manifest], None]
+"""What is watched, an event's type (None: it was listed), and the object."""
+
+LOOK_AGAIN = 5.0
+"""Seconds between looks whether the API server has a kind by now that it did not have."""
+
+OWN = frozenset({Watched.QUEUES, Watched.GROUPS})
+"""Baton's own kinds, which are there once the CRDs were applied."""
 
 
-def handlers(mirror: Mirror) -> kopf.OperatorRegistry:
-    """A registry whose handlers feed this mirror."""
+log = structlog.get_logger("baton.watch")
+
+
+class WatchEnded(Exception):  # noqa: N818 -- what became of a watch, not a mistake of its
+    """It is to be started again. The message says why."""
+
+
+def handlers(hear: Hear) -> kopf.OperatorRegistry:
+    """A registry whose handlers tell all that they hear."""
     registry = kopf.OperatorRegistry()
-
-    @kopf.on.event("", "v1", "pods", registry=registry)
-    async def pod(event: Any, **_: Any) -> None:
-        mirror.pods.event(event["type"], event["object"])
-
-    @kopf.on.event("coordination.k8s.io", "v1", "leases", registry=registry)
-    async def lease(event: Any, **_: Any) -> None:
-        mirror.leases.event(event["type"], event["object"])
-
-    @kopf.on.event("", "v1", "configmaps", registry=registry)
-    async def ledger(event: Any, **_: Any) -> None:
-        mirror.ledger_event(event["type"], event["object"])
-
-    @kopf.on.event(API_GROUP, API_VERSION, "partitionedqueues", registry=registry)
-    async def queue(event: Any, **_: Any) -> None:
-        mirror.queues.event(event["type"], event["object"])
-
-    @kopf.on.event(API_GROUP, API_VERSION, "consumergroups", registry=registry)
-    async def group(event: Any, **_: Any) -> None:
-        mirror.groups.event(event["type"], event["object"])
-
+    for of in Watched:
+        group, version = of.group_version
+        kopf.on.event(group, version, of.value, registry=registry, id=of.value)(partial(_handle, hear, of))
     return registry
+
+
+async def _handle(hear: Hear, of: Watched, event: Any, **_: Any) -> None:
+    hear(of, event["type"], event["object"])
 
 
 def settings() -> kopf.OperatorSettings:
@@ -51,15 +60,17 @@ def settings() -> kopf.OperatorSettings:
     made.posting.enabled = False
     made.scanning.disabled = True
     made.peering.standalone = True
-    for labelled in ("pods", "configmaps", "leases"):
-        made.watching.label_selectors[labelled] = GROUP_LABEL
+    for of in Watched:
+        if of.selector:
+            made.watching.label_selectors[of.value] = GROUP_LABEL
     # A request that hangs must not hold the watch for kopf's five minutes.
     made.networking.request_timeout = 30
     made.networking.error_backoffs = Backoffs()
     made.watching.connect_timeout = 10
-    # A handler here only fills a shelf; an idle object needs no worker for long.
+    made.watching.chunk_size = PAGE
+    # A handler here only passes on what it is told; an idle object needs no worker for long.
     made.queueing.idle_timeout = 1.0
-    made.process.ultimate_exiting_timeout = 10
+    made.process.ultimate_exiting_timeout = None  # it would end the whole process
     return made
 
 
@@ -73,33 +84,71 @@ class Backoffs:
         return chain((0.2, 0.5, 1.0), repeat(2.0))
 
 
-async def watch(
-    mirror: Mirror,
-    connection: Configuration,
-    kubeconfig: bool,
-    namespaces: Sequence[str],
-    stop: asyncio.Event,
-    ready: asyncio.Event,
-) -> None:
-    """Watch until `stop`. Namespaces empty: all of them."""
+async def watch(kubeconfig: Path | None, scope: Scope, hear: Hear, began: Callable[[], None]) -> None:
+    """Watch one scope until that cannot go on; then raises what went wrong. `began` is called when kopf has begun.
+
+    Where one watch of kopf's meets a 404, a 410 or something that it cannot read, kopf gives all of its watches up; and it may
+    never come to an end with that. So this is to have an event loop of its own, and whoever runs it ends what it leaves there.
+    """
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    registry = handlers(mirror)
+    logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)  # what it says when it ends is raised as well
+    async with connect(kubeconfig) as (api, connection):
+        registry = handlers(hear)
+        missing = OWN - await served(api)
+        if missing:
+            log.warning("the API server does not have all of Baton's resources; apply the CRDs in crds/", missing=sorted(missing))
 
-    @kopf.on.login(registry=registry)
-    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
-        if not kubeconfig:
-            return kopf.login_with_service_account(**arguments)
-        return await _credentials(connection)
+        @kopf.on.login(registry=registry)
+        async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+            if kubeconfig is None:
+                return kopf.login_with_service_account(**arguments)
+            return await _credentials(connection)
 
-    await kopf.operator(
-        registry=registry,
-        settings=settings(),
-        standalone=True,
-        clusterwide=not namespaces,
-        namespaces=namespaces,
-        stop_flag=stop,
-        ready_flag=ready,
-    )
+        ready = asyncio.Event()
+        await asyncio.gather(
+            _ends_when_there_is_more(api, missing),
+            _then(ready, began),
+            _ends_with_any(
+                await kopf.spawn_tasks(
+                    registry=registry,
+                    settings=settings(),
+                    standalone=True,
+                    clusterwide=scope is None,
+                    namespaces=() if scope is None else (scope,),
+                    ready_flag=ready,
+                )
+            ),
+        )
+
+
+async def served(api: Api) -> frozenset[Watched]:
+    """Which of Baton's own kinds the API server has. Raises what `Api` raises."""
+    try:
+        there = {str(resource["name"]) for resource in (await api.get(f"/apis/{GROUP_VERSION}"))["resources"]}
+    except NotFoundError:
+        return frozenset()
+    return frozenset(of for of in OWN if of.value in there)
+
+
+async def _ends_when_there_is_more(api: Api, missing: frozenset[Watched]) -> None:
+    """kopf looks once what kinds there are."""
+    while missing:
+        await asyncio.sleep(LOOK_AGAIN)
+        with suppress(ApiError, UnavailableError):
+            if there := missing & await served(api):
+                raise WatchEnded(f"the API server has {' and '.join(sorted(there))} by now")
+
+
+async def _then(flag: asyncio.Event, tell: Callable[[], None]) -> None:
+    await flag.wait()
+    tell()
+
+
+async def _ends_with_any(tasks: Collection[asyncio.Task[Any]]) -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+    raise WatchEnded(f"kopf's {' and '.join(sorted(task.get_name() for task in done))} ended")
 
 
 async def _credentials(connection: Any) -> kopf.ConnectionInfo:

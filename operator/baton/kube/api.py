@@ -29,6 +29,9 @@ JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+PAGE = 250
+"""Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
+
 
 class ApiError(Exception):
     """The API server refused. `message` is its own."""
@@ -62,9 +65,12 @@ class Api:
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
 
-    async def list_metadata(self, path: str, **query: str) -> Json:
-        """A list of objects of which only the metadata are told."""
-        return await self._request("GET", path, query, accept=METADATA)
+    async def page(self, path: str, query: Mapping[str, str], token: str = "", metadata: bool = False) -> tuple[Json, str]:
+        """The next PAGE objects of a list, and the token for those after them ("": that is all). All pages are as of the same
+        version. Raises ApiError (410) where the rest is not to be had any more. `metadata`: only theirs are told."""
+        asked = {**query, "limit": str(PAGE), **({"continue": token} if token else {})}
+        answer = await self._request("GET", path, asked, accept=METADATA if metadata else JSON)
+        return answer, str(answer["metadata"].get("continue") or "")
 
     async def find(self, path: str) -> Json | None:
         """The object, or None where there is none."""
@@ -117,9 +123,18 @@ class Api:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if 200 <= answer.status <= 299:
-            made: Json = json.loads(data)
-            return made
+            return _read(method, path, data)
         raise refusal(answer.status, _said(data))
+
+
+def _read(method: str, path: str, data: bytes) -> Json:
+    try:
+        made = json.loads(data)
+    except (ValueError, RecursionError):
+        made = None
+    if not isinstance(made, dict):
+        raise UnavailableError(f"{method} {path}: the answer is no JSON object, so it is not the API server's")
+    return made
 
 
 def _said(data: bytes) -> Json:

@@ -41,7 +41,7 @@ class Shelf(Generic[V]):
     def __init__(self, view: Callable[[Manifest], V | None], changed: Callable[[V | None, V | None], None]) -> None:
         self._view = view
         self._changed = changed
-        self._objects: dict[tuple[str, str], tuple[int, V | None]] = {}
+        self._objects: dict[str, dict[str, tuple[int, V | None]]] = {}
         """By namespace and name: the version last seen, and the view; None once it is gone."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
         self._unread: dict[tuple[str, str], tuple[int, str, str]] = {}
@@ -59,7 +59,7 @@ class Shelf(Generic[V]):
         return {name: why for (within, name), (_, named, why) in self._unread.items() if (within, named) == (namespace, group)}
 
     def get(self, namespace: str, name: str) -> V | None:
-        return self._objects.get((namespace, name), (0, None))[1]
+        return self._seen(namespace, name)[1]
 
     def event(self, kind: str | None, manifest: Manifest) -> None:
         """A watch's event; `kind` DELETED, or anything else for an object that is there."""
@@ -67,24 +67,37 @@ class Shelf(Generic[V]):
 
     def listed(self, namespace: str | None, manifests: Iterable[Manifest], version: str) -> None:
         """A list of all of a namespace's objects (None: of all namespaces) as of this version."""
-        as_of = int(version)
-        there = set()
-        for manifest in manifests:
-            there.add((manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
-            self._put(manifest, gone=False, as_of=as_of)
-        for key, (seen, view) in list(self._objects.items()):
-            if namespace in (None, key[0]) and key not in there and seen <= as_of:
-                self._unread.pop(key, None)
+        laid = self.listing(namespace, version)
+        laid.page(manifests)
+        laid.end()
+
+    def listing(self, namespace: str | None, version: str) -> "Listing[V]":
+        """The same, in pages."""
+        return Listing(self, namespace, int(version))
+
+    def _without(self, namespace: str | None, there: set[tuple[str, str]], as_of: int) -> None:
+        """A list shows these, and no others."""
+        for within in list(self._objects) if namespace is None else [namespace]:
+            held = self._objects.get(within, {})
+            for name, (seen, view) in list(held.items()):
+                if seen > as_of or (within, name) in there:
+                    continue
+                self._unread.pop((within, name), None)
                 if view is None:
-                    del self._objects[key]
+                    del held[name]
                 else:
-                    self._replace(key, as_of, None)
+                    self._replace((within, name), as_of, None)
+            if not held:
+                self._objects.pop(within, None)
+
+    def _seen(self, namespace: str, name: str) -> tuple[int, V | None]:
+        return self._objects.get(namespace, {}).get(name, (0, None))
 
     def _put(self, manifest: Manifest, gone: bool, as_of: int | None = None) -> None:
         metadata = manifest["metadata"]
         key = (metadata["namespace"], metadata["name"])
         version = int(metadata["resourceVersion"])
-        seen, view = self._objects.get(key, (0, None))
+        seen, view = self._seen(*key)
         if version < seen or (view is None and as_of is not None and as_of < seen):
             return  # an old story
         if version == seen and view is not None and not gone:
@@ -112,8 +125,8 @@ class Shelf(Generic[V]):
         self._unread[key] = (version, str(group), why)
 
     def _replace(self, key: tuple[str, str], version: int, after: V | None) -> None:
-        _, before = self._objects.get(key, (0, None))
-        self._objects[key] = (version, after)
+        _, before = self._seen(*key)
+        self._objects.setdefault(key[0], {})[key[1]] = (version, after)
         if before is not None:
             held = self._buckets[before.namespace, before.group]
             held.pop(before.name, None)
@@ -123,3 +136,21 @@ class Shelf(Generic[V]):
             self._buckets.setdefault((after.namespace, after.group), {})[after.name] = after
         if before is not None or after is not None:
             self._changed(before, after)
+
+
+class Listing(Generic[V]):
+    """A list that is laid over a shelf page by page; what it does not show is gone when it has ended."""
+
+    def __init__(self, shelf: Shelf[V], namespace: str | None, as_of: int) -> None:
+        self._shelf = shelf
+        self._namespace = namespace
+        self._as_of = as_of
+        self._there: set[tuple[str, str]] = set()
+
+    def page(self, manifests: Iterable[Manifest]) -> None:
+        for manifest in manifests:
+            self._there.add((manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+            self._shelf._put(manifest, gone=False, as_of=self._as_of)
+
+    def end(self) -> None:
+        self._shelf._without(self._namespace, self._there, self._as_of)

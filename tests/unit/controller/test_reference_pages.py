@@ -1,15 +1,22 @@
 """The reference pages name all that there is."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.unit.kube.memory_api import MemoryApi
 
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
+from baton.controller.mirror import Mirror
+from baton.controller.operator_metrics import OperatorMetrics
 from baton.controller.problems import Reason
+from baton.controller.relists import Relists
+from baton.controller.supervision import Tasks
+from baton.controller.watches import Watches
 from baton.kube.clock import Clock
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +40,13 @@ def families() -> dict[str, set[str]]:
     queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
     metrics.group(("shop", "orders"), Snapshot("Ready", 2, 1, {("orders", "Ready"): 1}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, queues))
     metrics.strays({("shop", "ordres"): 1})
+    tasks = Tasks(Clock())
+    tasks.failures["events"] += 1
+    relists = Relists(MemoryApi(), Mirror(Clock()), Clock(), tasks, ["shop"])
+    for lister in relists.listers:
+        lister.begun = 0.0
+        lister.failures["403"] += 1
+    metrics.registry.register(OperatorMetrics(Clock(), relists, tasks, Watches(lambda scope, began: asyncio.sleep(0), ["shop"])))
     return {
         family.name + ("_total" if family.type == "counter" else ""): {
             label for sample in family.samples for label in sample.labels

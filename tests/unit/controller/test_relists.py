@@ -1,113 +1,242 @@
-"""The lists that all groups share."""
+"""The lists that all groups of a scope share, and what becomes of those that fail."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
+from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF
 from baton.controller.mirror import Mirror
-from baton.controller.relists import Relists
-from baton.kube.api import Api, Json, UnavailableError
+from baton.controller.relists import PATIENCE, Relists
+from baton.controller.supervision import Tasks
+from baton.kube.api import REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, UnavailableError, refusal
 from baton.kube.clock import Clock
+from baton.kube.watched import Watched
+from baton.simulation import virtual_time
 
 POD = {
     "metadata": {"namespace": "shop", "name": "a", "uid": "u-a", "resourceVersion": "3", "labels": {"baton.dev/group": "orders"}},
     "status": {},
 }
 LEDGER = {"metadata": {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "7"}}
+SHOP = ("shop", "orders")
 
 
 class Lists(Api):
-    """An API server that has one pod and one ledger. Lists of ledgers, which come last, wait at the gate while it is shut."""
+    """An API server with one pod and one ledger. What is in `refused` fails, by namespace and resource; HANG never answers."""
 
     def __init__(self) -> None:
         self.pods = [POD]
-        self.begun = 0
-        self.away = False
+        self.begun: list[tuple[str, str]] = []
+        self.refused: dict[tuple[str, str], Exception | str] = {}
         self.gate: asyncio.Future[None] | None = None
+        """While it is shut, lists of pods wait at it."""
 
-    async def _request(self, method: str, path: str, *_: Any, **__: Any) -> Json:
-        if self.away:
-            raise UnavailableError("away")
-        plural = path.rpartition("/")[2]
-        if plural == "pods":
-            self.begun += 1
-        if plural == "configmaps" and self.gate is not None:
+    async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+        *_, namespace, resource = path.split("/")
+        self.begun.append((namespace, resource))
+        refused = self.refused.get((namespace, resource))
+        if refused == HANG:
+            await asyncio.sleep(REQUEST_TIMEOUT)
+            raise UnavailableError("TimeoutError")
+        if isinstance(refused, Exception):
+            raise refused
+        if resource == "pods" and self.gate is not None:
             await self.gate
-        items = {"pods": self.pods, "configmaps": [LEDGER]}.get(plural, [])
-        return {"items": items, "metadata": {"resourceVersion": "9"}}
+        items = {"pods": self.pods, "configmaps": [LEDGER]}.get(resource, [])
+        return {"items": items if namespace in ("shop", "v1", "v1alpha1") else [], "metadata": {"resourceVersion": "9"}}
+
+    def times(self, resource: str, namespace: str = "shop") -> int:
+        return self.begun.count((namespace, resource))
 
 
-def relists(api: Api) -> tuple[Relists, Mirror]:
-    mirror = Mirror(Clock())
-    return Relists(api, mirror, Clock(), ()), mirror
+HANG = "hang"
+FAILURES = {
+    "403": ApiError(403, "Forbidden", "no"),
+    "404": NotFoundError(404, "NotFound", "no"),
+    "410": ApiError(410, "Expired", "the rest of the list is gone"),
+    "429": refusal(429, {"message": "later"}),
+    "500": refusal(500, {"message": "broken"}),
+    "503": refusal(503, {"message": "away"}),
+    "hang": HANG,
+}
 
 
-async def turns() -> None:
-    """Let everybody go on who can."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+class Served:
+    """Lists of two namespaces, on a loop whose time is virtual."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = Clock(loop.time, loop.time)
+        self.api = Lists()
+        self.mirror = Mirror(self.clock)
+        self.tasks = Tasks(self.clock)
+        self.relists = Relists(self.api, self.mirror, self.clock, self.tasks, ["shop", "bank"])
+        self.told: list[float] = []
+        self.blind: list[tuple[str | None, float]] = []
+        self.relists.blind_changed = lambda scope: self.blind.append((scope, self.clock.ticks()))
+
+    def want(self, at: float, key: tuple[str, str] = SHOP) -> None:
+        self.relists.want(key, at, lambda: self.told.append(self.clock.ticks()))
 
 
-async def test_what_vanished_while_nobody_looked_is_noticed() -> None:
-    api = Lists()
-    lists, mirror = relists(api)
-    await lists.since(0)
-    assert mirror.pods.get("shop", "a") is not None
-    api.pods = []
-    await lists.since(Clock().ticks())
-    assert mirror.pods.get("shop", "a") is None
-    assert lists.ledger_version(("shop", "orders")) == "7"
-    assert lists.ledger_version(("shop", "returns")) is None
+def played(story: Callable[[Served], Awaitable[None]]) -> None:
+    async def main() -> None:
+        served = Served()
+        await asyncio.sleep(100)
+        await story(served)
+        await served.relists.stop()
+        assert not served.tasks.failures
+
+    virtual_time.run(main())
 
 
-async def test_many_who_ask_at_once_share_one_list() -> None:
-    api = Lists()
-    lists, _ = relists(api)
-    await asyncio.gather(*(lists.since(0) for _ in range(50)))
-    assert api.begun == 1
-    await lists.since(0)
-    assert api.begun == 1
+def test_what_vanished_while_nobody_looked_is_noticed() -> None:
+    async def story(one: Served) -> None:
+        one.want(0)
+        await asyncio.sleep(1)
+        assert one.mirror.pods.get("shop", "a") is not None
+        one.api.pods = []
+        one.want(one.clock.ticks())
+        await asyncio.sleep(1)
+        assert one.mirror.pods.get("shop", "a") is None
+        assert one.relists.ledger_version(("shop", "orders")) == "7"
+        assert one.relists.ledger_version(("shop", "returns")) is None
+        assert len(one.told) == 2
+
+    played(story)
 
 
-async def test_a_list_that_was_begun_before_is_not_new_enough() -> None:
-    api = Lists()
-    lists, _ = relists(api)
-    api.gate = asyncio.get_running_loop().create_future()
-    first = asyncio.create_task(lists.since(0))
-    await turns()
-    second = asyncio.create_task(lists.since(Clock().ticks()))
-    await turns()
-    api.gate.set_result(None)
-    await asyncio.gather(first, second)
-    assert api.begun == 2
+def test_many_who_ask_at_once_share_one_list() -> None:
+    async def story(one: Served) -> None:
+        for number in range(50):
+            one.want(0, ("shop", f"group-{number}"))
+        await asyncio.sleep(1)
+        one.want(0)
+        assert len(one.told) == 51
+        assert one.api.times("pods") == 1
+
+    played(story)
 
 
-@pytest.mark.timeout(20)
-async def test_who_asks_in_the_moment_in_which_a_list_ends_waits_for_the_next() -> None:
-    api = Lists()
-    lists, _ = relists(api)
-    gate = api.gate = asyncio.get_running_loop().create_future()
-    first = asyncio.create_task(lists.since(0))
-    await turns()
+def test_a_list_that_was_begun_before_is_not_new_enough() -> None:
+    async def story(one: Served) -> None:
+        one.api.gate = asyncio.get_running_loop().create_future()
+        one.want(0)
+        await asyncio.sleep(1)
+        one.want(one.clock.ticks(), ("shop", "returns"))
+        await asyncio.sleep(1)
+        one.api.gate.set_result(None)
+        await asyncio.sleep(1)
+        assert one.api.times("pods") == 2
+        assert len(one.told) == 2
 
-    async def ask() -> None:
-        await gate  # behind the list, which ends in the same turn of the event loop
-        await lists.since(Clock().ticks())
-
-    second = asyncio.create_task(ask())
-    await turns()
-    gate.set_result(None)
-    await asyncio.gather(first, second)
-    assert api.begun == 2
+    played(story)
 
 
-async def test_a_list_that_fails_fails_for_all_who_wait_and_the_next_is_tried_anew() -> None:
-    api = Lists()
-    api.away = True
-    lists, _ = relists(api)
-    ended = await asyncio.gather(lists.since(0), lists.since(0), return_exceptions=True)
-    assert [type(one) for one in ended] == [UnavailableError, UnavailableError]
-    api.away = False
-    await lists.since(0)
-    assert api.begun == 1
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("resource", [of.value for of in Watched])
+def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: Exception | str, resource: str) -> None:
+    async def story(one: Served) -> None:
+        one.api.refused["bank", resource] = failure
+        begun = one.clock.ticks()
+        one.want(begun, ("bank", "loans"))
+        one.want(begun)
+        await asyncio.sleep(0.1)
+        assert one.told == [begun]  # shop's
+        await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF + REQUEST_TIMEOUT)
+        (problem,) = one.relists.problems("bank")
+        assert f"cannot list {resource} in namespace bank" in problem.message
+        assert one.relists.problems("shop") == []
+        assert [scope for scope, _ in one.blind] == ["bank"]
+        (lister,) = [one for one in one.relists.listers if one.failing_since is not None]
+        assert (lister.scope, lister.of, lister.failing_since) == ("bank", resource, begun)
+        assert lister.failures.total() > 2
+        del one.api.refused["bank", resource]
+        await asyncio.sleep(LONGEST_BACKOFF + REQUEST_TIMEOUT)
+        assert len(one.told) == 2
+        assert one.relists.problems("bank") == []
+        assert [scope for scope, _ in one.blind] == ["bank", "bank"]
+
+    played(story)
+
+
+def test_lists_that_hang_in_many_namespaces_leave_turns_for_others() -> None:
+    async def story(one: Served) -> None:
+        many = [f"bank-{number}" for number in range(100)]
+        relists = Relists(one.api, one.mirror, one.clock, one.tasks, [*many, "shop"])
+        one.api.refused = {(namespace, of.value): HANG for namespace in many for of in Watched}
+        relists.want_all(one.clock.ticks())
+        await asyncio.sleep(REQUEST_TIMEOUT * 5 * len(many))
+        begun = one.clock.ticks()
+        relists.want(SHOP, begun, lambda: one.told.append(one.clock.ticks()))
+        await asyncio.sleep(1)
+        assert one.told == [begun]
+        await relists.stop()
+
+    played(story)
+
+
+def test_a_group_begins_when_its_own_namespace_has_been_seen() -> None:
+    async def story(one: Served) -> None:
+        one.api.refused = {("bank", of.value): FAILURES["403"] for of in Watched}
+        leads_since = one.clock.ticks()
+        assert await one.relists.seen("shop", leads_since, 5)
+        assert one.clock.ticks() == leads_since
+        assert not await one.relists.seen("bank", leads_since, 5)
+        assert one.clock.ticks() == leads_since + 5
+        assert not await one.relists.seen("bank", leads_since, 500)
+        one.api.refused = {}
+        assert await one.relists.seen("bank", leads_since, LONGEST_BACKOFF)
+
+    played(story)
+
+
+def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has() -> None:
+    async def story(one: Served) -> None:
+        assert await one.relists.seen("shop", one.clock.ticks(), 5)
+        await asyncio.sleep(50)
+        one.api.refused = {("shop", of.value): FAILURES["503"] for of in Watched}
+        leads_since = one.clock.ticks()
+        assert await one.relists.seen("shop", leads_since, 60)
+        assert one.clock.ticks() == leads_since + PATIENCE
+
+    played(story)
+
+
+def test_a_list_of_ledgers_that_fails_keeps_no_group_from_beginning() -> None:
+    async def story(one: Served) -> None:
+        one.api.refused["shop", "configmaps"] = FAILURES["403"]
+        assert await one.relists.seen("shop", one.clock.ticks(), 5)
+
+    played(story)
+
+
+def test_who_is_forgotten_is_told_nothing() -> None:
+    async def story(one: Served) -> None:
+        one.want(one.clock.ticks())
+        one.relists.forget(SHOP)
+        await asyncio.sleep(1)
+        assert one.told == []
+
+    played(story)
+
+
+def test_a_list_comes_in_pages_of_one_version() -> None:
+    class Paged(Lists):
+        async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+            if not path.endswith("/shop/pods"):
+                return await super()._request(method, path, query)
+            at = int((query or {}).get("continue", 0))
+            pod = {**POD, "metadata": {**POD["metadata"], "name": f"pod-{at}"}}  # type: ignore[dict-item]
+            return {"items": [pod], "metadata": {"resourceVersion": "9", "continue": str(at + 1) if at < 4 else ""}}
+
+    async def story(one: Served) -> None:
+        relists = Relists(Paged(), one.mirror, one.clock, one.tasks, ["shop"])
+        relists.want(SHOP, 0, lambda: None)
+        await asyncio.sleep(1)
+        assert set(one.mirror.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
+        await relists.stop()
+
+    played(story)

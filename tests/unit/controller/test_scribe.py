@@ -176,7 +176,7 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
     with pytest.raises(Deposed):
         await scribe.write({"group": "old"})
     with pytest.raises(Deposed):
-        scribe.listed("another version")
+        scribe.listed("1000")
         await scribe.check()
     assert data(api) == {"group": "new"}
 

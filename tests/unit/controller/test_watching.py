@@ -1,9 +1,22 @@
-"""What kopf is told about connections."""
+"""kopf under supervision: what ends the watches of one namespace is no other's trouble."""
 
-from collections.abc import Iterable, Sized
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sized
+from contextlib import asynccontextmanager
 from itertools import islice
+from pathlib import Path
 
-from baton.controller.watch import settings
+import pytest
+from tests.unit.controller.http_api_server import HttpApiServer, Json
+from tests.waiting import eventually
+
+from baton.controller import watch as watch_module
+from baton.controller import watches as watches_module
+from baton.controller.feed import Feed
+from baton.controller.watch import settings, watch
+from baton.controller.watches import Watches
+from baton.kube.shelf import Manifest
+from baton.kube.watched import Watched
 
 
 def test_a_watch_is_tried_again_soon_and_for_ever() -> None:
@@ -13,3 +26,137 @@ def test_a_watch_is_tried_again_soon_and_for_ever() -> None:
     for _ in range(2):
         tries = list(islice(backoffs, 1000))
         assert (len(tries), tries[0], max(tries)) == (1000, 0.2, 2.0)
+
+
+def manifest(namespace: str, name: str, version: int = 3) -> Json:
+    return {"metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}-{name}", "resourceVersion": str(version)}}
+
+
+class Watching:
+    """Two namespaces of one server."""
+
+    def __init__(self, server: HttpApiServer, kubeconfig: Path) -> None:
+        self.server = server
+        self.heard: list[tuple[Watched, str, str]] = []
+        feed = Feed(asyncio.get_running_loop(), self._hear)
+        self.watches = Watches(lambda scope, began: watch(kubeconfig, scope, feed.put, began), ["shop", "bank"])
+
+    def _hear(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
+        self.heard.append((of, manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+
+    async def watched(self, namespace: str, of: Watched, name: str) -> None:
+        """An event there arrives."""
+        self.server.event(namespace, of.value, "ADDED", manifest(namespace, name))
+
+        async def heard() -> bool:
+            return (of, namespace, name) in self.heard
+
+        await eventually(heard, f"{name} of {namespace} is heard of", 20)
+
+    async def restarted(self, namespace: str, times: int = 1) -> None:
+        async def so() -> bool:
+            return self.watches.restarts[namespace] >= times
+
+        await eventually(so, f"the watch of {namespace} was started again", 20)
+
+
+@pytest.fixture
+async def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watching]:
+    monkeypatch.setattr(watches_module, "FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr(watches_module, "LONGEST_BACKOFF", 0.1)
+    monkeypatch.setattr(watch_module, "LOOK_AGAIN", 0.05)
+    server = HttpApiServer()
+    async with server.running(tmp_path) as kubeconfig, _begun(Watching(server, kubeconfig)) as one:
+        yield one
+
+
+@asynccontextmanager
+async def _begun(one: Watching) -> AsyncIterator[Watching]:
+    one.watches.start()
+    try:
+        for namespace in ("shop", "bank"):
+            await one.watched(namespace, Watched.PODS, "first")
+        yield one
+    finally:
+        await asyncio.to_thread(one.watches.stop)
+
+
+async def test_what_is_there_and_what_comes_is_heard_of(watching: Watching) -> None:
+    for of in Watched:
+        for namespace in ("shop", "bank"):
+            await watching.watched(namespace, of, "one")
+    assert watching.watches.begun
+    assert watching.watches.restarts == {"shop": 0, "bank": 0}
+
+
+ENDS = {
+    "gone": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "no"}}\n',
+    "cut off": b'{"type": "ADDED", "obj\n',
+    "no object": b'{"type": "ADDED", "object": {}}\n',
+}
+
+
+@pytest.mark.parametrize("line", ENDS.values(), ids=ENDS)
+async def test_a_watch_that_cannot_be_read_on_stops_no_other_namespace(watching: Watching, line: bytes) -> None:
+    watching.server.say("bank", "pods", line)
+    await watching.restarted("bank")
+    await watching.watched("shop", Watched.PODS, "second")
+    await watching.watched("bank", Watched.PODS, "second")
+    assert watching.watches.restarts["shop"] == 0
+
+
+@pytest.mark.parametrize("status", [401, 404, 410, 422])
+async def test_a_namespace_that_is_refused_stops_no_other_and_is_watched_when_it_comes_back(
+    watching: Watching, status: int
+) -> None:
+    watching.server.refused["bank", "pods"] = status
+    watching.server.say("bank", "pods", ENDS["gone"])
+    await watching.restarted("bank", 2)
+    await watching.watched("shop", Watched.PODS, "second")
+    del watching.server.refused["bank", "pods"]
+    watching.server.objects["bank", "pods"] = [manifest("bank", "third")]
+    await watching.watched("bank", Watched.PODS, "second")
+    assert (Watched.PODS, "bank", "third") in watching.heard
+    assert watching.watches.restarts["shop"] == 0
+
+
+async def test_a_kind_that_comes_later_is_watched_then(watching: Watching) -> None:
+    watching.server.served.remove(Watched.QUEUES)
+    watching.server.refused["bank", Watched.QUEUES.value] = 404
+    watching.server.say("bank", Watched.QUEUES.value, ENDS["gone"])
+    await watching.restarted("bank")
+    await watching.watched("bank", Watched.PODS, "second")  # without that kind
+    before = watching.watches.restarts["bank"]
+    watching.server.served.add(Watched.QUEUES)
+    watching.server.refused.clear()
+    await watching.restarted("bank", before + 1)
+    await watching.watched("bank", Watched.QUEUES, "orders")
+
+
+async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
+    heard = []
+
+    def deliver(of: Watched, kind: str | None, one: Manifest) -> None:
+        if one["metadata"]["name"] == "bad":
+            raise RecursionError
+        heard.append((one["metadata"]["name"], kind))
+
+    feed = Feed(asyncio.get_running_loop(), deliver)
+    for name in ("bad", *(f"pod-{number}" for number in range(1000))):
+        await asyncio.to_thread(feed.put, Watched.PODS, "ADDED", manifest("shop", name))
+
+    async def all_there() -> bool:
+        return len(heard) == 1000
+
+    await eventually(all_there, "all others are delivered")
+
+
+async def test_of_an_object_only_the_newest_event_waits() -> None:
+    heard: list[tuple[str | None, str]] = []
+    feed = Feed(asyncio.get_running_loop(), lambda of, kind, one: heard.append((kind, one["metadata"]["resourceVersion"])))
+    feed.put(Watched.PODS, "ADDED", manifest("shop", "a", 1))
+    feed.put(Watched.PODS, "DELETED", manifest("shop", "a", 2))
+    feed.put(Watched.PODS, "ADDED", manifest("shop", "a", 10))
+    feed.put(Watched.PODS, "MODIFIED", manifest("shop", "a", 9))
+    await asyncio.sleep(0)
+    assert heard == [("ADDED", "10")]

@@ -1,0 +1,72 @@
+"""The operator's background tasks. None dies in silence: what fails is logged and counted, and what must go on starts again.
+
+A task that nobody looks at keeps its exception to itself: its work simply stops. So no other module here makes tasks.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from baton.kube.clock import Clock
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds before what ended is started again: the first time, and in the long run."""
+
+CALM = 60.0
+"""Seconds after which a failure counts as the first one again."""
+
+log = structlog.get_logger("baton.tasks")
+
+
+class Tasks:
+    """Starts tasks and hears when they end. A name says what kind of work it is; `where`, in log lines, of what."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: set[asyncio.Task[Any]] = set()
+        """The event loop itself does not hold on to its tasks."""
+        self.failures: Counter[str] = Counter()
+        """By name: how often one failed, or ended where it should have gone on."""
+
+    def start(self, name: str, work: Coroutine[Any, Any, Any], **where: str) -> asyncio.Task[Any]:
+        """Work that comes to an end. If it fails, that is said; whoever needs it again starts it again."""
+        task = asyncio.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(lambda done: self._ended(name, done, where))
+        return task
+
+    def keep(self, name: str, work: Callable[[], Awaitable[object]], **where: str) -> asyncio.Task[Any]:
+        """Work that never ends: it is started again until the task is cancelled."""
+        return self.start(name, self._kept(name, work, where), **where)
+
+    async def _kept(self, name: str, work: Callable[[], Awaitable[object]], where: dict[str, str]) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            began = self._clock.ticks()
+            try:
+                await work()
+                self._failed(name, "a background task ended; it starts again", None, where)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # Nobody cancelled this one: something that it waited for was cancelled.
+                self._failed(name, "a background task failed; it starts again", error, where)
+            except Exception as error:
+                self._failed(name, "a background task failed; it starts again", error, where)
+            if self._clock.ticks() - began >= CALM:
+                pause = FIRST_PAUSE
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    def _ended(self, name: str, task: asyncio.Task[Any], where: dict[str, str]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(name, "a background task failed", error, where)
+
+    def _failed(self, name: str, what: str, error: BaseException | None, where: dict[str, str]) -> None:
+        self.failures[name] += 1
+        log.error(what, task=name, exc_info=error, **where)

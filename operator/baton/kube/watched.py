@@ -1,0 +1,44 @@
+"""The kinds of object that the operator watches and lists, and where the API server has them."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from baton.kube.api import core_path
+from baton.kube.leases import LEASES, leases_path
+from baton.kube.objects import GROUP_VERSION, groups_path, queues_path
+from baton.model.names import GROUP_LABEL
+
+
+class Watched(StrEnum):
+    """By plural, as rules of RBAC name them."""
+
+    PODS = "pods"
+    LEASES = "leases"
+    LEDGERS = "configmaps"
+    QUEUES = "partitionedqueues"
+    GROUPS = "consumergroups"
+
+    @property
+    def group_version(self) -> tuple[str, str]:
+        """API group ("" for the core's) and version."""
+        group, _, version = _GROUP_VERSIONS.get(self, "/v1").rpartition("/")
+        return group, version
+
+    @property
+    def selector(self) -> Mapping[str, str]:
+        """What narrows a list or a watch at the server."""
+        return {} if self in (Watched.QUEUES, Watched.GROUPS) else {"labelSelector": GROUP_LABEL}
+
+    def path(self, namespace: str | None) -> str:
+        """Of all in this namespace; None: of all namespaces."""
+        match self:
+            case Watched.LEASES:
+                return leases_path(namespace)
+            case Watched.QUEUES:
+                return queues_path(namespace)
+            case Watched.GROUPS:
+                return groups_path(namespace)
+        return core_path(namespace, self.value)
+
+
+_GROUP_VERSIONS = {Watched.LEASES: LEASES, Watched.QUEUES: GROUP_VERSION, Watched.GROUPS: GROUP_VERSION}

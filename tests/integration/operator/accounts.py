@@ -1,0 +1,96 @@
+"""An account for an operator that may work in some namespaces only, as the chart's value watchNamespaces makes it."""
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.integration.operator.world import Cluster, Json
+
+from baton.kube.api import core_path, group_path
+
+RBAC = "rbac.authorization.k8s.io/v1"
+HOME = "default"
+"""The account's own namespace."""
+MANIFEST = Path(__file__).parents[3] / "manifests" / "install.yaml"
+
+
+class Account:
+    """A service account, the role that the chart gives it in each namespace, and a kubeconfig with its token."""
+
+    def __init__(self, api: Cluster, name: str, kubeconfig: Path) -> None:
+        self._api = api
+        self.name = name
+        self.kubeconfig = kubeconfig
+
+    async def bind(self, namespace: str, without: str = "") -> None:
+        """Let it work there; `without`: this resource, which a bound role leaves out."""
+        role = copy.deepcopy(_chart_role())
+        for rule in role["rules"]:
+            rule["resources"] = [one for one in rule["resources"] if one != without]
+        rules = [rule for rule in role["rules"] if rule["resources"]]
+        body = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": self.name}, "rules": rules}
+        await self._put(group_path(RBAC, namespace, "roles"), body)
+        binding = {
+            "apiVersion": RBAC,
+            "kind": "RoleBinding",
+            "metadata": {"name": self.name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.name},
+            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
+        }
+        await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
+
+    async def may_lead(self, namespace: str) -> None:
+        """Let it have its leader's Lease there."""
+        rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}]
+        name = f"{self.name}-leader"
+        body = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": name}, "rules": rules}
+        await self._put(group_path(RBAC, namespace, "roles"), body)
+        binding = {
+            "apiVersion": RBAC,
+            "kind": "RoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
+        }
+        await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
+
+    async def unbind(self, namespace: str) -> None:
+        await self._api.delete(group_path(RBAC, namespace, "rolebindings", self.name))
+
+    async def _put(self, path: str, body: Json) -> None:
+        name = body["metadata"]["name"]
+        if await self._api.find(f"{path}/{name}") is None:
+            await self._api.create(path, body)
+        else:
+            await self._api.merge(f"{path}/{name}", body)
+
+
+async def account(api: Cluster, name: str, admin: Path, folder: Path, namespaces: Iterable[str]) -> Account:
+    """Made with its role in these namespaces; the first one has its Lease."""
+    if await api.find(core_path(HOME, "serviceaccounts", name)) is None:
+        await api.create(
+            core_path(HOME, "serviceaccounts"), {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        )
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    token = (await api.create(core_path(HOME, "serviceaccounts", name) + "/token", request))["status"]["token"]
+    made = Account(api, name, folder / f"{name}.kubeconfig")
+    made.kubeconfig.write_text(_kubeconfig(admin, token))
+    served = list(namespaces)
+    for namespace in served:
+        await made.bind(namespace)
+    await made.may_lead(served[0])
+    return made
+
+
+def _kubeconfig(admin: Path, token: str) -> str:
+    config: dict[str, Any] = yaml.safe_load(admin.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    return yaml.safe_dump(config)
+
+
+def _chart_role() -> Json:
+    objects = yaml.safe_load_all(MANIFEST.read_text())
+    return next(one for one in objects if one and one["kind"] == "ClusterRole" and one["metadata"]["name"] == "baton")

@@ -1,0 +1,87 @@
+"""One operator for several namespaces: what happens to one of them is no other's trouble."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.integration.operator.accounts import Account, account
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.waiting import eventually
+
+from baton.kube.api import core_path
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Two:
+    """Namespaces that one operator serves, under an account that may do in each what its role there says."""
+
+    shop: World
+    bank: World
+    account: Account
+    start: Callable[[], Operator]
+
+
+@pytest.fixture
+async def two(api: Cluster, kubeconfig: Path, tmp_path: Path) -> "Iterator[Two]":
+    number = next(_numbers)
+    shop, bank = await namespace(api, f"shop-{number}"), await namespace(api, f"bank-{number}")
+    mine = await account(api, f"operator-{number}", kubeconfig, tmp_path, [shop.namespace, bank.namespace])
+    started: list[Operator] = []
+
+    def start() -> Operator:
+        options = ("--namespace", bank.namespace)
+        started.append(Operator(mine.kubeconfig, shop.namespace, f"one-{len(started)}", tmp_path, *options))
+        return started[-1]
+
+    yield Two(shop, bank, mine, start)
+    for operator in started:
+        operator.kill()
+
+
+async def fleet(world: World, *pods: str) -> None:
+    source = {"type": "External", "external": {"onDeadline": "Force"}}
+    await world.queue("orders", source, 6, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 0})
+    await world.group("orders", rebalance={"resyncSeconds": 5})
+    for pod in pods:
+        await world.pod(pod, "orders")
+
+
+async def ended(api: Cluster, name: str) -> None:
+    """Delete a namespace with all that is in it."""
+    await api.delete(core_path(None, "namespaces", name))
+
+    async def gone() -> bool:
+        return await api.find(core_path(None, "namespaces", name)) is None
+
+    await eventually(gone, f"{name} is gone", 60)
+
+
+async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(two: Two, api: Cluster) -> None:
+    operator = await two.start().leads()
+    await fleet(two.shop, "a", "b")
+    await two.shop.spread("orders", 3, 3)
+    await two.account.unbind(two.bank.namespace)
+    await ended(api, two.bank.namespace)
+
+    async def said() -> bool:
+        return bool(operator.metric("baton_list_failures_total", namespace=two.bank.namespace, resource="pods", status="403"))
+
+    await eventually(said, "the operator says that it cannot list pods there", 60)
+    await two.shop.delete_pod("b")
+    await two.shop.spread("orders", 6)
+    assert await two.shop.reason("orders") == "Ready"
+    operator.kill()
+    await two.shop.pod("c", "orders")
+    await two.start().leads()
+    await two.shop.spread("orders", 3, 3, seconds=20)
+    # A namespace that comes back is served without a restart.
+    again = await namespace(api, two.bank.namespace)
+    await two.account.bind(again.namespace)
+    await fleet(again, "a")
+    await again.spread("orders", 6, seconds=60)
+    await again.told("orders", "Ready")

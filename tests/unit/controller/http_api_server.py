@@ -1,0 +1,116 @@
+"""An API server over HTTP, of which a test says what it answers: for what speaks HTTP itself, as kopf does."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from baton.kube.watched import Watched
+
+Json = dict[str, Any]
+
+
+class HttpApiServer:
+    """Lists and watches. Everything is there and empty, until a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.served = set(Watched)
+        """The kinds that there are."""
+        self.objects: dict[tuple[str, str], list[Json]] = {}
+        """By namespace and resource."""
+        self.refused: dict[tuple[str, str], int] = {}
+        """Status of lists and watches, by namespace and resource."""
+        self.lines: dict[tuple[str, str], list[bytes]] = {}
+        """What a watch says next, by namespace and resource; then it goes on."""
+        self.lists: list[tuple[str, str]] = []
+        self._news = asyncio.Event()
+        self._closing = False
+
+    def event(self, namespace: str, resource: str, kind: str, manifest: Json) -> None:
+        """Tell the watch."""
+        self.say(namespace, resource, json.dumps({"type": kind, "object": manifest}).encode() + b"\n")
+
+    def say(self, namespace: str, resource: str, line: bytes) -> None:
+        self.lines.setdefault((namespace, resource), []).append(line)
+        self._news.set()
+
+    @asynccontextmanager
+    async def running(self, folder: Path) -> AsyncIterator[Path]:
+        """A kubeconfig for it."""
+        app = web.Application()
+        app.router.add_get("/api", self._answer({"versions": ["v1"]}))
+        app.router.add_get("/apis", self._groups)
+        app.router.add_get("/api/{version}", self._resources)
+        app.router.add_get("/apis/{group}/{version}", self._resources)
+        app.router.add_get("/api/v1/namespaces/{namespace}/{resource}", self._objects)
+        app.router.add_get("/apis/{group}/{version}/namespaces/{namespace}/{resource}", self._objects)
+        runner = web.AppRunner(app, shutdown_timeout=1, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        kubeconfig = folder / "kubeconfig"
+        context = {"name": "one", "context": {"cluster": "one", "user": "one"}}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "one",
+            "contexts": [context],
+            "clusters": [{"name": "one", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "one", "user": {"token": "secret"}}],
+        }
+        kubeconfig.write_text(json.dumps(config))
+        try:
+            yield kubeconfig
+        finally:
+            self._closing = True
+            self._news.set()
+            await runner.cleanup()
+
+    def _answer(self, body: Json) -> Any:
+        async def answer(_: web.Request) -> web.Response:
+            return web.json_response(body)
+
+        return answer
+
+    async def _groups(self, _: web.Request) -> web.Response:
+        found = {of.group_version for of in self.served if of.group_version[0]}
+        named = [(group, {"groupVersion": f"{group}/{version}", "version": version}) for group, version in found]
+        return web.json_response(
+            {"groups": [{"name": group, "preferredVersion": version, "versions": [version]} for group, version in named]}
+        )
+
+    async def _resources(self, request: web.Request) -> web.Response:
+        where = (request.match_info.get("group", ""), request.match_info["version"])
+        found = [
+            {"name": of.value, "singularName": of.value[:-1], "namespaced": True, "kind": of.value, "verbs": ["list", "watch"]}
+            for of in self.served
+            if of.group_version == where
+        ]
+        if where[0] == "":
+            found.append({**found[0], "name": "namespaces", "singularName": "", "namespaced": False, "kind": "Namespace"})
+        return web.json_response({"resources": found}) if found else _status(404)
+
+    async def _objects(self, request: web.Request) -> web.StreamResponse:
+        where = (request.match_info["namespace"], request.match_info["resource"])
+        if where in self.refused:
+            return _status(self.refused[where])
+        if "watch" not in request.query:
+            self.lists.append(where)
+            return web.json_response({"items": self.objects.get(where, []), "metadata": {"resourceVersion": "9"}})
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        while not self._closing:
+            while said := self.lines.get(where):
+                await stream.write(said.pop(0))
+            self._news.clear()
+            await self._news.wait()
+        return stream
+
+
+def _status(code: int) -> web.Response:
+    return web.json_response({"kind": "Status", "status": "Failure", "code": code, "message": "no"}, status=code)

@@ -1,0 +1,107 @@
+"""Background tasks that fail or end are said, counted, and started again."""
+
+import ast
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import baton
+from baton.controller.supervision import FIRST_PAUSE, LONGEST_PAUSE, Tasks
+from baton.kube.clock import Clock
+from baton.simulation import virtual_time
+
+MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
+
+
+class Work:
+    """What a task does, each time it is started: an error to raise, or None to end."""
+
+    def __init__(self, *ends: BaseException | None) -> None:
+        self.ends = list(ends)
+        self.began: list[float] = []
+
+    async def __call__(self) -> None:
+        self.began.append(asyncio.get_running_loop().time())
+        if not self.ends:
+            await asyncio.Event().wait()
+        end = self.ends.pop(0)
+        if end is not None:
+            raise end
+
+
+def kept(work: Work, seconds: float = 600.0) -> Tasks:
+    """After so many (virtual) seconds."""
+
+    async def main() -> Tasks:
+        loop = asyncio.get_running_loop()
+        tasks = Tasks(Clock(loop.time, loop.time))
+        task = tasks.keep("events", work)
+        await asyncio.sleep(seconds)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        return tasks
+
+    return virtual_time.run(main())
+
+
+def test_what_fails_or_ends_is_counted_and_started_again() -> None:
+    work = Work(KeyError("a"), None, RecursionError())
+    assert kept(work).failures == {"events": 3}
+    assert len(work.began) == 4
+
+
+def test_a_cancellation_that_nobody_asked_for_is_a_failure_like_others() -> None:
+    work = Work(asyncio.CancelledError())
+    assert kept(work).failures == {"events": 1}
+    assert len(work.began) == 2
+
+
+def test_what_fails_again_and_again_is_started_ever_less_often() -> None:
+    work = Work(*[ValueError()] * 100)
+    kept(work)
+    pauses = [after - before for before, after in zip(work.began, work.began[1:], strict=False)]
+    assert pauses[0] == FIRST_PAUSE
+    assert max(pauses) == pauses[-1] == LONGEST_PAUSE
+
+
+async def test_work_that_fails_once_is_said_once() -> None:
+    tasks = Tasks(Clock())
+
+    async def fails() -> None:
+        raise ValueError
+
+    await asyncio.gather(tasks.start("bump", fails()), return_exceptions=True)
+    await asyncio.sleep(0)
+    assert tasks.failures == {"bump": 1}
+
+
+def test_nobody_else_makes_tasks() -> None:
+    package = Path(baton.__file__).parent
+    found = [
+        f"{file.relative_to(package)}:{line}"
+        for layer in ("controller", "kube")
+        for file in sorted((package / layer).rglob("*.py"))
+        if file.name != "supervision.py"
+        for line in unsupervised(ast.parse(file.read_text()))
+    ]
+    assert found == []
+
+
+def unsupervised(tree: ast.AST) -> Iterator[int]:
+    """Lines that make a task, by whatever name it came in. Those of a TaskGroup fail the task that they belong to."""
+    groups = {
+        item.optional_vars.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AsyncWith)
+        for item in node.items
+        if ast.unparse(item.context_expr) == "asyncio.TaskGroup()" and isinstance(item.optional_vars, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in MAKERS:
+            of_group = isinstance(node.value, ast.Name) and node.value.id in groups
+            if not of_group:
+                yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module == "asyncio":
+            yield from (node.lineno for alias in node.names if alias.name in MAKERS)
