@@ -35,7 +35,9 @@ def checked(name: str, assignor: Assignor) -> Assignor:
     def ask(request: Request) -> Answer:
         try:
             answer: object = assignor(_read_only(request))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also one that would end the caller, such as SystemExit
             raise AssignorError(name, f"failed{_where(error)} with {told(error)}") from error
         if not isinstance(answer, Answer):
             raise AssignorError(name, f"answered with {type(answer).__name__} instead of baton.assignors.Answer")
@@ -70,7 +72,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
-def _where(error: Exception) -> str:
+def _where(error: BaseException) -> str:
     frames = extract_tb(error.__traceback__)[1:]  # the first is ours
     return f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 

@@ -139,8 +139,9 @@ def _named(pods: Sequence[str]) -> str:
 
 def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
     """What a group that is being deleted still waits for."""
-    waiting = "; ".join(sorted(one.message for one in others if one.reason is Reason.QUEUE_UNREACHABLE))
-    blocked = f". It waits for a queue, and gives up on it when it has not answered for a minute: {waiting}" if waiting else ""
+    reasons = (Reason.QUEUE_UNREACHABLE, Reason.LEDGER_REFUSED, Reason.LEDGER_NAME_TAKEN)
+    waiting = "; ".join(sorted(one.message for one in others if one.reason in reasons))
+    blocked = f". It waits, a minute at most: {waiting}" if waiting else ""
     return Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back{blocked}")
 
 

@@ -24,9 +24,6 @@ from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Owner, QueueAdapter
 from baton.resources import PartitionedQueueSpec
 
-GIVE_UP_AFTER = 60.0
-"""Seconds. A group that is being deleted waits no longer for a queue that does not answer."""
-
 log = structlog.get_logger("baton.queue")
 
 
@@ -119,12 +116,12 @@ class Keepers:
     # -- what is seen of them
 
     def sights(
-        self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue], *, deleting: bool = False
+        self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue], patience: float | None = None
     ) -> list[QueueSight]:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
-        `deleting`: the group is, and does not wait for them for ever."""
+        `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
         of_spec = frozenset(named)
-        self._lose(of_spec, deleting)
+        self._lose(of_spec, patience)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
             for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
@@ -260,10 +257,10 @@ class Keepers:
         for kept in (self._keepers, self._tasks, self._sources, self._settled, self._shown):
             kept.pop(name, None)
 
-    def _lose(self, named: frozenset[QueueName], deleting: bool) -> None:
+    def _lose(self, named: frozenset[QueueName], patience: float | None) -> None:
         """Which queues that are to be let go of cannot be reached: there is nothing to be done at them, nor to be waited for."""
         now = self._clock.ticks()
-        if not deleting:
+        if patience is None:
             self._deleting_since = None
         elif self._deleting_since is None:
             self._deleting_since = now
@@ -274,8 +271,8 @@ class Keepers:
                 continue
             if problem.reason in (Reason.CONFLICT, Reason.UNSUPPORTED_SOURCE):
                 lost.add(name)
-            elif self._deleting_since is not None:
-                left = max(since, self._deleting_since) + GIVE_UP_AFTER - now
+            elif patience is not None and self._deleting_since is not None:
+                left = max(since, self._deleting_since) + patience - now
                 if left <= 0:
                     lost.add(name)
                     if name not in self._lost:

@@ -57,6 +57,9 @@ class Snapshot:
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
     trouble: str | None = None
     """The reason why the condition Ready is not True."""
+    ledger_failures: int = 0
+    ledger_fails_since: float | None = None
+    """monotonic seconds; None: it can be written"""
 
 
 class Metrics(Collector):
@@ -155,6 +158,12 @@ class Metrics(Collector):
             labels,
             [(key, now - one.reconciled_at) for key, one in groups.items()],
         )
+        yield gauge(
+            "baton_ledger_failing_seconds",
+            "For how long the ledger could not be written; 0: it can be",
+            labels,
+            [(key, 0.0 if (since := one.ledger_fails_since) is None else now - since) for key, one in groups.items()],
+        )
         for name, about, value in _GAUGES:
             yield gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
         for name, about, value in _COUNTERS:
@@ -210,6 +219,7 @@ _COUNTERS: _Simple = (
     ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.lower_bound),
     ("baton_deadline_misses", "Partitions taken from a member that did not let go in time", lambda one: one.deadline_misses),
     ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger_writes),
+    ("baton_ledger_failures", "Writes of the ledger by this replica that failed", lambda one: one.ledger_failures),
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger_restored),
 )
 

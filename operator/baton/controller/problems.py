@@ -19,6 +19,10 @@ class Reason(StrEnum):
     PARTITION_COUNT_REFUSED = "PartitionCountRefused"
     INVALID_ATTRIBUTES = "InvalidAttributes"
     SIZE_LIMIT = "SizeLimit"
+    LEDGER_REFUSED = "LedgerRefused"
+    LEDGER_NAME_TAKEN = "LedgerNameTaken"
+    API_REFUSED = "ApiRefused"
+    UNEXPECTED_ERROR = "UnexpectedError"
     BAD_ANNOTATION = "BadAnnotation"
     NO_IDENTITY = "NoIdentity"
     NO_SESSION = "NoSession"
@@ -56,6 +60,10 @@ class Problem:
 
 _RANK = (
     Reason.DELETING,
+    Reason.LEDGER_NAME_TAKEN,
+    Reason.LEDGER_REFUSED,
+    Reason.API_REFUSED,
+    Reason.UNEXPECTED_ERROR,
     Reason.INVALID_SPEC,
     Reason.NOT_SEEN,
     Reason.QUEUE_NOT_FOUND,

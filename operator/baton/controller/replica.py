@@ -20,6 +20,7 @@ from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.events import Events
+from baton.kube.ledger import SIZE_LIMIT
 from baton.kube.scale import Scaler
 
 STUCK_AFTER = 90.0
@@ -42,9 +43,11 @@ class Replica:
         terms: Terms,
         namespaces: Sequence[str] = (),
         admission_policy: bool = False,
+        ledger_limit: int = SIZE_LIMIT,
     ) -> None:
         """`of_elector`: connections of its own, for behind the requests of a thousand groups a renewal would come too late.
-        `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed."""
+        `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed. `ledger_limit`: bytes of a
+        group's ledger that a plan may lead to."""
         self.clock = clock
         self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
@@ -65,6 +68,7 @@ class Replica:
             board=QueueBoard(api, self.mirror, clock, self.tasks),
             relists=Relists(api, self.mirror, clock, self.tasks, namespaces),
             admission_policy=admission_policy,
+            ledger_limit=ledger_limit,
         )
         self.fleet = Fleet(self.services)
 

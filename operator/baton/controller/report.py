@@ -1,8 +1,11 @@
 """What users and Prometheus see of a group, after every cycle of its loop."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
+
+import structlog
 
 from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing, sessions_bound
 from baton.controller.metrics import QueueSnapshot, Snapshot
@@ -22,7 +25,7 @@ from baton.engine.summary import InFlight
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView
 from baton.kube.times import to_text
-from baton.model.ids import Partition, QueueName
+from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.names import GROUP_LABEL
 from baton.model.ranges import format_numbers
 from baton.resources import ConsumerGroupStatus, Handoff, PartitionScaleStatus, Proposal, ProposedChange, ProposedMove
@@ -40,7 +43,9 @@ class Reporter:
         self._services = services
         self._writer = StatusWriter(services.api, path, uid, services.clock)
         self._last: Snapshot | None = None
+        self._nothing = replace(_NOTHING_KNOWN, reconciled_at=services.clock.ticks())
         self._counted: tuple[GroupState, PartitionCounts] | None = None
+        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def run(self) -> None:
         """Write the status whenever it changed."""
@@ -83,21 +88,22 @@ class Reporter:
             self._counted = state, {(queue, one.value): counts[queue, one] for queue in state.queues for one in PartitionState}
         return self._counted[1]
 
-    def invalid(self, group: GroupView) -> None:
-        """The spec does not read as one; the group stays as it is."""
-        self.halted(group, Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one"))
-        self.beat()
-
-    def halted(self, group: GroupView, problem: Problem) -> None:
-        """Nothing is done for the group meanwhile; it stays as it is."""
+    def halted(self, group: GroupView, problem: Problem, scribe: Scribe) -> None:
+        """Nothing is done for the group meanwhile; all but this stays as it was last."""
         before = group.status.get("conditions") or ()
         made = conditions([ready(problem, "")], before, group.generation, self._services.clock.now())
         rest = [one for one in before if one.get("type") != "Ready"]
         shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
         self._writer.want({**group.status, "conditions": [*shown, *rest]}, dict(group.status))
-        self._last = None if self._last is None else replace(self._last, trouble=problem.reason.value)
-        if self._last is not None:
-            self._services.metrics.group(self._key, self._last)
+        self._last = replace(self._last or self._nothing, trouble=problem.reason.value, **_of_ledger(scribe))
+        self._services.metrics.group(self._key, self._last)
+
+    def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
+        """Members that the ledger takes into account for the first time, each with since when it had been able to take part."""
+        for member, since in members:
+            took = self._services.clock.ticks() - since
+            self._services.metrics.ready_to_ledger.labels(*self._key).observe(took)
+            self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
     def beat(self) -> None:
         """A round came to its end."""
@@ -231,10 +237,8 @@ def _snapshot(
         moves=whole.moves,
         lower_bound=whole.lower_bound,
         deadline_misses=whole.deadline_misses,
-        ledger_bytes=scribe.bytes,
-        ledger_writes=scribe.tally.writes,
-        ledger_restored=scribe.tally.restored,
         reconciled_at=ticks,
+        **_of_ledger(scribe),
         queues={
             name: QueueSnapshot(
                 reachable=known.problem is None and known.partitions is not None,
@@ -247,3 +251,32 @@ def _snapshot(
         },
         trouble=None if found is None else found.reason.value,
     )
+
+
+def _of_ledger(scribe: Scribe) -> dict[str, Any]:
+    tally = scribe.tally
+    return {
+        "ledger_bytes": scribe.bytes,
+        "ledger_writes": tally.writes,
+        "ledger_restored": tally.restored,
+        "ledger_failures": tally.failed,
+        "ledger_fails_since": scribe.attempts.since,
+    }
+
+
+_NOTHING_KNOWN = Snapshot(
+    state="",
+    members=0,
+    standbys=0,
+    partitions={},
+    proposed=0,
+    moving=0,
+    moves=0,
+    lower_bound=0,
+    deadline_misses=0,
+    ledger_bytes=0,
+    ledger_writes=0,
+    ledger_restored=0,
+    reconciled_at=0.0,
+)
+"""Of a group whose ledger was not read yet."""

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from baton.engine import Effect, GroupState, Step, dump, step
-from baton.engine.observation import Observation, Outcome
+from baton.engine.observation import HeldBack, Observation, Outcome
+from baton.kube.ledger import IN_FLIGHT, SIZE_LIMIT, TooLarge, size
 from baton.model.ids import Epoch, Partition
 
 
@@ -51,19 +52,26 @@ class GroupRuntime:
         """As it stands in the ledger."""
         self.wake_at: float | None = None
         """When the next step is due (unix seconds) if nothing is observed before; None: only an observation changes anything."""
+        self.held_back: TooLarge | None = None
+        """Why the last step left decisions for later; None: it left none."""
         self._clock = clock
         self._ledger = ledger
         self._queues = queues
 
-    async def advance(self, facts: Observation) -> Step:
-        """One step. `facts` is what was observed but for the queues' answers, which are added here.
+    async def advance(self, facts: Observation, limit: int = SIZE_LIMIT) -> Step:
+        """One step. `facts` is what was observed but for the queues' answers, which are added here. `limit`: bytes of a ledger
+        that a plan may lead to; what is in flight may take a little more.
 
-        Raises what the ledger raises; then the state is as before, and nothing is carried out.
+        Raises what the ledger raises, and TooLarge; then the state is as before, and nothing is carried out.
         """
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
         # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
-        made, texts = await asyncio.to_thread(_decide, self.state, shown, self._clock.now())
+        try:
+            made, texts, self.held_back = await asyncio.to_thread(_decide, self.state, shown, self._clock.now(), limit)
+        except TooLarge as error:
+            self.held_back = error
+            raise
         if texts is not None:
             await self._ledger.write(texts)
         self.state, self.wake_at = made.state, made.wake_at
@@ -71,11 +79,27 @@ class GroupRuntime:
         return made
 
 
-def _decide(state: GroupState, shown: Observation, now: float) -> tuple[Step, Mapping[str, str] | None]:
-    """Pure: on another thread, nothing of it is shared.
+def _decide(
+    state: GroupState, shown: Observation, now: float, limit: int
+) -> tuple[Step, Mapping[str, str] | None, TooLarge | None]:
+    """The most that can be done with a ledger that fits, its texts, and why that is not everything. Raises TooLarge where nothing
+    fits. Pure: on another thread, nothing of it is shared.
 
     The ledger's texts are made only where the state is another: a group at rest costs what its observation costs, however many
     partitions it has.
     """
-    made = step(state, shown, now)
-    return made, None if made.state is state else dump(made.state)
+    too_large: TooLarge | None = None
+    for held_back in HeldBack:
+        try:
+            made = step(state, replace(shown, held_back=held_back), now)
+        except KeyboardInterrupt as error:  # nobody has pressed a key on this thread; it would end the operator
+            raise RuntimeError("an assignor raised KeyboardInterrupt") from error
+        if made.state is state:
+            return made, None, too_large
+        texts = dump(made.state)
+        room = limit if held_back is HeldBack.NOTHING else limit + IN_FLIGHT
+        if (bytes_ := size(texts)) <= room:
+            return made, texts, too_large
+        too_large = too_large or TooLarge(bytes_, room)
+    assert too_large is not None
+    raise too_large

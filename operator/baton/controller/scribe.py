@@ -2,14 +2,16 @@
 leader."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from baton.controller.attempts import Attempts
 from baton.controller.faults import boundary
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.elector import Elector
-from baton.kube.ledger import Deposed, Ledger, size
+from baton.kube.ledger import Deposed, ForeignConfigMap, Ledger, size
 from baton.kube.shelf import Manifest
 
 APART = 0.05
@@ -21,6 +23,9 @@ BURST = 4
 SETTLE = 0.003
 """Seconds after a write within which several answers of a queue usually come together."""
 
+REFUSALS = (ApiError, UnavailableError, ForeignConfigMap)
+"""What keeps a ledger from being written."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -28,10 +33,11 @@ class Tally:
 
     writes: int = 0
     restored: int = 0
+    failed: int = 0
 
 
 class Scribe:
-    """One group's. Methods raise Deposed, TooLarge and what `Api` raises."""
+    """One group's. Methods raise Deposed and REFUSALS."""
 
     def __init__(self, ledger: Ledger, elector: Elector, clock: Clock) -> None:
         self._clock = clock
@@ -40,6 +46,11 @@ class Scribe:
         self._due_at = float("-inf")
         """When the bucket of writes is full again."""
         self._doubtful = False
+        self.forsaken = False
+        """Nothing is written any more."""
+        self.attempts = Attempts(clock)
+        self.refusal: Exception | None = None
+        """Why the ledger does not say what it should; None: it does."""
         self.tally = Tally()
 
     @property
@@ -49,7 +60,7 @@ class Scribe:
     @property
     def doubtful(self) -> bool:
         """What stands there may be something else than what was written."""
-        return self._doubtful
+        return self._doubtful and not self.forsaken
 
     @property
     def bytes(self) -> int:
@@ -57,8 +68,23 @@ class Scribe:
 
     async def claim(self) -> Mapping[str, str] | None:
         """See `Ledger.claim`."""
-        with boundary("claim"):
-            return await self._ledger.claim()
+        self._must_lead()
+        with self._counting(), boundary("claim"):
+            found = await self._ledger.claim()
+        self.settled()
+        return found
+
+    def forsake(self) -> Mapping[str, str] | None:
+        """Write nothing from now on: the group is being deleted, and its ledger cannot be written any more. Returns what the
+        group's ledger said when it was found; None: there was none."""
+        self.forsaken = True
+        self.settled()
+        return self._ledger.found
+
+    def settled(self) -> None:
+        """The ledger says all that there is to say."""
+        self.attempts.worked()
+        self.refusal = None
 
     async def gather(self) -> None:
         """Wait until another write is due, so that notifications that come together end up in one."""
@@ -68,15 +94,11 @@ class Scribe:
 
     async def write(self, data: Mapping[str, str]) -> bool:
         """Make it so; True if somebody else's text was overruled on the way."""
-        if data == self._ledger.written:
+        if self.forsaken or data == self._ledger.written:
             return False
         self._must_lead()
-        try:
-            with boundary("ledger-write"):
-                await self._ledger.write(data)
-            overruled = False
-        except (ConflictError, NotFoundError):
-            overruled = await self._overrule(data)
+        with self._counting():
+            overruled = await self._make_it(data)
         self._due_at = max(self._due_at, self._clock.ticks()) + APART
         self.tally.writes += 1
         return overruled
@@ -90,36 +112,56 @@ class Scribe:
         """The watch shows the ledger; True if that is not what was written, so that it should be checked."""
         if kind == "DELETED" or (manifest.get("data") or {}) != self._ledger.written:
             self._doubtful = True
-        return self._doubtful
+        return self.doubtful
 
     async def check(self) -> bool:
         """If in doubt, look; and put right what somebody else wrote or deleted. True if that was necessary."""
-        if not self._doubtful or self._ledger.written is None:
+        if not self.doubtful or self._ledger.written is None:
             return False
         self._must_lead()
-        self._doubtful = False  # what is shown from now on counts anew
+        self._doubtful = False  # what is shown from now on counts
         try:
-            return await self._overrule(None)
-        except (ApiError, UnavailableError):
+            with self._counting():
+                return await self._overrule(None)
+        except REFUSALS:
             self._doubtful = True
             raise
+
+    async def _make_it(self, data: Mapping[str, str]) -> bool:
+        try:
+            with boundary("ledger-write"):
+                await self._ledger.write(data)
+            return False
+        except (ConflictError, NotFoundError):
+            return await self._overrule(data)
 
     async def _overrule(self, data: Mapping[str, str] | None) -> bool:
         """Make it so, whatever stands there; None: as it was written last. True if that was somebody else's."""
         found = await self._ledger.look()
         before = self._ledger.written or {}
-        ours = found is not None and found.owner_uid == self._ledger.owner.uid
         restored = found is None or found.data != before
-        if ours and not restored and data in (None, before):
+        if found is not None and self._ledger.wrote(found) and not restored and data in (None, before):
             return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
-        if not await self._elector.confirm():
-            raise Deposed
+        await self._elector.confirm()
+        self._must_lead()
         with boundary("ledger-write"):
             await self._ledger.write(before if data is None else data)
         self.tally.restored += restored
         return restored
 
     def _must_lead(self) -> None:
-        if not self._elector.leading:
+        """In the term in which the ledger was claimed: who lost the lead and won it again knows less than stands there."""
+        if not self._elector.leading or self._elector.term != self._ledger.term:
             raise Deposed
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        begun = self._clock.ticks()
+        try:
+            yield
+        except REFUSALS as error:
+            self.tally.failed += 1
+            self.attempts.failed(begun)
+            self.refusal = error
+            raise

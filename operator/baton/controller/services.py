@@ -13,6 +13,7 @@ from baton.kube.bump import Bumper
 from baton.kube.clock import Clock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
+from baton.kube.ledger import SIZE_LIMIT
 from baton.kube.scale import Scaler
 
 
@@ -34,3 +35,5 @@ class Services:
     relists: Relists
     admission_policy: bool = False
     """The API server holds consumers to their own sessions (the chart's admission policies)."""
+    ledger_limit: int = SIZE_LIMIT
+    """Bytes of a group's ledger that a plan may lead to."""

@@ -36,11 +36,13 @@ PAGE = 250
 class ApiError(Exception):
     """The API server refused. `message` is its own."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, causes: frozenset[str] = frozenset()) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
+        self.causes = causes
+        """Reasons that it gives besides, such as NamespaceTerminating."""
 
 
 class NotFoundError(ApiError):
@@ -149,9 +151,12 @@ def _of_another(details: Any) -> bool:
     """Whether a patch was refused because it names the UID of another object: a JSON patch whose test fails has no details."""
     if not isinstance(details, dict):
         return False
-    causes = details.get("causes")
-    named = [cause.get("field") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
-    return not details or "metadata.uid" in named
+    return not details or "metadata.uid" in [cause.get("field") for cause in _causes(details)]
+
+
+def _causes(details: Any) -> list[Json]:
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
 
 def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
@@ -162,7 +167,7 @@ def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError
     kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)
     if status == 422 and _of_another(said.get("details")):
         kind = ConflictError
-    return kind(status, reason, message)
+    return kind(status, reason, message, frozenset(str(cause.get("reason")) for cause in _causes(said.get("details"))))
 
 
 @asynccontextmanager

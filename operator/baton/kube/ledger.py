@@ -1,8 +1,10 @@
 """The ledger ConfigMap at the API server: made empty, claimed by a leader, replaced by compare-and-swap.
 
 The annotation `baton.dev/writer` carries the term of the leader that wrote last. A new leader claims the ledger with its own
-term before it does anything, so that whatever a deposed one still writes fails; and a writer whose write failed can tell a
-later leader (it must stop) from somebody who edited the ledger by hand (who is overruled).
+term before it does anything, so that whatever a deposed one still writes fails.
+
+A ConfigMap of the ledger's name is a ledger if it is labelled as one and owned by a ConsumerGroup of that name. Only such a one
+is replaced: that of an earlier group of the name, and that of this group, whoever edited it.
 """
 
 from collections.abc import Mapping
@@ -10,11 +12,19 @@ from dataclasses import dataclass
 
 from baton.kube.api import Api, Json, core_path
 from baton.kube.objects import GROUP_VERSION
-from baton.model.names import GROUP_LABEL, ledger_name
+from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"
+MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
+
+LONGEST_TERM = 18
+"""Digits."""
+
 SIZE_LIMIT = 900 * 1024
-"""Bytes of keys and values. A ConfigMap may have 1 MiB, and etcd's request a little more."""
+"""Bytes of keys and values that a plan may lead to. A ConfigMap may have 1 MiB."""
+
+IN_FLIGHT = 100 * 1024
+"""Bytes that may be added to that for what has been begun: it is to come to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +36,52 @@ class Owner:
     uid: str
 
     @property
+    def name(self) -> str:
+        """Of the ConfigMap."""
+        return ledger_name(self.group)
+
+    @property
     def path(self) -> str:
-        return core_path(self.namespace, "configmaps", ledger_name(self.group))
+        return core_path(self.namespace, "configmaps", self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A ledger as it stands."""
+    """A ConfigMap as it stands under the ledger's name."""
 
     data: Mapping[str, str]
     version: str
     """resourceVersion"""
+    uid: str
+    """Of the ConfigMap itself."""
     owner_uid: str | None
-    """UID of the ConsumerGroup that owns it."""
-    term: int | None
-    """Of the leader that wrote it; None: not written by a leader."""
+    """UID of the ConsumerGroup of this name that it belongs to. None: it is not a ledger."""
+    term: int | None = None
+    """Of the leader that wrote it; None: nobody can tell."""
+    finalizers: tuple[str, ...] = ()
+    """Of others, which want to see it go."""
 
 
 class Deposed(Exception):  # noqa: N818 -- what became of the writer, not an error of its
-    """A later leader has claimed the ledger."""
+    """Another leader has taken over."""
+
+
+class ForeignConfigMap(Exception):  # noqa: N818 -- what stands in the way, for the user
+    """Somebody else's ConfigMap has the ledger's name. The message is the user's."""
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(
+            f"ConfigMap {owner.namespace}/{owner.name} has the name of the group's ledger, and is not a ledger of Baton's (label "
+            f"{GROUP_LABEL}: {owner.group}, label {MANAGED_BY_LABEL}: {MANAGED_BY}, owner ConsumerGroup {owner.group}): it is "
+            "left alone. Delete it or give it another name, or give the group another name"
+        )
 
 
 class TooLarge(Exception):  # noqa: N818 -- says which limit
     """The ledger would not fit into a ConfigMap."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(f"the ledger would have {size:,} bytes, and a ConfigMap takes {SIZE_LIMIT:,}")
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the ledger would have {size:,} bytes, and has room for {limit:,}")
 
 
 def size(data: Mapping[str, str]) -> int:
@@ -59,79 +89,94 @@ def size(data: Mapping[str, str]) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in data.items())
 
 
-def stored(config_map: Json) -> Stored:
-    """A ConfigMap's manifest as a ledger."""
+def stored(config_map: Json, group: str) -> Stored:
+    """The manifest of the ConfigMap under the name of this group's ledger."""
     metadata = config_map["metadata"]
+    labels = metadata.get("labels") or {}
+    labelled = labels.get(GROUP_LABEL) == group and labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+    owners = [
+        owner["uid"]
+        for owner in metadata.get("ownerReferences") or ()
+        if owner["kind"] == "ConsumerGroup" and owner["apiVersion"].startswith(f"{API_GROUP}/") and owner["name"] == group
+    ]
     term = (metadata.get("annotations") or {}).get(WRITER_ANNOTATION, "")
-    owners = [owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("kind") == "ConsumerGroup"]
     return Stored(
         data=config_map.get("data") or {},
         version=metadata["resourceVersion"],
-        owner_uid=owners[0] if owners else None,
-        term=int(term) if term.isdigit() else None,
+        uid=metadata["uid"],
+        owner_uid=owners[0] if owners and labelled else None,
+        term=int(term) if term.isascii() and term.isdigit() and len(term) <= LONGEST_TERM else None,
+        finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
 
 class Ledger:
-    """One group's ledger, as one leader writes it. Methods raise what `Api` raises, Deposed and TooLarge."""
+    """One group's ledger, as one leader writes it. Methods raise what `Api` raises, and ForeignConfigMap."""
 
     def __init__(self, api: Api, owner: Owner, term: int) -> None:
         self._api = api
         self.owner = owner
-        self._term = term
-        self.version: str | None = None
-        """resourceVersion of what was last written, or seen in its place."""
+        self.term = term
+        """In which this leader leads."""
         self.written: Mapping[str, str] | None = None
         """What this leader wrote last."""
+        self.found: Mapping[str, str] | None = None
+        """The group's own, as it was found. None: there was none."""
+        self._stands: Stored | None = None
+        """What was last written, or seen in its place. None: nothing stands there."""
         self._sent: Mapping[str, str] | None = None
-        """What it last asked to be written; whether it was, is not known while the answer is missing."""
+        """What was last asked to be written; whether it was, is not known while the answer is missing."""
+
+    @property
+    def version(self) -> str | None:
+        """resourceVersion of what was last written, or seen in its place."""
+        return None if self._stands is None else self._stands.version
 
     async def claim(self) -> Mapping[str, str] | None:
         """The ledger's content, with this leader's term now on it. None: there was none of this group's; an empty one now stands
         there."""
-        found = await self.read()
-        ours = found is not None and found.owner_uid == self.owner.uid
-        data = found.data if found is not None and ours else {}
-        await self._put(data, found.version if found else None)
-        return data if ours else None
-
-    async def read(self) -> Stored | None:
-        """The ledger as it stands."""
-        found = await self._api.find(self.owner.path)
-        return None if found is None else stored(found)
+        found = await self._see()
+        self.found = found.data if found is not None and found.owner_uid == self.owner.uid else None
+        await self.write(self.found or {})
+        return self.found
 
     async def write(self, data: Mapping[str, str]) -> None:
         """Replace what this leader wrote last. Raises ConflictError where something else stands there; then see `look`."""
-        if (bytes_ := size(data)) > SIZE_LIMIT:
-            raise TooLarge(bytes_)
-        await self._put(data, self.version)
-
-    async def look(self) -> Stored | None:
-        """What stands there instead of what was written last; the next write replaces it. What this leader itself wrote, when the
-        answer was lost, counts as written. Raises Deposed where a later leader wrote it."""
-        found = await self.read()
-        if found is not None and found.owner_uid == self.owner.uid and found.term is not None and found.term > self._term:
-            raise Deposed
-        self.version = found.version if found else None
-        if found is not None and found.term == self._term and found.data == self._sent:
-            self.written = found.data
-        return found
-
-    async def _put(self, data: Mapping[str, str], version: str | None) -> None:
-        body = self._body(data, version)
+        body = self._body(data)
         self._sent = dict(data)
-        if version is None:
+        if self._stands is None:
             made = await self._api.create(core_path(self.owner.namespace, "configmaps"), body)
         else:
             made = await self._api.replace(self.owner.path, body)
-        self.version = made["metadata"]["resourceVersion"]
+        self._stands = stored(made, self.owner.group)
         self.written = self._sent
 
-    def _body(self, data: Mapping[str, str], version: str | None) -> Json:
+    async def look(self) -> Stored | None:
+        """What stands there instead of what was written last; the next write replaces it. What this leader itself wrote, when the
+        answer was lost, counts as written."""
+        found = await self._see()
+        if found is not None and self.wrote(found) and found.data == self._sent:
+            self.written = found.data
+        return found
+
+    def wrote(self, found: Stored) -> bool:
+        """Whether this leader wrote it, as far as the ConfigMap tells."""
+        return found.owner_uid == self.owner.uid and found.term == self.term
+
+    async def _see(self) -> Stored | None:
+        manifest = await self._api.find(self.owner.path)
+        found = None if manifest is None else stored(manifest, self.owner.group)
+        same = found is not None and self._stands is not None and found.uid == self._stands.uid
+        if found is not None and found.owner_uid is None and not same:
+            raise ForeignConfigMap(self.owner)
+        self._stands = found
+        return found
+
+    def _body(self, data: Mapping[str, str]) -> Json:
         metadata: Json = {
-            "name": ledger_name(self.owner.group),
-            "labels": {GROUP_LABEL: self.owner.group, "app.kubernetes.io/managed-by": "baton"},
-            "annotations": {WRITER_ANNOTATION: str(self._term)},
+            "name": self.owner.name,
+            "labels": {GROUP_LABEL: self.owner.group, MANAGED_BY_LABEL: MANAGED_BY},
+            "annotations": {WRITER_ANNOTATION: str(self.term)},
             "ownerReferences": [
                 {
                     "apiVersion": GROUP_VERSION,
@@ -143,6 +188,7 @@ class Ledger:
                 }
             ],
         }
-        if version is not None:
-            metadata["resourceVersion"] = version
+        if self._stands is not None:
+            metadata["resourceVersion"] = self._stands.version
+            metadata["finalizers"] = list(self._stands.finalizers)
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}

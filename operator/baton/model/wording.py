@@ -1,4 +1,4 @@
-"""How numbers and lists read in what people are told."""
+"""How numbers, lists and others' words read in what people are told."""
 
 from collections.abc import Sequence
 
@@ -16,3 +16,10 @@ def first_of(words: Sequence[str], most: int) -> str:
 def quoted(text: str, most: int = 80) -> str:
     """What somebody else wrote, in quotes: short, on one line, and without anything that a terminal would obey."""
     return f"{text!a}" if len(text) <= most else f"{text[:most]!a} and {len(text) - most:,} more characters"
+
+
+def one_line(text: str, most: int) -> str:
+    """Somebody else's words on one line: without control characters, and cut after `most` characters."""
+    start = text[: 4 * most]
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in start).split())
+    return words if len(words) <= most and len(start) == len(text) else words[:most] + "…"

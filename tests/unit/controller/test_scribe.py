@@ -10,7 +10,7 @@ from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
-from baton.kube.ledger import SIZE_LIMIT, Deposed, Ledger, Owner, TooLarge, size
+from baton.kube.ledger import Deposed, ForeignConfigMap, Ledger, Owner, size
 
 OWNER = Owner("shop", "orders", "uid-1")
 
@@ -191,14 +191,107 @@ async def test_who_does_not_lead_does_not_write() -> None:
         await scribe.write({"group": "1"})
 
 
-async def test_a_ledger_too_large_for_a_config_map_is_not_written() -> None:
+async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
+    api = MemoryApi()
+    first = Desk(api)
+    scribe = await first.open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    await first.elector.resign()
+    second = Desk(api, "two")
+    successor = await second.open()
+    await successor.claim()
+    await successor.write({"group": "new"})
+    await second.elector.resign()
+    await first.elector.attempt()
+    assert first.elector.leading
+    with pytest.raises(Deposed):
+        await scribe.write({"group": "old"})
+    scribe.listed("999999")
+    with pytest.raises(Deposed):
+        await scribe.check()
+    assert data(api) == {"group": "new"}
+
+
+async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count_either() -> None:
+    api = MemoryApi()
+    first = Desk(api)
+    scribe = await first.open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    lease = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
+    api.put(lease, {**api.objects[lease], "spec": {**api.objects[lease]["spec"], "holderIdentity": ""}})
+    second = Desk(api, "two")
+    successor = await second.open()
+    await successor.claim()
+    await successor.write({"group": "new"})
+    await second.elector.resign()
+    with pytest.raises(Deposed):
+        await scribe.write({"group": "old"})
+    assert data(api) == {"group": "new"}
+
+
+async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken_for_ones_own() -> None:
+    api = MemoryApi()
+    first = Desk(api)
+    scribe = await first.open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    lease = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
+    api.put(lease, {**api.objects[lease], "spec": {**api.objects[lease]["spec"], "holderIdentity": ""}})
+    await (await Desk(api, "two").open()).claim()
+    scribe.listed("999999")
+    with pytest.raises(Deposed):
+        await scribe.check()
+
+
+LEDGER = {"baton.dev/group": "orders", "app.kubernetes.io/managed-by": "baton"}
+OWNED = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": "orders", "uid": "uid-0"}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"labels": LEDGER},
+        {"ownerReferences": [OWNED]},
+        {"labels": {**LEDGER, "baton.dev/group": "others"}, "ownerReferences": [OWNED]},
+        {"labels": {**LEDGER, "app.kubernetes.io/managed-by": "Helm"}, "ownerReferences": [OWNED]},
+        {"labels": LEDGER, "ownerReferences": [{**OWNED, "kind": "PartitionedQueue"}]},
+        {"labels": LEDGER, "ownerReferences": [{**OWNED, "apiVersion": "example.com/v1"}]},
+        {"labels": LEDGER, "ownerReferences": [{**OWNED, "name": "others"}]},
+    ],
+)
+async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metadata: dict[str, Any]) -> None:
+    api = MemoryApi()
+    api.put(OWNER.path, {"metadata": {"name": "orders-assignments", **metadata}, "data": {"mine": "1"}})
+    scribe = await Desk(api).open()
+    with pytest.raises(ForeignConfigMap, match=r"ConfigMap shop/orders-assignments .* Delete it or give it another name"):
+        await scribe.claim()
+    assert data(api) == {"mine": "1"}
+
+
+async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> None:
     api = MemoryApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
-    with pytest.raises(TooLarge, match="921,600"):
-        await scribe.write({"group": "ü" * (SIZE_LIMIT // 2)})
-    assert data(api) == {"group": "1"}
+    metadata = {key: api.objects[OWNER.path]["metadata"][key] for key in ("name", "uid")}
+    api.put(OWNER.path, {"metadata": metadata, "data": {"mine": "1"}})
+    assert await scribe.write({"group": "2"})
+    assert data(api) == {"group": "2"}
+    assert api.objects[OWNER.path]["metadata"]["labels"] == LEDGER
+
+
+async def test_finalizers_of_others_stay_on_the_ledger() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    before = api.objects[OWNER.path]
+    api.put(OWNER.path, {**before, "metadata": {**before["metadata"], "finalizers": ["example.com/backup"]}})
+    await scribe.write({"group": "1"})
+    await scribe.write({"group": "2"})
+    assert api.objects[OWNER.path]["metadata"]["finalizers"] == ["example.com/backup"]
 
 
 def test_size_is_in_bytes_of_keys_and_values() -> None:

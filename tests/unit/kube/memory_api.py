@@ -22,7 +22,9 @@ class MemoryApi(Api):
         """As another client would, with no questions asked."""
         self._version += 1
         body = copy.deepcopy(body)
-        body.setdefault("metadata", {})["resourceVersion"] = str(self._version)
+        metadata = body.setdefault("metadata", {})
+        metadata["resourceVersion"] = str(self._version)
+        metadata.setdefault("uid", self.objects[path]["metadata"]["uid"] if path in self.objects else f"object-{self._version}")
         self.objects[path] = body
         return copy.deepcopy(body)
 

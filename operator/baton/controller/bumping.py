@@ -1,0 +1,35 @@
+"""Tells kubelets that their pods' keys of the ledger changed, without waiting for it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from baton.controller.faults import boundary
+from baton.controller.supervision import Tasks
+from baton.kube.bump import Bump, Bumper, bumps
+from baton.kube.pods import PodView
+
+
+class Bumping:
+    """One group's."""
+
+    def __init__(self, bumper: Bumper, tasks: Tasks, group: str) -> None:
+        self._bumper = bumper
+        self._tasks = tasks
+        self._group = group
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def follow(self, ledger: Mapping[str, str], pods: Iterable[PodView]) -> None:
+        """The ledger says so now."""
+        wanted = bumps(ledger, pods)
+        if wanted:
+            task = self._tasks.start("bump", self._carry_out(wanted), group=self._group)
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    def close(self) -> None:
+        for task in self._under_way:
+            task.cancel()
+
+    async def _carry_out(self, wanted: list[Bump]) -> None:
+        with boundary("bump"):
+            await self._bumper.carry_out(wanted)

@@ -1,0 +1,116 @@
+"""What it means for a group that something was refused or failed, in a sentence with the cure. Pure."""
+
+import re
+from typing import NamedTuple
+
+from baton.controller.problems import Problem, Reason
+from baton.kube.api import ApiError, ConflictError, UnavailableError
+from baton.kube.ledger import ForeignConfigMap, Owner, TooLarge
+from baton.model.wording import one_line
+
+PASSING = 5.0
+"""Seconds for which something may fail that usually works again in a moment, before it is said."""
+
+LONGEST_WORDS = 500
+"""Characters of what a server or an exception says."""
+
+
+class Stuck(Exception):  # noqa: N818 -- how the group is, in the user's words
+    """The group cannot go on before something that was refused is done. It was raised from that refusal."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class _Cure(NamedTuple):
+    """Applies where the words match; the first that does."""
+
+    words: str
+    text: str
+
+
+_CURES = (
+    _Cure("exceeded quota", "raise the ResourceQuota that it names, or delete what uses it up"),
+    _Cure("being terminated", "there is nothing to be done: the namespace is being deleted"),
+    _Cure("denied (the )?request", "let the webhook or policy that it names pass ConfigMap {name}"),
+    _Cure("webhook", "start what the webhook calls, or let it pass ConfigMap {name}"),
+    _Cure(r"User .* cannot", "give the operator the right that it names (the chart's RBAC has it)"),
+    _Cure("field is immutable", "delete ConfigMap {name}, which somebody made immutable: it is made again at once"),
+    _Cure("too large", "raise the limit on the size of requests (the API server's, or that of a proxy before it)"),
+)
+_ELSE = "see what the API server says there, and its log"
+
+
+def is_gone(error: Exception) -> bool:
+    """Nothing can be created in the namespace any more."""
+    return isinstance(error, ApiError) and ("NamespaceTerminating" in error.causes or error.status == 404)
+
+
+def may_pass(error: Exception) -> bool:
+    """It may well work in a moment, without anybody doing anything."""
+    cause = error.__cause__ if isinstance(error, Stuck) else error
+    return isinstance(cause, UnavailableError | ConflictError)
+
+
+def ledger_refused(owner: Owner, error: Exception) -> Problem:
+    """The ledger cannot be written."""
+    if isinstance(error, ForeignConfigMap):
+        return Problem(Reason.LEDGER_NAME_TAKEN, f"{error}. Until then nothing is moved")
+    what = f"ConfigMap {owner.namespace}/{owner.name}, the group's ledger, cannot be written"
+    return Problem(
+        Reason.LEDGER_REFUSED,
+        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, owner.name)}. Until then nothing is moved, and who owns "
+        "what stays as it is; it is tried again every few seconds",
+    )
+
+
+def ledger_problems(owner: Owner, refusal: Exception | None, lasted: float, held_back: TooLarge | None) -> list[Problem]:
+    """What is wrong with the ledger. `refusal`: why it was not written, for `lasted` seconds; `held_back`: why plans wait."""
+    problems = [] if refusal is None or (may_pass(refusal) and lasted < PASSING) else [ledger_refused(owner, refusal)]
+    return problems if held_back is None else [*problems, too_large(held_back)]
+
+
+def request_refused(what: str, error: Exception) -> Problem:
+    """Something else that the API server is asked for: `what`, such as "the finalizer x cannot be put on the group"."""
+    return Problem(
+        Reason.API_REFUSED,
+        f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, 'and group')}. Until then nothing is moved; it is tried "
+        "again every few seconds",
+    )
+
+
+def failed(error: BaseException) -> Problem:
+    """An exception that nobody expected. Its words stay in the log: nobody knows whose they are."""
+    return Problem(
+        Reason.UNEXPECTED_ERROR,
+        f"the operator failed at this group ({one_line(type(error).__name__, LONGEST_WORDS)}; its log has the traceback): it is "
+        "a mistake in Baton, or in an assignor of your own. Undo what was changed last of the group, its queues or its pods, and "
+        "report it. Until then nothing is moved, and who owns what stays as it is; it is tried again every half minute",
+    )
+
+
+def too_large(error: TooLarge) -> Problem:
+    """The ledger would not fit into a ConfigMap."""
+    return Problem(
+        Reason.SIZE_LIMIT,
+        f"{error}: no plan is made until it fits, what is in flight comes to its end, and the rest stays as it is; use fewer "
+        "partitions or members per group, or an assignor that keeps a member's partitions together (range, contiguous)",
+    )
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Of whatever a group's loop met."""
+    match error:
+        case Stuck():
+            return error.problem
+        case ApiError() | UnavailableError():
+            return request_refused("the API server does not do what the operator needs for this group", error)
+        case _:
+            return failed(error)
+
+
+def _cure(error: Exception, name: str) -> str:
+    words = str(error)[: 8 * LONGEST_WORDS]
+    found = (cure.text for cure in _CURES if re.search(cure.words, words, re.IGNORECASE))
+    return next(found, _ELSE).format(name=name)

@@ -1,0 +1,89 @@
+"""How a group is taken over: when its namespace has been seen, with its finalizer on, and with what its ledger says."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from baton.controller.ending import can_forsake_ledger
+from baton.controller.event_reasons import EventReason
+from baton.controller.finalizer import Finalizer
+from baton.controller.group_sight import GroupSight
+from baton.controller.problems import Problem, worst
+from baton.controller.refusals import Stuck, ledger_refused
+from baton.controller.relists import Relists
+from baton.controller.scribe import REFUSALS, Scribe
+from baton.controller.tell import Teller
+from baton.engine import GroupState, load
+from baton.kube.ledger import Owner
+from baton.kube.objects import FINALIZER
+from baton.model.ledger import LedgerError
+from baton.model.wording import one_line
+
+SEEN_WITHIN = 5.0
+"""Seconds between two looks of a group that cannot begin yet."""
+
+LONGEST_WORDS = 300
+"""Characters of what is said about a text that anybody may have written."""
+
+
+class Takeover:
+    """Of one group."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        sight: GroupSight,
+        finalizer: Finalizer,
+        scribe: Scribe,
+        teller: Teller,
+        relists: Relists,
+        say: Callable[[Problem], None],
+    ) -> None:
+        """`say` is called with what keeps the group from beginning."""
+        self._owner = owner
+        self._sight = sight
+        self._finalizer = finalizer
+        self._scribe = scribe
+        self._teller = teller
+        self._relists = relists
+        self._say = say
+
+    async def see(self, since: float) -> bool:
+        """Wait until the group's namespace has been listed since then (monotonic seconds); False: the group is gone."""
+        while not await self._relists.seen(self._owner.namespace, since, SEEN_WITHIN):
+            if self._sight.group is None:
+                return False
+            if problem := worst(self._relists.problems(self._owner.namespace)):
+                self._say(problem)
+        return True
+
+    async def state(self) -> GroupState | None:
+        """Where to carry on; None: the group is gone. Raises Stuck and Deposed."""
+        group = self._sight.group
+        if group is None or (group.deleting and FINALIZER not in group.finalizers):
+            return None
+        if not group.deleting:
+            await self._finalizer.put_on(group)
+        try:
+            data = await self._scribe.claim()
+        except REFUSALS as error:
+            if not group.deleting or not can_forsake_ledger(error, self._scribe.attempts.lasted):
+                raise Stuck(ledger_refused(self._owner, error)) from error
+            data = self._scribe.forsake()
+        state, unread = await asyncio.to_thread(_read, group.full_name, data)
+        if unread is not None:
+            self._teller.warn(EventReason.LEDGER_REBUILT, unread)
+        return state
+
+
+def _read(group: str, data: Mapping[str, str] | None) -> tuple[GroupState, str | None]:
+    """The state of a group (namespace/name), and why it is not what stands there; None: it is, or nothing does. Pure."""
+    if not data:
+        return GroupState.new(group), None
+    try:
+        state = load(data)
+        if state.group != group:
+            raise LedgerError(f"it was written for {state.group}")
+    except LedgerError as error:
+        why = one_line(str(error), LONGEST_WORDS)
+        return GroupState.new(group), f"the ledger does not read as one ({why}); it is rebuilt from what the queues have recorded"
+    return state, None

@@ -1,0 +1,182 @@
+"""Namespaces that are deleted with all that is in them: Kubernetes deletes objects in any order, and creates none any more."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
+
+from baton.kube.api import core_path
+from baton.kube.objects import FINALIZER
+
+WITHIN = 60.0
+"""Seconds. Kubernetes looks again every eight where something holds a namespace up, and machines are slow at times."""
+
+Make = Callable[[World, RedisServer, RedisServer], Awaitable[None]]
+
+
+async def redis(world: World, server: RedisServer, frozen: RedisServer) -> None:
+    await world.redis("orders", server.url, partitions=4)
+    await world.group("orders")
+
+
+async def frozen_redis(world: World, server: RedisServer, frozen: RedisServer) -> None:
+    await world.redis("orders", frozen.url, partitions=4)
+    await world.group("orders")
+
+
+async def external(world: World, server: RedisServer, frozen: RedisServer) -> None:
+    await world.external("orders", partitions=4)
+    await world.group("orders")
+
+
+async def no_queue(world: World, server: RedisServer, frozen: RedisServer) -> None:
+    await world.group("orders")
+
+
+async def one_of_each(world: World, server: RedisServer, frozen: RedisServer) -> None:
+    await world.redis("one", server.url, partitions=4)
+    await world.redis("two", frozen.url, partitions=4)
+    await world.external("three", partitions=4)
+    await world.group("orders", ["one", "two", "three", "four"])
+
+
+KINDS: tuple[Make, ...] = (redis, frozen_redis, external, no_queue, one_of_each)
+
+
+@pytest.fixture
+def frozen() -> Iterator[RedisServer]:
+    """It takes connections and does not answer, once a test says so."""
+    with RedisServer() as running:
+        yield running
+        running.thaw()
+
+
+@pytest.fixture
+async def doomed(api: Cluster, redis_server: RedisServer, frozen: RedisServer) -> AsyncIterator[Callable[..., Awaitable[World]]]:
+    """`doomed(name, make)`: a namespace with a group of two pods."""
+    made: list[World] = []
+
+    async def one(name: str, make: Make) -> World:
+        world = await namespace(api, name)
+        made.append(world)
+        await make(world, redis_server, frozen)
+        await world.pod("a", "orders")
+        await world.pod("b", "orders")
+        return world
+
+    yield one
+    for world in made:  # where the test has failed: let nothing stay
+        if await world.get_group("orders") is not None:
+            await world.change("consumergroups", "orders", {"metadata": {"finalizers": None}})
+
+
+Doomed = Callable[..., Awaitable[World]]
+
+
+@pytest.fixture
+def operate(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[[str], Operator]]:
+    """Start an operator for all namespaces of which the name begins like the identity's group; by its identity."""
+    started: list[Operator] = []
+
+    def one(lease: str) -> Operator:
+        started.append(Operator(kubeconfig, None, f"{lease}-{len(started)}", tmp_path, lease=lease))
+        return started[-1]
+
+    yield one
+    for operator in started:
+        operator.kill()
+
+
+async def delete(world: World) -> None:
+    await world.api.delete(core_path(None, "namespaces", world.namespace))
+
+
+async def gone(world: World) -> None:
+    async def so() -> bool:
+        return await world.api.find(core_path(None, "namespaces", world.namespace)) is None
+
+    async def shown() -> object:
+        return await world.condition("orders"), await world.ledger_data("orders") is not None
+
+    await eventually(so, f"the namespace {world.namespace} is gone", WITHIN, shown)
+
+
+async def all_gone(worlds: list[World]) -> None:
+    ended = await asyncio.gather(*(gone(world) for world in worlds), return_exceptions=True)
+    assert [str(one) for one in ended if one is not None] == []
+
+
+async def test_namespaces_go_whenever_they_are_deleted(
+    doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
+) -> None:
+    moments = random.Random(1)
+    await operate("deleted").leads()
+    worlds = [await doomed(f"deleted-{number}", KINDS[number % len(KINDS)]) for number in range(15)]
+    await worlds[1].spread("orders", 2, 2)
+    frozen.freeze()
+
+    async def at_its_moment(world: World) -> None:
+        await asyncio.sleep(moments.uniform(0, 4))
+        await delete(world)
+
+    await asyncio.gather(*(at_its_moment(world) for world in worlds))
+    await all_gone(worlds)
+
+
+async def test_namespaces_that_are_deleted_while_no_operator_is_there_go_when_one_is(
+    doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
+) -> None:
+    operator = await operate("away").leads()
+    worlds = [await doomed(f"away-{number}", kind) for number, kind in enumerate(KINDS)]
+    await worlds[1].spread("orders", 2, 2)
+    await worlds[2].spread("orders", 2, 2)
+    operator.kill()
+    frozen.freeze()
+    for world in worlds:
+        await delete(world)
+
+    async def ledgers_gone() -> bool:
+        return all([await world.ledger_data("orders") is None for world in worlds])
+
+    await eventually(ledgers_gone, "Kubernetes has deleted the ledgers", WITHIN)
+    for world in worlds:
+        found = await world.get_group("orders")
+        assert found is not None and found["metadata"]["finalizers"] == [FINALIZER]
+    await operate("away").leads()
+    await all_gone(worlds)
+
+
+async def test_namespaces_go_where_the_operator_is_killed_again_and_again_meanwhile(
+    doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
+) -> None:
+    moments = random.Random(3)
+    operator = await operate("restarted").leads()
+    worlds = [await doomed(f"restarted-{number}", kind) for number, kind in enumerate(KINDS)]
+    await worlds[1].spread("orders", 2, 2)
+    frozen.freeze()
+    for world in worlds:
+        await delete(world)
+        await asyncio.sleep(moments.uniform(0, 0.5))
+        operator.kill()
+        operator = await operate("restarted").leads()
+    await all_gone(worlds)
+
+
+async def test_a_group_that_is_deleted_alone_takes_its_ledger_along_in_the_foreground_too(
+    doomed: Doomed, operate: Callable[[str], Operator]
+) -> None:
+    await operate("foreground").leads()
+    world = await doomed("foreground", redis)
+    await world.spread("orders", 2, 2)
+    await world.api.delete(
+        f"/apis/baton.dev/v1alpha1/namespaces/{world.namespace}/consumergroups/orders", propagationPolicy="Foreground"
+    )
+    await world.gone("orders", WITHIN)
+    await delete(world)
+    await gone(world)

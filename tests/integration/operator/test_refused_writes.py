@@ -1,0 +1,303 @@
+"""Ledgers that the API server does not let the operator write, and ConfigMaps that are none: the group says so, nobody else is
+harmed, and work goes on as soon as it can."""
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.integration.operator.test_trouble import assert_the_queue_agrees
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
+
+from baton.kube.api import ApiError, UnavailableError, core_path
+from baton.kube.objects import group_path, groups_path
+from baton.model.names import ledger_name
+
+Start = Callable[..., Operator]
+ADMISSION = "admissionregistration.k8s.io/v1"
+RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
+
+
+class Gate:
+    """Admission that refuses ConfigMaps in one namespace."""
+
+    def __init__(self, api: Cluster, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._made: list[str] = []
+
+    async def policy(self) -> None:
+        """One that says no (422)."""
+        policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [RULE]}}
+        policy["validations"] = [{"expression": "false", "message": "no ConfigMaps on Sundays"}]
+        await self._make("validatingadmissionpolicies", "ValidatingAdmissionPolicy", {"spec": policy})
+        binding = {"policyName": self._namespace, "validationActions": ["Deny"], "matchResources": self._selector}
+        await self._make("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", {"spec": binding})
+        await self._closed()
+
+    async def webhook(self, port: int) -> None:
+        """One that is called there."""
+        webhook = {"name": "gate.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [RULE]}
+        webhook |= {"clientConfig": {"url": f"https://127.0.0.1:{port}/"}, "failurePolicy": "Fail", "timeoutSeconds": 30}
+        webhook |= self._selector
+        await self._make("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", {"webhooks": [webhook]})
+        await self._closed()
+
+    async def open(self) -> None:
+        while self._made:
+            await self._api.delete(self._made.pop())
+
+    @property
+    def _selector(self) -> dict[str, Any]:
+        return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self._namespace}}}
+
+    async def _make(self, plural: str, kind: str, rest: dict[str, Any]) -> None:
+        path = group_path(ADMISSION, None, plural)
+        await self._api.create(path, {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": self._namespace}, **rest})
+        self._made.append(f"{path}/{self._namespace}")
+
+    async def _closed(self) -> None:
+        """It takes effect a moment later."""
+
+        async def so() -> bool:
+            try:
+                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
+                await self._api._request("POST", core_path(self._namespace, "configmaps"), {"dryRun": "All"}, body)
+            except (ApiError, UnavailableError):
+                return True
+            return False
+
+        await eventually(so, "ConfigMaps are refused", 30)
+
+
+@pytest.fixture
+async def gate(empty: World) -> AsyncIterator[Gate]:
+    made = Gate(empty.api, empty.namespace)
+    yield made
+    await made.open()
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Takes connections, and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
+        yield server.getsockname()[1]
+
+
+def ledger_path(world: World, group: str = "orders") -> str:
+    return core_path(world.namespace, "configmaps", ledger_name(group))
+
+
+async def becomes(look: Callable[[], Awaitable[object]], wanted: object, what: str, seconds: float = 30) -> None:
+    async def so() -> bool:
+        return await look() == wanted
+
+    await eventually(so, what, seconds, look)
+
+
+async def serving(world: World, server: RedisServer) -> None:
+    """A group whose two pods share four partitions."""
+    await world.redis("orders", server.url, partitions=4)
+    await world.group("orders")
+    await world.pod("a", "orders")
+    await world.pod("b", "orders")
+    await world.spread("orders", 2, 2, seconds=20)
+    await world.told("orders", "Ready")
+
+
+async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_beginning(empty: World, start: Start) -> None:
+    operator = await start(empty).leads()
+    quotas = core_path(empty.namespace, "resourcequotas")
+    await empty.api.create(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"count/configmaps": "0"}}})
+
+    async def counted() -> bool:
+        return bool((await empty.api.get(f"{quotas}/small")).get("status", {}).get("hard"))
+
+    await eventually(counted, "the quota is in force", 30)
+    await empty.external("orders")
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    message = await empty.told("orders", "LedgerRefused", seconds=20)
+    assert "exceeded quota: small" in message and "raise the ResourceQuota" in message
+    assert (await empty.events("LedgerRefused"))[0]["regarding"]["name"] == "orders"
+    labels = {"namespace": empty.namespace, "group": "orders"}
+    assert (operator.metric("baton_ledger_failures_total", **labels) or 0) > 0
+    assert (operator.metric("baton_ledger_failing_seconds", **labels) or 0) > 0
+    assert operator.metric("baton_group_ready", **labels, reason="LedgerRefused") == 0
+    await empty.api.merge(f"{quotas}/small", {"spec": {"hard": {"count/configmaps": "9"}}})
+    await empty.spread("orders", 6, seconds=30)
+    await empty.told("orders", "Ready")
+    assert operator.metric("baton_ledger_failing_seconds", **labels) == 0
+
+
+async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_that_it_does_not_say(
+    empty: World, start: Start, gate: Gate, redis_server: RedisServer
+) -> None:
+    await start(empty).leads()
+    await serving(empty, redis_server)
+    before = await empty.ledger_data("orders")
+    await gate.policy()
+    await empty.delete_pod("b")
+    message = await empty.told("orders", "LedgerRefused", seconds=20)
+    assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('orders')}" in message
+    assert (await empty.status("orders"))["replicas"] == 1, "the rest of the status is kept up to date"
+    assert await empty.ledger_data("orders") == before
+    await assert_the_queue_agrees(empty, "orders", redis_server)
+    await gate.open()
+    await empty.spread("orders", 4, seconds=30)
+    await empty.told("orders", "Ready")
+    await eventually(lambda: empty.events("Recovered"), "an event says that it is over")
+    await assert_the_queue_agrees(empty, "orders", redis_server)
+
+
+async def test_a_ledger_whose_webhook_is_down_is_told(empty: World, start: Start, gate: Gate, redis_server: RedisServer) -> None:
+    await start(empty).leads()
+    await serving(empty, redis_server)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    await gate.webhook(port)
+    await empty.delete_pod("b")
+    message = await empty.told("orders", "LedgerRefused", seconds=40)
+    assert "gate.example.com" in message and "start what the webhook calls" in message
+    await gate.open()
+    await empty.spread("orders", 4, seconds=30)
+    await empty.told("orders", "Ready")
+
+
+async def test_a_ledger_whose_webhook_hangs_is_told_and_its_neighbours_go_on(
+    empty: World, start: Start, gate: Gate, redis_server: RedisServer, silent_port: int
+) -> None:
+    await start(empty).leads()
+    await serving(empty, redis_server)
+    await gate.webhook(silent_port)
+    await empty.delete_pod("b")
+    await empty.told("orders", "LedgerRefused", seconds=60)
+    await gate.open()
+    await empty.spread("orders", 4, seconds=30)
+    await empty.told("orders", "Ready")
+
+
+async def test_a_group_is_deleted_also_where_its_ledger_may_not_be_written(
+    empty: World, start: Start, gate: Gate, redis_server: RedisServer
+) -> None:
+    operator = await start(empty).leads()
+    await serving(empty, redis_server)
+    await gate.policy()
+    await empty.delete("consumergroups", "orders")
+    await empty.gone("orders", 60)
+    assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())
+    assert operator.process.poll() is None
+
+
+@pytest.mark.parametrize("more", [{}, {"immutable": True}, {"binaryData": {"key": "AAEC"}}], ids=["plain", "immutable", "binary"])
+async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
+    shop: World, more: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    name = f"taken-{request.node.callspec.id}"
+    body = {"metadata": {"name": ledger_name(name), "labels": {"app.kubernetes.io/managed-by": "baton"}}, "data": {"mine": "1"}}
+    made = await shop.api.create(core_path("shop", "configmaps"), body | more)
+    await shop.external(name)
+    await shop.group(name)
+    await shop.pod(f"{name}-a", name)
+    message = await shop.told(name, "LedgerNameTaken", seconds=20)
+    assert f"ConfigMap shop/{name}-assignments" in message and "Delete it or give it another name" in message
+    found = await shop.api.get(ledger_path(shop, name))
+    assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    await shop.api.delete(ledger_path(shop, name))
+    await shop.spread(name, 6, seconds=30)
+    await shop.told(name, "Ready")
+
+
+async def test_a_ledger_whose_labels_and_owner_somebody_took_away_is_put_right(shop: World) -> None:
+    await shop.external("bare")
+    await shop.group("bare")
+    await shop.pod("bare-a", "bare")
+    await shop.spread("bare", 6)
+    path = ledger_path(shop, "bare")
+    await shop.api.merge(path, {"metadata": {"labels": None, "ownerReferences": None}, "data": {"bare-a": "mine"}})
+
+    async def restored() -> bool:
+        found = await shop.api.get(path)
+        return bool(found["metadata"].get("ownerReferences")) and found["data"]["bare-a"] != "mine"
+
+    await eventually(restored, "the ledger is as it was", 30)
+    await shop.told("bare", "Ready")
+
+
+async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when_it_is_deleted(
+    shop: World, redis_server: RedisServer
+) -> None:
+    await shop.redis("fast", redis_server.url)
+    await shop.group("fast")
+    await shop.pod("fast-a", "fast")
+    await shop.spread("fast", 6)
+    await shop.api.merge(ledger_path(shop, "fast"), {"immutable": True})
+    await shop.pod("fast-b", "fast")
+    message = await shop.told("fast", "LedgerRefused", seconds=20)
+    assert "delete ConfigMap fast-assignments" in message
+    await shop.api.delete(ledger_path(shop, "fast"))
+    await shop.spread("fast", 3, 3, seconds=30)
+    await shop.told("fast", "Ready")
+
+
+async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written_until_it_goes(
+    shop: World, redis_server: RedisServer
+) -> None:
+    await shop.redis("held", redis_server.url)
+    await shop.group("held")
+    await shop.pod("held-a", "held")
+    await shop.spread("held", 6)
+    path = ledger_path(shop, "held")
+    await shop.api.merge(path, {"metadata": {"finalizers": ["example.com/backup"]}})
+    await shop.api.delete(path)
+    await shop.pod("held-b", "held")
+    await shop.spread("held", 3, 3)
+    found = await shop.api.get(path)
+    assert found["metadata"]["finalizers"] == ["example.com/backup"] and "deletionTimestamp" in found["metadata"]
+    await shop.api.merge(path, {"metadata": {"finalizers": None}})
+
+    async def made_again() -> bool:
+        found = await shop.api.find(path)
+        return found is not None and "deletionTimestamp" not in found["metadata"]
+
+    await eventually(made_again, "there is another ledger", 30)
+    await shop.spread("held", 3, 3)
+    await shop.told("held", "Ready")
+
+
+async def test_a_group_whose_finalizer_is_refused_says_so(empty: World, start: Start) -> None:
+    """Admission may refuse the group itself, too."""
+    await start(empty).leads()
+    await empty.external("orders")
+    path = group_path(ADMISSION, None, "validatingadmissionpolicies")
+    name = f"{empty.namespace}-groups"
+    rule = {**RULE, "apiGroups": ["baton.dev"], "apiVersions": ["*"], "resources": ["consumergroups"], "operations": ["UPDATE"]}
+    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "message": "frozen"}]}
+    await empty.api.create(path, {"metadata": {"name": name}, "spec": policy})
+    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": empty.namespace}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": selector}
+    await empty.api.create(f"{path.removesuffix('ies')}ybindings", {"metadata": {"name": name}, "spec": binding})
+    try:
+        await empty.group("probe", ["orders"], paused=True)
+
+        async def closed() -> bool:
+            try:
+                patch = {"metadata": {"annotations": {"try": "1"}}}
+                await empty.api._request(
+                    "PATCH", groups_path(empty.namespace, "probe"), {"dryRun": "All"}, patch, "application/merge-patch+json"
+                )
+            except ApiError:
+                return True
+            return False
+
+        await eventually(closed, "changes of groups are refused", 30)
+        await empty.group("orders")
+        message = await empty.told("orders", "ApiRefused", seconds=20)
+        assert "the finalizer baton.dev/release cannot be put on the group" in message and "frozen" in message
+    finally:
+        await empty.api.delete(f"{path.removesuffix('ies')}ybindings/{name}")
+        await empty.api.delete(f"{path}/{name}")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 6, seconds=30)

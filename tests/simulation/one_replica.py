@@ -1,0 +1,192 @@
+"""One replica of the real operator in virtual time, between an API server in memory and queues in memory."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tests.simulation.api_server import ApiServer, MemoryApi, Trouble, WatchFeed
+from tests.simulation.api_server.faults import Fault
+from tests.unit.controller.memory_queue import MemoryQueue
+
+from baton.controller.replica import Replica
+from baton.kube.api import core_path
+from baton.kube.clock import Clock
+from baton.kube.election import Terms
+from baton.kube.events import EVENTS
+from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.objects import GROUP_VERSION, QueueView, group_path, groups_path
+from baton.kube.times import to_text
+from baton.model.ids import QueueName
+from baton.model.ledger import MemberEntry
+from baton.model.names import GROUP_LABEL, ledger_name
+from baton.queues.protocol import Claimant, QueueAdapter
+from baton.simulation.virtual_time import run
+
+Json = dict[str, Any]
+BEGIN = 1_800_000_000.0
+"""Unix seconds."""
+
+
+class OneReplica:
+    """It serves the namespace `shop`. `trouble` (see `MemoryApi`) may be set at any time, for what the replica asks."""
+
+    def __init__(self, ledger_limit: int = SIZE_LIMIT) -> None:
+        loop = asyncio.get_running_loop()
+        self.now = loop.time
+        self.server = ApiServer(random.Random(1), lambda: BEGIN + loop.time())
+        self.admin = MemoryApi(self.server)
+        self.trouble: Trouble = lambda verb, path: None
+        self.asked: list[tuple[str, str]] = []
+        """Verbs and paths of all that the replica asked the API server for."""
+        self.queues: dict[str, MemoryQueue] = {}
+        """By name; made when it is first opened."""
+        self.ledger_limit = ledger_limit
+        self._tasks: list[asyncio.Task[None]] = []
+        for name in ("shop", "baton-system"):
+            self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": name}})
+        self.start()
+
+    def start(self) -> None:
+        """Start the replica."""
+        loop = asyncio.get_running_loop()
+        api = MemoryApi(self.server, self._trouble, latency=lambda: 0.005)
+        self.replica = Replica(
+            api,
+            MemoryApi(self.server, latency=lambda: 0.005),
+            Clock(lambda: BEGIN + loop.time(), loop.time),
+            self._open,
+            identity="one",
+            lease_namespace="baton-system",
+            lease_name="operator",
+            terms=Terms(),
+            ledger_limit=self.ledger_limit,
+        )
+        feed = WatchFeed(api, self.replica.mirror)
+
+        async def work() -> None:
+            await feed.ready.wait()
+            await self.replica.fleet.run()
+
+        running = (self.replica.elector.run(), self.replica.events.run(), feed.run(), work())
+        self._tasks = [asyncio.create_task(one) for one in running]
+
+    async def stop(self) -> None:
+        """As a crash would."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _trouble(self, verb: str, path: str) -> Fault | None:
+        self.asked.append((verb, path))
+        return self.trouble(verb, path)
+
+    async def _open(self, view: QueueView, claimant: Claimant) -> QueueAdapter:
+        return self.queues.setdefault(view.name, MemoryQueue())
+
+    # -- making things
+
+    def make(self, path: str, body: Json) -> Json:
+        return self.server.request("create", path, body=body)
+
+    def queue(self, name: str, partitions: int = 4, **rebalance: Any) -> None:
+        spec: Json = {"partitions": partitions, "source": {"type": "Redis", "redis": {"url": "redis://memory:6379"}}}
+        spec["rebalance"] = {"delaySeconds": 1, "maxHandoffSeconds": 2, **rebalance}
+        self.make(group_path(GROUP_VERSION, "shop", "partitionedqueues"), {"metadata": {"name": name}, "spec": spec})
+
+    def group(self, name: str, *queues: str, **spec: Any) -> None:
+        """`queues`: none but the one of its name."""
+        names = [{"name": queue} for queue in queues or [name]]
+        whole = {"queues": names, "membership": {"session": "Optional"}, **spec}
+        self.make(groups_path("shop"), {"metadata": {"name": name}, "spec": whole})
+
+    def change_group(self, name: str, **spec: Any) -> None:
+        self.server.request("patch", groups_path("shop", name), body={"spec": spec})
+
+    def pod(self, name: str, group: str = "orders") -> None:
+        condition = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(BEGIN + self.now())}
+        body = {
+            "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
+            "spec": {"containers": [{"name": "c", "image": "none"}]},
+        }
+        self.make(core_path("shop", "pods"), body)
+        status = {"status": {"phase": "Running", "conditions": [condition]}}
+        self.server.request("patch", core_path("shop", "pods", name) + "/status", body=status)
+
+    def delete(self, path: str) -> None:
+        self.server.request("delete", path, body={"gracePeriodSeconds": 0} if "/pods/" in path else None)
+
+    def delete_pod(self, name: str) -> None:
+        self.delete(core_path("shop", "pods", name))
+
+    def delete_group(self, name: str) -> None:
+        self.delete(groups_path("shop", name))
+
+    # -- looking
+
+    async def found(self, path: str) -> Json | None:
+        return await self.admin.find(path)
+
+    async def ledger(self, group: str = "orders") -> dict[str, str]:
+        return ((await self.found(core_path("shop", "configmaps", ledger_name(group)))) or {}).get("data") or {}
+
+    async def entries(self, group: str = "orders") -> dict[str, MemberEntry]:
+        return {name: MemberEntry.from_json(text) for name, text in (await self.ledger(group)).items() if name != "group"}
+
+    async def counts(self, group: str = "orders") -> list[int]:
+        """Partitions by member, sorted, without what is being revoked."""
+        return sorted(len(entry.owned.get(QueueName(group), {})) for entry in (await self.entries(group)).values())
+
+    async def ready(self, group: str = "orders") -> tuple[str, str]:
+        """Reason and message of the condition Ready; empty where there is none."""
+        found = await self.found(groups_path("shop", group)) or {}
+        told = [one for one in (found.get("status") or {}).get("conditions") or () if one["type"] == "Ready"]
+        return (told[0]["reason"], told[0]["message"]) if told else ("", "")
+
+    async def events(self, group: str = "orders") -> list[str]:
+        found = await self.admin.get(group_path(EVENTS, "shop", "events"))
+        return [event["reason"] for event in found["items"] if event["regarding"]["name"] == group]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.replica.metrics.registry.get_sample_value(name, labels)
+
+    # -- waiting
+
+    async def until(self, look: Callable[[], Coroutine[Any, Any, object]], wanted: object, seconds: float = 60.0) -> float:
+        """Wait until it looks like that; returns how long that took (virtual seconds)."""
+        begun = self.now()
+        while (found := await look()) != wanted:
+            assert self.now() < begun + seconds, f"after {seconds} s: {found!r} instead of {wanted!r}; {await self.ready()}"
+            await asyncio.sleep(0.05)
+        return self.now() - begun
+
+    async def until_told(self, reason: str, group: str = "orders", seconds: float = 60.0) -> float:
+        """Wait for the reason of the condition Ready."""
+
+        async def told() -> str:
+            return (await self.ready(group))[0]
+
+        return await self.until(told, reason, seconds)
+
+
+def lives(story: Callable[[OneReplica], Coroutine[Any, Any, None]], ledger_limit: int = SIZE_LIMIT) -> None:
+    """Run it in virtual time."""
+
+    async def all_of_it() -> None:
+        world = OneReplica(ledger_limit)
+        try:
+            await story(world)
+        finally:
+            await world.stop()
+
+    run(all_of_it())
+
+
+def in_virtual_time(story: Callable[[OneReplica], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make a test of it."""
+
+    def test() -> None:
+        lives(story)
+
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test

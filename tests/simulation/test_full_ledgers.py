@@ -1,0 +1,112 @@
+"""A ledger at its limit: what is in flight comes to its end, and only new plans wait."""
+
+import pytest
+from tests.simulation.one_replica import OneReplica, lives
+
+from baton.controller.loop import FITS_AFTER
+from baton.kube.ledger import size
+
+PARTITIONS = 60
+
+
+async def held_up(world: OneReplica) -> None:
+    """Half the partitions are on their way from one pod to the other, and wait for entries that are not acknowledged."""
+    world.queue("orders", PARTITIONS, maxHandoffSeconds=20)
+    world.group("orders")
+    world.pod("a")
+    await world.until(world.counts, [PARTITIONS])
+    world.queues["orders"].left = dict.fromkeys(range(PARTITIONS), 1)
+    world.pod("b")
+
+    async def revoking() -> bool:
+        return any(entry.revoking for entry in (await world.entries()).values())
+
+    await world.until(revoking, True)
+
+
+async def bytes_of(world: OneReplica) -> int:
+    return size(await world.ledger())
+
+
+def limit() -> int:
+    """Where two pods have room, also while one hands over to the other, and twelve have none."""
+    seen: list[int] = []
+
+    async def story(world: OneReplica) -> None:
+        await held_up(world)
+        seen.append(await bytes_of(world))
+        world.queues["orders"].left.clear()
+        await world.until_told("Ready")
+        await world.until(world.counts, [PARTITIONS // 2] * 2)
+        seen.append(await bytes_of(world))
+        for number in range(10):
+            world.pod(f"more-{number}")
+        await world.until(world.counts, [PARTITIONS // 12] * 12)
+        seen.append(await bytes_of(world))
+
+    lives(story)
+    assert seen[2] > max(seen[:2]) + 100, seen
+    return max(seen[:2]) + 100
+
+
+@pytest.mark.parametrize("released", [True, False], ids=["acknowledged", "at the deadline"])
+def test_a_hand_off_in_flight_comes_to_its_end_and_the_next_plan_waits_until_there_is_room(released: bool) -> None:
+    async def story(world: OneReplica) -> None:
+        await held_up(world)
+        for number in range(10):
+            world.pod(f"more-{number}")
+        await world.until_told("SizeLimit")
+        assert await world.counts() != [PARTITIONS // 2] * 2
+        if released:
+            world.queues["orders"].left.clear()
+        took = await world.until(world.counts, [PARTITIONS // 2] * 2, 30)
+        assert (took < 3) is released
+        assert (await world.ready())[0] == "SizeLimit"
+        message = (await world.ready())[1]
+        assert "no plan is made until it fits" in message and "use fewer partitions or members" in message
+        owners = {record.uid for record in world.queues["orders"].records.values()}
+        assert owners == {entry.uid for name, entry in (await world.entries()).items()}
+        for number in range(10):
+            world.delete_pod(f"more-{number}")
+        await world.until_told("Ready", seconds=FITS_AFTER + 5)
+        world.delete_pod("b")
+        world.pod("c")
+        await world.until(world.counts, [PARTITIONS // 2] * 2)
+
+    lives(story, limit())
+
+
+def test_a_pod_that_goes_is_replaced_where_there_is_no_room_for_a_plan() -> None:
+    async def story(world: OneReplica) -> None:
+        await held_up(world)
+        world.queues["orders"].left.clear()
+        await world.until(world.counts, [PARTITIONS // 2] * 2)
+        world.pod("c")
+        await world.until_told("SizeLimit")
+        world.delete_pod("b")
+
+        async def owners() -> dict[str, int]:
+            return {name: len(entry.owned["orders"]) for name, entry in (await world.entries()).items() if entry.owned}
+
+        await world.until(owners, {"a": PARTITIONS // 2, "c": PARTITIONS // 2})
+        await world.until_told("Ready", seconds=FITS_AFTER + 5)
+
+    lives(story, limit() - 90)
+
+
+def test_a_group_whose_ledger_is_full_is_deleted() -> None:
+    async def story(world: OneReplica) -> None:
+        await held_up(world)
+        for number in range(10):
+            world.pod(f"more-{number}")
+        await world.until_told("SizeLimit")
+        world.queues["orders"].left.clear()
+        world.delete_group("orders")
+
+        async def gone() -> bool:
+            return await world.found("/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders") is None
+
+        assert await world.until(gone, True) < 10
+        assert world.queues["orders"].released
+
+    lives(story, limit())

@@ -1,0 +1,325 @@
+"""The operator whose ledger cannot be written: it says so, does nothing that the ledger does not say, and goes on when it can."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.api_server import Fault, Hang, LoseAnswer, Refuse
+from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
+
+from baton.controller.attempts import LONGEST_PAUSE
+from baton.controller.ending import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
+from baton.controller.refusals import PASSING
+from baton.kube.api import REQUEST_TIMEOUT, core_path
+from baton.kube.objects import groups_path
+from baton.model.names import ledger_name
+
+CONFIG_MAPS = core_path("shop", "configmaps")
+LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
+LABELS = {"namespace": "shop", "group": "orders"}
+
+AT_ONCE = [
+    Refuse(403, "Forbidden", 'configmaps "orders-assignments" is forbidden: exceeded quota: small, requested: configmaps=1'),
+    Refuse(403, "Forbidden", 'User "baton" cannot update resource "configmaps" in API group "" in the namespace "shop"'),
+    Refuse(400, "BadRequest", 'admission webhook "gate.example.com" denied the request: not on Sundays'),
+    Refuse(422, "Invalid", 'ConfigMap "orders-assignments" is invalid: data: Invalid value'),
+    Refuse(413, "RequestEntityTooLarge", "Request entity too large: limit is 65536"),
+    Refuse(401, "Unauthorized", "Unauthorized"),
+]
+IN_A_WHILE = [
+    Refuse(429, "TooManyRequests", "the server has received too many requests"),
+    Refuse(500, "InternalError", 'Internal error occurred: failed calling webhook "gate.example.com": connection refused'),
+    Refuse(503, "ServiceUnavailable", "etcd is away"),
+    Refuse(504, "Timeout", "request did not complete within the allotted timeout"),
+    Refuse(409, "Conflict", "the object has been modified"),
+    Hang(),
+]
+CURES = ("ResourceQuota", "RBAC", "webhook or policy", "what the API server says", "size of requests", "start what")
+
+
+def of_ledgers(fault: Fault) -> Callable[[str, str], Fault | None]:
+    """Every write of a ledger meets it."""
+
+    def trouble(verb: str, path: str) -> Fault | None:
+        return fault if path.startswith(CONFIG_MAPS) and verb in ("create", "update") else None
+
+    return trouble
+
+
+async def serve(world: OneReplica) -> None:
+    """Two pods share four partitions, and so do two of a neighbour."""
+    for name in ("orders", "returns"):
+        world.queue(name)
+        world.group(name)
+        world.pod(f"{name}-a", name)
+        world.pod(f"{name}-b", name)
+    await world.until(world.counts, [2, 2])
+    await world.until_told("Ready")
+    await world.until_told("Ready", "returns")
+
+
+def bound(fault: Fault) -> float:
+    """Seconds within which it is told: at once, or when it has lasted; and a request, a status write, a look."""
+    return 1.0 + (0.0 if fault in AT_ONCE else PASSING + LONGEST_PAUSE) + (REQUEST_TIMEOUT if type(fault) is Hang else 0)
+
+
+@pytest.mark.parametrize("fault", AT_ONCE + IN_A_WHILE, ids=str)
+def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_does_not_say(fault: Fault) -> None:
+    async def story(world: OneReplica) -> None:
+        await serve(world)
+        before, records = await world.ledger(), dict(world.queues["orders"].records)
+        failures = world.metric("baton_ledger_failures_total", **LABELS)
+        world.trouble = of_ledgers(fault)
+        world.delete_pod("orders-b")
+        assert await world.until_told("LedgerRefused") <= bound(fault)
+        _, message = await world.ready()
+        assert "ConfigMap shop/orders-assignments, the group's ledger, cannot be written" in message
+        if type(fault) is Refuse:
+            assert fault.message in message
+            assert any(cure in message for cure in CURES), message
+        world.pod("orders-c")
+        await asyncio.sleep(30)
+        assert (await world.ready())[0] == "LedgerRefused"
+        assert await world.ledger() == before
+        assert world.queues["orders"].records == records, "nothing was granted"
+        assert world.metric("baton_ledger_failures_total", **LABELS) > failures
+        assert world.metric("baton_ledger_failing_seconds", **LABELS) >= 30
+        assert world.metric("baton_group_ready", **LABELS, reason="LedgerRefused") == 0
+        assert (await world.events()).count("LedgerRefused") == 1
+        assert world.metric("baton_reconcile_age_seconds", **LABELS) <= 30, "rounds come to their end"
+        world.trouble = lambda verb, path: None
+        assert await world.until_told("Ready") <= LONGEST_PAUSE + REQUEST_TIMEOUT + 1
+        await world.until(world.counts, [2, 2])
+        assert "Recovered" in await world.events()
+        assert world.metric("baton_ledger_failing_seconds", **LABELS) == 0
+
+    lives(story)
+
+
+@pytest.mark.parametrize("fault", [AT_ONCE[0], Hang()], ids=str)
+def test_its_neighbour_goes_on_meanwhile(fault: Fault) -> None:
+    async def story(world: OneReplica) -> None:
+        await serve(world)
+        world.trouble = lambda verb, path: fault if path == LEDGER else None
+        world.delete_pod("orders-b")
+        await world.until_told("LedgerRefused")
+        world.delete_pod("returns-b")
+
+        async def counts() -> list[int]:
+            return await world.counts("returns")
+
+        assert await world.until(counts, [4]) < 4
+        assert (await world.ready("returns"))[0] == "Ready"
+
+    lives(story)
+
+
+@pytest.mark.parametrize("fault", AT_ONCE + IN_A_WHILE, ids=str)
+def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
+    async def story(world: OneReplica) -> None:
+        world.trouble = of_ledgers(fault)
+        world.queue("orders")
+        world.group("orders")
+        world.pod("orders-a")
+        assert await world.until_told("LedgerRefused") <= bound(fault) + 3
+        assert world.metric("baton_group_ready", **LABELS, reason="LedgerRefused") == 0
+        assert world.metric("baton_ledger_failures_total", **LABELS) > 0
+        assert "LedgerRefused" in await world.events()
+        assert world.queues == {}, "no queue is claimed"
+        world.trouble = lambda verb, path: None
+        await world.until_told("Ready", seconds=LONGEST_PAUSE + REQUEST_TIMEOUT + 5)
+        await world.until(world.counts, [4])
+
+    lives(story)
+
+
+@in_virtual_time
+async def test_what_fails_for_a_moment_is_no_news(world: OneReplica) -> None:
+    await serve(world)
+    faults = [Refuse(500, "InternalError", "leader changed")] * 2
+    world.trouble = lambda verb, path: faults.pop() if faults and (verb, path) == ("update", LEDGER) else None
+    world.delete_pod("orders-b")
+    await world.until(world.counts, [4])
+    assert "LedgerRefused" not in await world.events()
+
+
+@pytest.mark.parametrize("hang", [False, True])
+def test_writes_whose_answers_were_lost_are_nobody_elses(hang: bool) -> None:
+    async def story(world: OneReplica) -> None:
+        await serve(world)
+        faults: list[Fault] = [LoseAnswer(hang)] * 3
+        world.trouble = lambda verb, path: faults.pop() if faults and (verb, path) == ("update", LEDGER) else None
+        world.delete_pod("orders-b")
+        await world.until(world.counts, [4])
+        await world.until_told("Ready")
+        assert world.metric("baton_ledger_restored_total", **LABELS) == 0
+        assert "LedgerRestored" not in await world.events()
+
+    lives(story)
+
+
+@in_virtual_time
+async def test_it_is_not_tried_more_often_than_it_says_whatever_else_happens(world: OneReplica) -> None:
+    await serve(world)
+    world.trouble = of_ledgers(AT_ONCE[0])
+    world.delete_pod("orders-b")
+    await world.until_told("LedgerRefused")
+    await asyncio.sleep(20)
+    world.asked.clear()
+    for number in range(100):
+        world.pod(f"more-{number}")
+        await asyncio.sleep(0.3)
+    assert 5 <= sum(asked == ("update", LEDGER) for asked in world.asked) <= 8
+
+
+@in_virtual_time
+async def test_an_edit_that_cannot_be_put_right_is_told(world: OneReplica) -> None:
+    await serve(world)
+    world.trouble = of_ledgers(AT_ONCE[1])
+    world.server.request("patch", LEDGER, body={"data": {"orders-a": "mine"}})
+    await world.until_told("LedgerRefused")
+    world.trouble = lambda verb, path: None
+    await world.until_told("Ready")
+    assert (await world.entries())["orders-a"].active
+
+
+@in_virtual_time
+async def test_a_refusal_is_over_when_there_is_nothing_to_write_any_more(world: OneReplica) -> None:
+    await serve(world)
+    world.trouble = of_ledgers(AT_ONCE[0])
+    world.queue("more")
+    world.change_group("orders", queues=[{"name": "orders"}, {"name": "more"}])
+    await world.until_told("LedgerRefused")
+    world.change_group("orders", queues=[{"name": "orders"}])
+    await world.until_told("Ready")
+
+
+# -- groups that are deleted
+
+
+@pytest.mark.parametrize("fault", [AT_ONCE[2], IN_A_WHILE[1], Hang()], ids=str)
+def test_a_group_is_deleted_without_its_ledger_where_that_cannot_be_written(fault: Fault) -> None:
+    async def story(world: OneReplica) -> None:
+        await serve(world)
+        world.trouble = of_ledgers(fault)
+        world.delete_group("orders")
+
+        async def gone() -> bool:
+            return await world.found(groups_path("shop", "orders")) is None
+
+        took = await world.until(gone, True, LEDGER_WITHIN + 2 * (REQUEST_TIMEOUT + LONGEST_PAUSE))
+        assert took >= LEDGER_WITHIN
+        queue = world.queues["orders"]
+        assert queue.released and {record.uid for record in queue.records.values()} == {None}
+        assert (await world.ready("returns"))[0] == "Ready"
+
+    lives(story)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("down", [False, True])
+def test_a_namespace_goes_with_its_groups(down: bool, restarted: bool) -> None:
+    async def story(world: OneReplica) -> None:
+        await serve(world)
+        world.queues["orders"].down = down
+        if restarted:
+            await world.stop()
+        world.delete("/api/v1/namespaces/shop")
+        if restarted:
+            await asyncio.sleep(30)
+            assert await world.found(groups_path("shop", "orders")) is not None
+            world.start()
+
+        async def gone() -> bool:
+            return await world.found("/api/v1/namespaces/shop") is None
+
+        await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + 20)
+        if not restarted:
+            assert world.queues["orders"].released is not down
+            assert world.queues["returns"].released
+
+    lives(story)
+
+
+@in_virtual_time
+async def test_a_group_that_is_deleted_does_not_wait_for_a_dead_queue_for_ever_and_releases_the_other(world: OneReplica) -> None:
+    await serve(world)
+    world.queue("more")
+    world.change_group("orders", queues=[{"name": "orders"}, {"name": "more"}])
+    await asyncio.sleep(10)
+    world.queues["more"].down = True
+    world.delete_group("orders")
+    await world.until_told("Deleting")
+    await asyncio.sleep(20)
+    assert "queue is down" in (await world.ready())[1]
+    orders = world.queues["orders"]
+    assert orders.released
+    claims = orders.calls.count("ensure")
+
+    async def gone() -> bool:
+        return await world.found(groups_path("shop", "orders")) is None
+
+    await world.until(gone, True, QUEUES_WITHIN + 10)
+
+    async def told() -> bool:
+        return "NotReleased" in await world.events()
+
+    await world.until(told, True)
+    assert orders.calls.count("ensure") == claims, "what was released is not claimed again"
+    assert not world.queues["more"].released
+
+
+# -- other people's ConfigMaps
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"labels": {"baton.dev/group": "orders", "app.kubernetes.io/managed-by": "baton"}},
+    ],
+    ids=["plain", "labelled only"],
+)
+def test_somebody_elses_config_map_is_left_alone(metadata: dict[str, Any]) -> None:
+    async def story(world: OneReplica) -> None:
+        mine = world.make(CONFIG_MAPS, {"metadata": {"name": ledger_name("orders"), **metadata}, "data": {"mine": "1"}})
+        world.queue("orders")
+        world.group("orders")
+        world.pod("orders-a")
+        await world.until_told("LedgerNameTaken")
+        await asyncio.sleep(60)
+        assert await world.found(LEDGER) == mine
+        world.delete(LEDGER)
+        await world.until_told("Ready", seconds=LONGEST_PAUSE + 5)
+
+    lives(story)
+
+
+@in_virtual_time
+async def test_a_config_map_that_takes_the_place_of_the_ledger_is_left_alone_and_work_stands_still(world: OneReplica) -> None:
+    await serve(world)
+    world.delete(LEDGER)
+    mine = world.make(CONFIG_MAPS, {"metadata": {"name": ledger_name("orders")}, "data": {"orders-a": "mine"}})
+    world.delete_pod("orders-b")
+    await world.until_told("LedgerNameTaken")
+    assert await world.found(LEDGER) == mine
+    world.delete(LEDGER)
+    await world.until_told("Ready", seconds=LONGEST_PAUSE + 5)
+    await world.until(world.counts, [4])
+
+
+@in_virtual_time
+async def test_a_forged_term_ends_nobodys_lead(world: OneReplica) -> None:
+    await serve(world)
+    for forged in ("999999", "٣", "9" * 5000, "²", "-1", ""):
+        world.server.request(
+            "patch", LEDGER, body={"metadata": {"annotations": {"baton.dev/writer": forged}}, "data": {"x": "y"}}
+        )
+
+        async def restored() -> bool:
+            return "x" not in await world.ledger()
+
+        assert await world.until(restored, True) < 1
+    world.delete_pod("orders-b")
+    assert await world.until(world.counts, [4]) < 4

@@ -1,0 +1,91 @@
+"""An exception that nobody expected is said on its own group, with a cure, and tried again ever more rarely; the others go on."""
+
+import asyncio
+
+import pytest
+from tests.simulation.api_server import Fault
+from tests.simulation.one_replica import OneReplica, lives
+
+from baton import assignors
+from baton.assignors import Answer, Request
+from baton.controller.retrying import LONGEST_PAUSE
+from baton.kube.api import core_path
+from baton.model.names import ledger_name
+
+LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
+
+
+def broken(verb: str, path: str) -> Fault | None:
+    if path == LEDGER and verb == "update":
+        raise TypeError("somebody's secret is 'hunter2'")
+    return None
+
+
+@pytest.mark.parametrize("from_the_beginning", [True, False])
+def test_it_is_told_on_its_group_and_nowhere_else_and_over_when_its_cause_is(from_the_beginning: bool) -> None:
+    async def story(world: OneReplica) -> None:
+        if from_the_beginning:
+            world.trouble = broken
+        for name in ("orders", "returns"):
+            world.queue(name)
+            world.group(name)
+            world.pod(f"{name}-a", name)
+
+        async def returns() -> list[int]:
+            return await world.counts("returns")
+
+        if not from_the_beginning:
+            await world.until(world.counts, [4])
+        await world.until(returns, [4])
+        world.trouble = broken
+        world.pod("orders-b")
+        await world.until_told("UnexpectedError")
+        message = (await world.ready())[1]
+        assert "TypeError" in message and "Undo what was changed last" in message and "hunter2" not in message
+        world.asked.clear()
+        await asyncio.sleep(300)
+        tried = sum(asked == ("update", LEDGER) for asked in world.asked)
+        assert 300 / LONGEST_PAUSE - 1 <= tried <= 300 / LONGEST_PAUSE + 8
+        assert world.replica.stuck() is None
+        assert (await world.events()).count("UnexpectedError") == 1
+        assert world.metric("baton_group_ready", namespace="shop", group="orders", reason="UnexpectedError") == 0
+        world.pod("returns-b", "returns")
+        await world.until(returns, [2, 2])
+        assert (await world.ready("returns"))[0] == "Ready"
+        world.trouble = lambda verb, path: None
+        await world.until(world.counts, [2, 2], LONGEST_PAUSE + 10)
+        await world.until_told("Ready")
+
+    lives(story)
+
+
+ENDS = (SystemExit, KeyboardInterrupt, asyncio.CancelledError, RecursionError, MemoryError, GeneratorExit)
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_an_assignor_of_the_users_own_takes_nobody_along(kind: type[BaseException]) -> None:
+    def mad(request: Request) -> Answer:
+        raise kind("no")
+
+    async def story(world: OneReplica) -> None:
+        world.queue("orders")
+        world.group("orders", assignors=["example.com/mad"])
+        world.pod("orders-a")
+        world.queue("returns")
+        world.group("returns")
+        world.pod("returns-a", "returns")
+
+        async def returns() -> list[int]:
+            return await world.counts("returns")
+
+        await world.until(returns, [4])
+        await world.until_told("UnexpectedError" if kind is KeyboardInterrupt else "InvalidAssignment")
+        assert kind is KeyboardInterrupt or kind.__name__ in (await world.ready())[1]
+        world.change_group("orders", assignors=["solace"])
+        await world.until(world.counts, [4])
+
+    assignors.install(lambda: {"example.com/mad": lambda: mad})
+    try:
+        lives(story)
+    finally:
+        assignors.install(dict)
