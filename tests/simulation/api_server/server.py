@@ -39,7 +39,7 @@ from tests.simulation.api_server.refusals import (
 )
 from tests.simulation.api_server.selectors import Selects, selector
 from tests.simulation.api_server.store import Key, Store
-from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check
+from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
 
 from baton.kube.times import to_text
@@ -208,6 +208,7 @@ class ApiServer:
         if after == before:
             return self._shown(about, before)
         check(kind, about.name, after)
+        check_change(kind, about.name, before, after)
         if self._deletion.due(before, after):
             self.store.remove(kind, about.key)
             return after
