@@ -1,5 +1,5 @@
 """What kopf does for the operator, without kopf: lists, watches from there, lists again where a watch cannot go on, and hands
-every object to the mirror, as `baton.controller.watch` has it done.
+every object on, as `baton.controller.watch` has it done.
 
 Like kopf it says nothing of what vanished while it did not watch: a list only names what there is.
 """
@@ -7,42 +7,29 @@ Like kopf it says nothing of what vanished while it did not watch: a list only n
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
 from tests.simulation.api_server.memory_api import MemoryApi
 
-from baton.controller.mirror import Mirror
-from baton.kube.api import ApiError, UnavailableError, core_path
-from baton.kube.leases import leases_path
-from baton.kube.objects import groups_path, queues_path
-from baton.model.names import GROUP_LABEL
+from baton.kube.api import ApiError, UnavailableError
+from baton.kube.watched import Watched
 
-Hear = Callable[[str | None, Mapping[str, Any]], None]
-"""Of an event's type (None: an object of a list) and the object."""
+Put = Callable[[Watched, str | None, Mapping[str, Any]], None]
+"""Of a kind, an event's type (None: an object of a list) and the object; `baton.controller.feed.Feed.put` is one."""
 
 
 class WatchFeed:
     """All watches of one replica. `ready` is set once everything has been listed."""
 
     def __init__(
-        self, api: MemoryApi, mirror: Mirror, namespaces: Sequence[str] = (), repeats: Callable[[], bool] = lambda: False
+        self, api: MemoryApi, put: Put, namespaces: Sequence[str] = (), repeats: Callable[[], bool] = lambda: False
     ) -> None:
         """Namespaces empty: all of them. `repeats`: whether an event is told twice."""
-        self._api = api
-        self._repeats = repeats
-        labelled = {"labelSelector": GROUP_LABEL}
         scopes: list[str | None] = [*namespaces] or [None]
         self._watches = [
-            _Watch(api, path, selector, hear, repeats)
-            for namespace in scopes
-            for path, selector, hear in (
-                (core_path(namespace, "pods"), labelled, mirror.pods.event),
-                (leases_path(namespace), labelled, mirror.leases.event),
-                (core_path(namespace, "configmaps"), labelled, mirror.ledger_event),
-                (queues_path(namespace), {}, mirror.queues.event),
-                (groups_path(namespace), {}, mirror.groups.event),
-            )
+            _Watch(api, of.path(scope), of.selector, partial(put, of), repeats) for scope in scopes for of in Watched
         ]
         self.ready = asyncio.Event()
 
@@ -59,7 +46,14 @@ class WatchFeed:
 class _Watch:
     """One path."""
 
-    def __init__(self, api: MemoryApi, path: str, selector: Mapping[str, str], hear: Hear, repeats: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        api: MemoryApi,
+        path: str,
+        selector: Mapping[str, str],
+        hear: Callable[[str | None, Mapping[str, Any]], None],
+        repeats: Callable[[], bool],
+    ) -> None:
         self._api = api
         self.path = path
         self._selector = selector

@@ -11,7 +11,6 @@ from tests.simulation.seeds.steps import StepChecks
 
 from baton.engine import Grant, GroupState, PartitionState, Step, partition_states, summary
 from baton.engine.group_state import state_of
-from baton.engine.observation import Observation
 from baton.model.ids import Partition
 
 if TYPE_CHECKING:
@@ -48,14 +47,13 @@ class Checks:
 
     # -- the engine, step by step
 
-    def stepped(
-        self, operator: Operator, before: GroupState, seen: Observation, now: float, made: Step, texts: Mapping[str, str] | None
-    ) -> None:
+    def stepped(self, operator: Operator, before: GroupState, now: float, made: Step, texts: Mapping[str, str] | None) -> None:
         """An operator took a step; if it comes to be written, `texts` will stand in the ledger."""
         if not self._tenant.strict:
             self.settled = summary(made.state).settled
             return
-        self._steps.stepped(before, seen, made, now)
+        assert made.state.view is not None
+        self._steps.stepped(before, made.state.view.observation, made, now)
         self.settled = summary(made.state).settled
         if texts is not None:
             self._pending[operator] = (made, texts)

@@ -1,4 +1,4 @@
-"""What the operators log: lines of the timeline where one is wanted; and an error is something that must not be."""
+"""What the operators log: lines of the timeline where one is wanted; and an exception is something that must not be."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def listen(world: World, level: int = logging.ERROR) -> None:
 def _hear(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     world, process = _worlds[0], PROCESS.get()
     error = event.pop("exc_info", None)
-    text = f"{process}: {event.pop('event')} {_facts(event)}"
-    if method in ("error", "critical", "exception"):
+    what = event.pop("event")
+    text = f"{process}: {what} {_facts(event)}"
+    if error or "task" in what:
         world.violated(f"{text} {error!r}", error if isinstance(error, BaseException) else None)
     world.say(text)
     raise structlog.DropEvent

@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
-from baton.simulation.virtual_time import VirtualTimeLoop
+from baton.simulation.virtual_time import NothingToWaitForError, VirtualTimeLoop
 
 T = TypeVar("T")
 
@@ -24,11 +24,17 @@ Computed = Callable[[Any, tuple[Any, ...], Any], float]
 """Hears of the process, the arguments and the result of what was given to a thread; says how many seconds it takes."""
 
 
+MOST_AT_ONCE = 20_000
+"""Rounds of the loop without any time passing. A task that goes round and round would hold up everybody."""
+
+
 class SeedLoop(VirtualTimeLoop):
     """See above."""
 
-    def __init__(self) -> None:
+    def __init__(self, spins: Callable[[], None]) -> None:
+        """`spins` is called where time does not pass any more."""
         super().__init__()
+        self._selector = _Rounds(self, spins)
         self._world = copy_context()
         self.computed: Computed = lambda process, arguments, result: 0.0
         self._held: dict[object, list[asyncio.Handle]] = {}
@@ -89,6 +95,30 @@ class SeedLoop(VirtualTimeLoop):
         else:
             done.set_result(result)
         return done
+
+
+class _Rounds:
+    """Stands where the event loop waits: moves the time on, and sees that it moves."""
+
+    def __init__(self, loop: SeedLoop, spins: Callable[[], None]) -> None:
+        self._loop = loop
+        self._spins = spins
+        self._rounds = 0
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        if timeout is None:
+            raise NothingToWaitForError("all tasks wait, and no timer is set")
+        if timeout > 0:
+            self._rounds = 0
+            self._loop.advance()
+        else:
+            self._rounds += 1
+            if self._rounds == MOST_AT_ONCE:
+                self._spins()
+        return ()
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 def _answer(future: asyncio.Future[T], result: T) -> None:

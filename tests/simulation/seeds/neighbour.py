@@ -162,10 +162,10 @@ class Neighbour:
         """Some of these no schema would let through today."""
         self._ask("patch", groups_path(self.tenant.namespace, self.tenant.group), {"metadata": {}, "spec": rng.choice((
             {"queues": [{"name": f"q{n}"} for n in range(64)]}, {"queues": None}, {"queues": "orders"}, {"assignors": [1]},
-            {"assignors": ["nobody/has"]}, {"rebalance": {"delaySeconds": 3600}}, {"rebalance": {"resyncSeconds": 0}},
+            {"assignors": ["nobody/has"]}, {"rebalance": {"delaySeconds": 8}}, {"rebalance": {"resyncSeconds": 0}},
             {"rebalance": {"maxHandoffSeconds": -1}}, {"rebalance": None}, {"protocol": "None"}, {"paused": True},
             {"paused": "yes"}, {"rebalance": {"delaySeconds": "5"}},
-            {"membership": {"identityLabel": GROUP_LABEL, "sessionTimeoutSeconds": 3600}}, {"replicas": 100_000},
+            {"membership": {"identityLabel": GROUP_LABEL, "sessionTimeoutSeconds": 8}}, {"replicas": 100_000},
             {"scale": {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "nothing"}}, "replicas": 3},
         ))})  # fmt: skip
 
@@ -174,7 +174,7 @@ class Neighbour:
         self._ask("patch", queues_path(self.tenant.namespace, name), {"metadata": {}, "spec": rng.choice((
             {"partitions": None}, {"partitions": -1}, {"partitions": "7"}, {"partitions": 200}, {"source": {"type": "Kafka"}},
             {"source": None}, {"accessType": "Exclusive"}, {"partitionAttributes": [{"partitions": "0-5", "zones": ["z"]}]},
-            {"rebalance": {"maxHandoffSeconds": 3600}},
+            {"rebalance": {"maxHandoffSeconds": 8}},
         ))})  # fmt: skip
 
     def _another_group(self, rng: random.Random) -> None:

@@ -12,6 +12,7 @@ from tests.simulation.api_server import MemoryApi, WatchFeed
 from tests.simulation.seeds.adapter import SeedQueue
 from tests.simulation.seeds.wire import Wire
 
+from baton.controller.feed import Feed
 from baton.controller.replica import Replica
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
@@ -65,16 +66,9 @@ class Operator:
             terms=TERMS,
             namespaces=world.watched,
         )
-        self.feed = WatchFeed(api, self.replica.mirror, world.watched, world.repeats)
-        self._task("elector", self.replica.elector.run())
-        self._task("events", self.replica.events.run())
-        self._task("watch", self.feed.run())
-        self._task("fleet", self._lead())
-
-    async def _lead(self) -> None:
-        assert self.replica is not None
-        await self.feed.ready.wait()
-        await self.replica.fleet.run()
+        feed = Feed(world.loop, self.replica.mirror.event)
+        self._task("watch", WatchFeed(api, feed.put, world.watched, world.repeats).run())
+        self._task("replica", self.replica.run())
 
     def _api(self) -> MemoryApi:
         made = MemoryApi(self, self._trouble, lambda: self.world.latency(0.005), None)  # type: ignore[arg-type]

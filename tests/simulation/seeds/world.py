@@ -16,6 +16,7 @@ from tests.simulation.seeds.loop import SeedLoop
 from tests.simulation.seeds.operators import EPOCH, LEASE, Operator
 from tests.simulation.seeds.tenant import Tenant
 
+from baton.engine import Step
 from baton.model.names import GROUP_LABEL
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class World:
         """The namespaces that the operators watch; empty: all of them."""
         self.skews: tuple[float, ...] = (0.0,)
         """Seconds by which operators' wall clocks may be ahead."""
-        self.loop = SeedLoop()
+        self.loop = SeedLoop(lambda: self.violated("something goes round and round, and no time passes"))
         self.loop.computed = self._computed
         self.loop.set_exception_handler(self._failed)
         self.server = ApiServer(random.Random(seed), lambda: EPOCH + self.now, self.later)
@@ -153,11 +154,12 @@ class World:
         return one
 
     def _computed(self, operator: Operator, arguments: tuple[Any, ...], result: Any) -> float:
-        """A step of the engine: the only thing that a replica gives to a thread."""
-        _, before, seen, now = arguments
-        made, texts = result
-        tenant = self.tenants[before.group.partition("/")[0]]
-        self.guarded(tenant.checks.stepped, operator, before, seen, now, made, texts)
+        """What a replica gave to a thread; most of it are steps of the engine."""
+        made = result[0] if isinstance(result, tuple) else None
+        if isinstance(made, Step):
+            _, before, _, now, *_ = arguments
+            tenant = self.tenants[before.group.partition("/")[0]]
+            self.guarded(tenant.checks.stepped, operator, before, now, made, result[1])
         return 0.0 if self.troubles.calm else self.rng.random() * self.troubles.thinking
 
     # -- what must not be
@@ -166,8 +168,8 @@ class World:
         """A violation ends the seed, and not what happened to meet it."""
         try:
             do(*arguments)
-        except InvariantError as error:
-            self.violated(str(error), error)
+        except Exception as error:
+            self.violated(repr(error), error)
 
     def violated(self, what: str, error: BaseException | None = None) -> None:
         if self.violation is None and not self.ending:
