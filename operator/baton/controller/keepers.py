@@ -72,7 +72,7 @@ class Keepers:
         self._reap()
         of_spec = set(named)
         self._released -= of_spec
-        for name in of_spec | (set(recorded) - self._released):
+        for name in sorted(of_spec | (set(recorded) - self._released)):
             view = self._mirror.queues.get(self._key[0], name)
             if view is None or view.spec is None or view.deleting:
                 continue

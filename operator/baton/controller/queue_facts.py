@@ -8,6 +8,7 @@ from baton.controller.problems import Problem, Reason
 from baton.engine.observation import OwnerRecord
 from baton.kube.api import ApiError, UnavailableError
 from baton.model.ids import QueueName
+from baton.model.wording import quoted
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 
 EXPECTED = (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError)
@@ -52,5 +53,6 @@ def problem_of(queue: QueueName, error: Exception) -> Problem:
             return Problem(Reason.QUEUE_UNREACHABLE, str(error))
         case ApiError() | UnavailableError():
             return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: its Secret cannot be read: {error}")
-    words = " ".join(str(error).split())[:MOST_WORDS]
-    return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {words})")
+    return Problem(
+        Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_WORDS)})"
+    )

@@ -1,9 +1,13 @@
-"""A queue in memory: owners, epochs, what is outstanding; and down when told so."""
+"""A queue in memory: owners, epochs, what is outstanding; and down, slow or hung when told so."""
 
+import asyncio
 from collections.abc import Mapping
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable
+
+NEVER = 1e9
+"""Seconds."""
 
 
 class MemoryQueue:
@@ -19,25 +23,35 @@ class MemoryQueue:
         self.calls: list[str] = []
         self.released = False
         self.risks: tuple[str, ...] = ()
+        self.hangs = False
+        self.takes: dict[str, float] = {}
+        """Seconds, by method."""
+        self.fails: Exception | None = None
 
-    def _called(self, name: str) -> None:
+    async def _called(self, name: str) -> None:
         self.calls.append(name)
+        seconds = NEVER if self.hangs else self.takes.get(name, 0.0)
+        if seconds:
+            await asyncio.sleep(seconds)
+        if self.fails is not None:
+            raise self.fails
         if self.down:
             raise QueueUnreachable("the queue is down; start it")
 
     async def incarnation(self) -> str | None:
-        self._called("incarnation")
+        await self._called("incarnation")
         return self.run
 
     async def warnings(self) -> tuple[str, ...]:
+        await self._called("warnings")
         return self.risks
 
     async def partitions(self) -> int | None:
-        self._called("partitions")
+        await self._called("partitions")
         return self.count
 
     async def ensure(self, count: int) -> None:
-        self._called("ensure")
+        await self._called("ensure")
         if self.conflict is not None:
             raise QueueConflict(self.conflict)
         if self.count not in (None, count):
@@ -45,35 +59,38 @@ class MemoryQueue:
         self.count = count
 
     async def pause(self, partition: int, epoch: Epoch) -> int | None:
-        self._called("pause")
+        await self._called("pause")
         return self.left.get(partition, 0)
 
     async def outstanding(self, partition: int) -> int | None:
-        self._called("outstanding")
+        await self._called("outstanding")
         return self.left.get(partition, 0)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        self._called("grant")
+        await self._called("grant")
         record = self.records.get(partition, Owner(None, Epoch(0)))
         if epoch > record.epoch:
             self.records[partition] = record = Owner(uid, epoch)
         return record
 
     async def owners(self) -> Mapping[int, Owner]:
-        self._called("owners")
+        await self._called("owners")
         return dict(self.records)
 
     async def lag(self) -> Mapping[int, int]:
+        await self._called("lag")
         return {0: 5}
 
     async def stale_refused(self) -> Mapping[int, int]:
+        await self._called("stale_refused")
         return {0: 2}
 
     async def dead_letters(self) -> Mapping[int, int]:
+        await self._called("dead_letters")
         return {0: 1}
 
     async def release(self) -> None:
-        self._called("release")
+        await self._called("release")
         self.released = True
 
     async def close(self) -> None:

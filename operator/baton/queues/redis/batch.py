@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
+from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.scripts import Script
 
 MOST = 256
@@ -57,7 +58,8 @@ class Batches:
             answers = await self._send([request for request, _ in those])
         except asyncio.CancelledError:
             for _, answer in those:
-                answer.cancel()
+                if not answer.done():
+                    answer.set_exception(QueueUnreachable("the connection was closed"))
             raise
         except Exception as error:
             answers = [error] * len(those)

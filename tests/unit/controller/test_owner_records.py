@@ -1,0 +1,61 @@
+"""What a look at a queue's owners finds, told from what this operator does there at the same time."""
+
+from baton.controller.owner_records import OwnerRecords
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Owner
+
+A1, A2, B9 = Owner(Uid("a"), Epoch(1)), Owner(Uid("a"), Epoch(2)), Owner(Uid("b"), Epoch(9))
+
+
+def looked(*owners: Owner) -> OwnerRecords:
+    records = OwnerRecords()
+    records.look()
+    assert records.found(dict(enumerate(owners)), afresh=True)
+    return records
+
+
+def test_the_same_as_before_is_no_surprise_and_anything_else_is_one() -> None:
+    records = looked(A1, A1)
+    records.look()
+    assert not records.found({0: A1, 1: A1}, afresh=False)
+    records.look()
+    assert records.found({0: A1, 1: B9}, afresh=False)
+    assert (records.known[1], records.surprises) == (B9, 2)
+
+
+def test_a_grant_of_ones_own_is_no_surprise() -> None:
+    records = looked(A1, A1)
+    with records.changing(0):
+        records.granted(0, A2)
+    records.look()
+    assert not records.found({0: A2, 1: A1}, afresh=False)
+
+
+def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count() -> None:
+    records = looked(A1, A1)
+    with records.changing(0):
+        records.look()
+        with records.changing(1):
+            records.granted(1, A2)
+        assert not records.found({0: A2, 1: A1}, afresh=False), "0 is under way still, 1 was read before its grant"
+        records.granted(0, A2)
+    assert records.known == {0: A2, 1: A2}
+
+
+def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
+    records = looked(A1, A1)
+    with records.changing(0):
+        records.paused(0, Epoch(1))
+    records.paused(1, Epoch(7))
+    records.look()
+    assert not records.found({0: A1._replace(paused=True), 1: A1}, afresh=False)
+    records.look()
+    assert records.found({0: A1._replace(paused=True), 1: A1._replace(paused=True)}, afresh=False)
+
+
+def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
+    records = looked(A2)
+    with records.changing(0):
+        records.look()
+        assert records.found({0: A1}, afresh=True)
+    assert records.known == {0: A1}

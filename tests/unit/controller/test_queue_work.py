@@ -1,0 +1,106 @@
+"""What is due at a queue, and what it costs to know that."""
+
+from collections.abc import Mapping
+
+from baton.controller.queue_work import QueueWork
+from baton.engine.effects import Effect, Grant, Pause
+from baton.engine.observation import Outcome, OwnerRecord
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+
+
+def partition(number: int) -> Partition:
+    return Partition(QueueName("orders"), number)
+
+
+def grants(*numbers: int, epoch: int = 1) -> dict[Partition, Effect]:
+    return {partition(n): Grant(partition(n), MemberId("a"), Uid("u"), Epoch(epoch)) for n in numbers}
+
+
+def pauses(*numbers: int, epoch: int = 1) -> dict[Partition, Effect]:
+    return {partition(n): Pause(partition(n), Epoch(epoch)) for n in numbers}
+
+
+def taken(work: QueueWork) -> list[Effect]:
+    found = []
+    while (effect := work.take()) is not None:
+        found.append(effect)
+    return found
+
+
+def done(work: QueueWork, wanted: Mapping[Partition, Effect]) -> None:
+    for effect in wanted.values():
+        assert isinstance(effect, Grant)
+        work.granted(effect, Outcome(effect.partition, OwnerRecord(effect.uid, effect.epoch)))
+
+
+def test_each_effect_is_due_once_and_in_order() -> None:
+    work = QueueWork()
+    assert work.want(grants(2, 0, 1))
+    assert taken(work) == list(grants(2, 0, 1).values())
+    assert not work.want(grants(2, 0, 1))
+    assert taken(work) == []
+
+
+def test_what_changed_is_due_and_what_is_not_wanted_any_more_is_not() -> None:
+    work = QueueWork()
+    work.want(grants(0, 1, 2))
+    work.want(grants(1) | grants(2, epoch=2))
+    assert taken(work) == [*grants(1).values(), *grants(2, epoch=2).values()]
+
+
+def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_still_is() -> None:
+    work = QueueWork()
+    work.want(grants(0, 1))
+    taken(work)
+    done(work, grants(0, 1))
+    assert len(list(work.outcomes)) == 2
+    work.want(grants(0, 1))
+    assert len(list(work.outcomes)) == 2
+    work.want(grants(1), told=[partition(0), partition(1)])
+    assert list(work.outcomes) == []
+    assert taken(work) == list(grants(1).values())
+
+
+def test_a_late_answer_to_what_is_not_wanted_any_more_says_nothing() -> None:
+    work = QueueWork()
+    work.want(grants(0))
+    taken(work)
+    work.want(grants(0, epoch=2))
+    done(work, grants(0))
+    assert list(work.outcomes) == []
+    work.want(pauses(0, epoch=3))
+    assert not work.paused(Pause(partition(0), Epoch(2)), 0)
+    assert list(work.drained) == []
+
+
+def test_after_a_lost_connection_all_is_due_that_was_not_answered() -> None:
+    work = QueueWork()
+    work.want(grants(0, 1) | pauses(2, 3))
+    taken(work)
+    done(work, grants(0))
+    work.paused(Pause(partition(2), Epoch(1)), 0)
+    work.paused(Pause(partition(3), Epoch(1)), 5)
+    work.begin_again()
+    assert taken(work) == [*grants(1).values(), *pauses(3).values()]
+    assert not work.draining
+
+
+class Counting(dict[Partition, Effect]):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def get(self, *arguments: object) -> Effect | None:  # type: ignore[override]
+        Counting.looks += 1
+        return super().get(*arguments)  # type: ignore[call-overload, no-any-return]
+
+
+def test_an_answer_costs_the_same_however_much_is_wanted() -> None:
+    costs = []
+    for size in (10, 10_000):
+        work, wanted = QueueWork(), Counting(grants(*range(size)))
+        work.want(wanted)
+        Counting.looks = 0
+        done(work, dict(list(grants(*range(10)).items())))
+        costs.append(Counting.looks)
+    assert costs[0] == costs[1]

@@ -1,0 +1,97 @@
+"""A Redis URL: what may stand in it, what is said where something else does, and that its password is never said."""
+
+import pytest
+from pydantic import SecretStr
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.url import MOST_WORDS, read
+
+PASSWORD = "correct-horse/battery"
+IN_URL = "correct-horse%2Fbattery"
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "options"),
+    [
+        ("redis://redis", "Redis at redis:6379", {"host": "redis", "port": 6379}),
+        ("redis://redis.shop:7000/3", "Redis at redis.shop:7000", {"host": "redis.shop", "port": 7000, "db": 3}),
+        ("redis://redis/?db=3", "Redis at redis:6379", {"host": "redis", "port": 6379, "db": 3}),
+        ("redis://[::1]:7000", "Redis at ::1:7000", {"host": "::1", "port": 7000}),
+        ("unix:///run/redis.sock?db=1", "Redis at /run/redis.sock", {"path": "/run/redis.sock", "db": 1}),
+        (
+            "rediss://r?ssl_ca_certs=/etc/ca.pem&ssl_check_hostname=false&socket_timeout=1.5",
+            "Redis at r:6379",
+            {"host": "r", "port": 6379, "ssl_ca_certs": "/etc/ca.pem", "ssl_check_hostname": False, "socket_timeout": 1.5},
+        ),
+    ],
+)
+def test_a_url_says_where_and_how(url: str, place: str, options: dict[str, object]) -> None:
+    found = read(SecretStr(url))
+    assert (found.place, found.options, found.user, found.password) == (place, options, None, None)
+
+
+def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
+    found = read(f"redis://shop%40eu:{IN_URL}@redis")
+    assert (found.user, found.password) == ("shop@eu", SecretStr(PASSWORD))
+    for text in (repr(found), str(found), f"{found}", str(vars_of(found))):
+        assert PASSWORD not in text and IN_URL not in text and "battery" not in text
+
+
+def vars_of(found: object) -> dict[str, object]:
+    return {name: getattr(found, name) for name in ("place", "scheme", "options", "user", "password")}
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "is not a Redis URL"),
+        ("redis.shop:6379", "is not a Redis URL"),
+        ("http://redis:6379", "is not a Redis URL"),
+        ("redis://redis:port/0", "is not a Redis URL"),
+        ("redis://re\x1bdis", "is not a Redis URL"),
+        ("redis://redis/orders", "does not end with the number of a database"),
+        ("redis://redis/?db=x", "option db: write a number such as 0"),
+        ("redis://redis/?db=-1", "option db: write a number"),
+        ("redis://redis/?socket_timeout=soon", "option socket_timeout: write seconds such as 2.5"),
+        ("redis://redis/?socket_timeout=0", "option socket_timeout: write seconds"),
+        ("rediss://redis/?ssl_cert_reqs=maybe", "option ssl_cert_reqs: write required, optional or none"),
+        ("redis://redis/?ssl_cert_reqs=none", "option ssl_cert_reqs, which is for TLS: begin it with rediss://"),
+        ("redis://redis/?decode_responses=true", "option decode_responses, which is none of db, client_name"),
+        ("redis://redis/?protocol=3", "option protocol, which is none of"),
+        ("redis://redis/?%1b[2J=3", "has the option, which is none of"),
+        (f"redis://redis/?password={IN_URL}", "option password: put user and password before the host"),
+        (f"redis://redis/?p%61ssword={IN_URL}", "option password: put user and password before the host"),
+        (f"redis://redis/?username=shop&password={IN_URL}", "option username: put user and password before the host"),
+        (f"rediss://redis/?ssl_password={IN_URL}", "option ssl_password"),
+        (f"redis://:{PASSWORD}@redis", "Signs such as / ? # @ : in the password are written as %2F"),
+        ("redis://:correct-horse?battery@redis", "are written as %2F %3F"),
+        ("redis://:correct-horse#battery@redis", "are written as %2F %3F"),
+    ],
+)
+def test_what_cannot_be_meant_so_is_said_with_the_cure_and_nothing_of_the_password(url: str, said: str) -> None:
+    with pytest.raises(QueueUnreachable) as refusal:
+        read(url)
+    message = str(refusal.value)
+    assert said in message
+    assert "\x1b" not in message
+    assert not any(part in message for part in (PASSWORD, IN_URL, "horse", "battery"))
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        f"ERR unknown command 'AUTH', with args beginning with: '{PASSWORD}'",
+        f"ERR unknown command 'AUTH', with args beginning with: '{PASSWORD[:9]}",
+        f"-ERR redis://:{IN_URL}@redis",
+        "ERR Y29ycmVjdC1ob3JzZS9iYXR0ZXJ5",
+    ],
+)
+def test_words_that_repeat_a_part_of_the_password_are_left_out(echo: str) -> None:
+    assert read(f"redis://:{IN_URL}@redis").hidden(echo) == "its words are left out, for they repeat a part of the password"
+
+
+def test_other_words_are_shown_short_and_on_one_line() -> None:
+    url = read("redis://:pw@redis")
+    assert url.hidden("ERR no\r\n\x1b[2J such thing") == "ERR no [2J such thing"
+    assert len(url.hidden("x" * 5000)) == MOST_WORDS
+    assert url.hidden("ERR pw") != "ERR pw", "a short one is one part"
