@@ -114,9 +114,14 @@ class Shop:
         began = loop.time()
         while not await so():
             assert loop.time() < began + seconds, f"not within {seconds} s; {await self.ready()}; {await self.entries()}"
-            assert self.replica.metrics.oldest_reconcile() < BEAT
+            assert self.age() < BEAT
             await asyncio.sleep(0.05)
         return loop.time() - began
+
+    def age(self) -> float:
+        """Of the last reconcile of the group; 0 without it."""
+        labels = {"namespace": "shop", "group": "orders"}
+        return self.replica.metrics.registry.get_sample_value("baton_reconcile_age_seconds", labels) or 0.0
 
     async def spread(self, queue: str, *shares: int, seconds: float = 10) -> float:
         async def so() -> bool:
