@@ -207,3 +207,31 @@ async def test_a_feed_that_is_refused_tries_until_it_works(world: World) -> None
     await world.admin.create(PODS, pod("a"))
     await fed.feed.ready.wait()
     assert fed.pods() == ["a"]
+
+
+@in_virtual_time
+async def test_a_feed_that_heard_a_bookmark_goes_on_from_there(world: World) -> None:
+    fed = Fed(world)
+    await fed.feed.ready.wait()
+    await asyncio.sleep(1)
+    await world.admin.create(CONFIG_MAPS, body("unlabelled"))
+    world.server.bookmark()
+    await asyncio.sleep(1)
+    world.server.compact()
+    asked: list[str] = []
+    world.client.trouble = lambda verb, path: asked.append(verb)
+    world.client.drop_watches()
+    await world.admin.create(PODS, pod("a"))
+    await asyncio.sleep(1)
+    assert (set(asked), fed.pods()) == ({"watch"}, ["a"]), "no list was necessary"
+
+
+@in_virtual_time
+async def test_the_rest_of_a_list_is_gone_once_the_past_is_forgotten(world: World) -> None:
+    for name in ("a", "b"):
+        await world.admin.create(CONFIG_MAPS, body(name))
+    first = await world.admin.get(CONFIG_MAPS, limit="1")
+    world.server.compact()
+    with pytest.raises(ApiError) as refused:
+        await world.admin.get(CONFIG_MAPS, limit="1", **{"continue": first["metadata"]["continue"]})
+    assert (refused.value.status, refused.value.reason) == (410, "Expired")

@@ -5,7 +5,7 @@ import json
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -48,6 +48,10 @@ class Server(ABC):
     @abstractmethod
     async def user(self, name: str, *rules: Rule) -> Api:
         """Somebody who may do this and no more."""
+
+    @abstractmethod
+    async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
+        """A bookmark of a watch from this version on, which is told of one event; and after that this happens elsewhere."""
 
     @abstractmethod
     def forget(self) -> None:
@@ -94,6 +98,13 @@ class InMemory(Server):
     async def user(self, name: str, *rules: Rule) -> Api:
         self.server.access.grant(name, *rules)
         return MemoryApi(self.server, user=name)
+
+    async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
+        events: list[Json] = []
+        self.server.watch(path, {"resourceVersion": version}, events.append, lambda: None)
+        await meanwhile()
+        self.server.bookmark()
+        return events[-1]
 
     def forget(self) -> None:
         self.server.compact()
@@ -153,6 +164,15 @@ class Real(Server):
         other.rest_client = connection.rest_client  # the same connections; closed with them
         other.default_headers["Impersonate-User"] = name
         return Api(other)
+
+    async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
+        """It sends one shortly before a watch is over, if it has something new to say."""
+        last: Json = {}
+        async for event in self.watch(path, version, timeoutSeconds="5"):
+            last = event
+            if event["type"] != "BOOKMARK":
+                await meanwhile()
+        return last
 
     def forget(self) -> None:
         """It compacts by itself, and its cache begins where it was started."""

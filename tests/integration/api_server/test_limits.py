@@ -39,6 +39,23 @@ async def test_a_config_map_holds_a_mebibyte_of_values_and_no_more(server: Serve
     assert said == 'ConfigMap "full" is invalid: []: Too long: may not be more than 1048576 bytes'
 
 
+@pytest.mark.parametrize("kind", [CONFIG_MAPS, SECRETS], ids=lambda kind: kind.plural)
+async def test_what_was_declared_immutable_can_only_be_deleted(server: Server, namespace: str, kind: Kind) -> None:
+    made = await create(server, kind, namespace, immutable=True)
+    where = path(kind, namespace, "a")
+    for patch, field in (
+        ({"data": {"b": "YQ=="}}, "data"),
+        ({"immutable": False}, "immutable"),
+        ({"immutable": None}, "immutable"),
+    ):
+        said = await invalid(server.api.merge(where, patch))
+        assert said == f'{of(kind)} "a" is invalid: {field}: Forbidden: field is immutable when `immutable` is set'
+    await server.api.merge(where, {"metadata": {"labels": {"a": "1"}}})
+    assert (await server.api.get(where))["data"] == made["data"]
+    await server.delete(where)
+    await create(server, kind, namespace)
+
+
 async def test_a_secret_holds_a_mebibyte_of_values_and_no_more(server: Server, namespace: str) -> None:
     await create(server, SECRETS, namespace, "full", stringData={"a": "x" * DATA_LIMIT})
     said = await invalid(create(server, SECRETS, namespace, stringData={"a": "x" * (DATA_LIMIT + 1)}))
@@ -123,7 +140,14 @@ async def test_a_leases_numbers_are_possible(server: Server, namespace: str, spe
 
 
 @pytest.mark.parametrize(
-    "spec", [{"leaseDurationSeconds": 2.5}, {"leaseDurationSeconds": "8"}, {"renewTime": "soon"}, {"holderIdentity": 1}]
+    "spec",
+    [
+        {"leaseDurationSeconds": 2.5},
+        {"leaseDurationSeconds": "8"},
+        {"leaseDurationSeconds": 2**31},
+        {"renewTime": "soon"},
+        {"holderIdentity": 1},
+    ],
 )
 async def test_a_leases_fields_have_their_types(server: Server, namespace: str, spec: Json) -> None:
     error = await refused(create(server, LEASES, namespace, spec=spec))

@@ -108,3 +108,53 @@ async def test_what_is_not_served_is_not_found(server: Server, namespace: str) -
         error = await refused(server.api.get(where))
         assert (type(error), error.status) == (NotFoundError, 404)
         assert error.message in ("404 page not found\n", "the server could not find the requested resource")
+
+
+async def pages(server: Server, where: str, limit: int, **query: str) -> list[Json]:
+    """All parts of a list."""
+    found, token = [], ""
+    while True:
+        asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
+        found.append(await server.api.get(where, **asked))
+        token = found[-1]["metadata"].get("continue", "")
+        if not token:
+            return found
+
+
+async def test_a_list_may_be_read_in_parts(server: Server, namespace: str) -> None:
+    await labelled(server, LEASES, namespace, a={}, b={}, c={}, d={}, e={})
+    found = await pages(server, path(LEASES, namespace), 2)
+    assert [names(page) for page in found] == [["a", "b"], ["c", "d"], ["e"]]
+    assert [page["metadata"].get("remainingItemCount") for page in found] == [3, 1, None]
+    assert len({page["metadata"]["resourceVersion"] for page in found}) == 1
+    whole = await pages(server, path(LEASES, namespace), 5)
+    assert [names(page) for page in whole] == [["a", "b", "c", "d", "e"]]
+
+
+async def test_all_parts_of_a_list_are_as_of_the_first(server: Server, namespace: str) -> None:
+    await labelled(server, GROUPS, namespace, a={}, b={}, c={}, d={})
+    first = await server.api.get(path(GROUPS, namespace), limit="2")
+    await server.delete(path(GROUPS, namespace, "c"))
+    changed = await server.api.merge(path(GROUPS, namespace, "d"), {"metadata": {"labels": {"x": "1"}}})
+    await labelled(server, GROUPS, namespace, e={})
+    second = await server.api.get(path(GROUPS, namespace), limit="9", **{"continue": first["metadata"]["continue"]})
+    assert names(first) + names(second) == ["a", "b", "c", "d"]
+    assert "labels" not in second["items"][1]["metadata"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert int(changed["metadata"]["resourceVersion"]) > int(first["metadata"]["resourceVersion"])
+
+
+async def test_the_parts_of_a_list_hold_what_its_selector_takes(server: Server, namespace: str) -> None:
+    one: Json = {"x": "1"}
+    await labelled(server, CONFIG_MAPS, namespace, a=one, b={}, c=one, d={}, e=one, f={})
+    for limit in (1, 2, 3, 4):
+        found = await pages(server, path(CONFIG_MAPS, namespace), limit, labelSelector="x")
+        assert [name for page in found for name in names(page)] == ["a", "c", "e"]
+        assert all(len(names(page)) <= limit for page in found)
+        assert all("remainingItemCount" not in page["metadata"] for page in found)
+
+
+async def test_a_list_goes_on_only_from_where_one_was_left(server: Server, namespace: str) -> None:
+    error = await refused(server.api.get(path(GROUPS, namespace), limit="2", **{"continue": "anything"}))
+    assert (error.status, error.reason) == (400, "BadRequest")
+    assert "continue key is not valid: " in error.message

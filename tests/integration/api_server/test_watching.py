@@ -107,6 +107,20 @@ async def test_a_watch_from_no_version_begins_with_what_there_is(server: Server,
     assert told(await server.events(path(LEASES, namespace), "0", 1)) == [("ADDED", "a")]
 
 
+async def test_a_bookmark_says_how_far_a_watch_has_heard(server: Server, namespace: str) -> None:
+    since = await version(server, LEASES, namespace)
+    await server.api.create(path(LEASES, namespace), body(LEASES, "a"))
+    other = await server.namespace()
+    event = await server.bookmark(
+        path(LEASES, namespace), since, lambda: server.api.create(path(LEASES, other), body(LEASES, "b"))
+    )
+    made = await server.api.get(path(LEASES, other, "b"))  # of which this watch is not told
+    assert event["type"] == "BOOKMARK"
+    assert (event["object"]["kind"], event["object"]["apiVersion"]) == (LEASES.name, LEASES.group_version)
+    assert int(event["object"]["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
+    assert "name" not in event["object"]["metadata"]
+
+
 async def test_a_watch_from_a_version_that_is_forgotten_is_told_that_it_is_gone(server: Server, namespace: str) -> None:
     await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
     server.forget()

@@ -129,6 +129,15 @@ def expired(asked: int, oldest: int) -> Refused:
     return Refused(410, "Expired", f"too old resource version: {asked} ({oldest})")
 
 
+def list_expired() -> Refused:
+    """What is left of a list can no longer be read as it was when it was begun."""
+    said = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+        "continue parameter."
+    )
+    return Refused(410, "Expired", said)
+
+
 class Mistake:
     """One field that cannot be so."""
 

@@ -2,7 +2,7 @@
 
 It keeps the real one's promises that the operator relies on (tests/integration/api_server holds both to them). What it leaves
 out: the schemas and defaults of custom resources, managedFields, admission other than namespaces and quotas, the immutable fields
-of pods and workloads, server-side apply, and chunks of lists.
+of pods and workloads, and server-side apply.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from tests.simulation.api_server.history import Change, Subscription
 from tests.simulation.api_server.kinds import NAMESPACES, QUOTAS, Kind, discovery
 from tests.simulation.api_server.manifests import Json, Manifest, merged, patched, received, size, with_fields
 from tests.simulation.api_server.namespace_controller import NamespaceController
+from tests.simulation.api_server.pages import Pages
 from tests.simulation.api_server.paths import Target, target
 from tests.simulation.api_server.refusals import (
     Mistake,
@@ -38,7 +39,7 @@ from tests.simulation.api_server.refusals import (
 )
 from tests.simulation.api_server.selectors import Selects, selector
 from tests.simulation.api_server.store import Key, Store
-from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check
+from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
 
 from baton.kube.times import to_text
@@ -58,6 +59,7 @@ class ApiServer:
         """`now`: unix seconds. `later`: how the server's own controllers wait (by the running loop). `pace`: how long."""
         self.store = Store()
         self.access = Access()
+        self._pages = Pages()
         self._rng = rng
         self._now = now
         later, pace = later or _on_the_loop, pace or (lambda: rng.uniform(0.005, 0.3))
@@ -117,8 +119,14 @@ class ApiServer:
         return made
 
     def compact(self) -> None:
-        """Forget the past: watches that are behind get 410."""
+        """Forget the past: watches that are behind, and lists that were begun, get 410."""
         self.store.compact()
+        self._pages.compact()
+
+    def bookmark(self) -> None:
+        """Tell every watch how far it has heard."""
+        for one in self.store.history.subscriptions():
+            one.bookmark(self.store.version)
 
     # -- reading
 
@@ -130,14 +138,22 @@ class ApiServer:
 
     def _list(self, about: Target, query: Mapping[str, str], metadata_only: bool) -> Json:
         kind, selects = about.kind, _selects(query)
-        found = [one for one in self.store.listed(kind, about.namespace) if selects is None or selects(one)]
-        answer: Json = {"metadata": {"resourceVersion": str(self.store.version)}}
+        limit = int(query.get("limit") or 0)
+        page = self._pages.read(lambda: self._all(about), selects, limit, query.get("continue", ""))
+        found = page.items
+        metadata: Json = {"resourceVersion": str(page.version)}
+        if page.token:
+            metadata |= {"continue": page.token} | ({} if page.left is None else {"remainingItemCount": page.left})
+        answer: Json = {"metadata": metadata}
         if metadata_only:
             named = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
             items = [{**named, "metadata": one["metadata"]} for one in found] or None
             return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", **answer, "items": items}
         shown = found if kind.custom else [_bare(one) for one in found]
         return {"kind": f"{kind.name}List", "apiVersion": kind.group_version, **answer, "items": shown}
+
+    def _all(self, about: Target) -> tuple[list[Manifest], int]:
+        return list(self.store.listed(about.kind, about.namespace)), self.store.version
 
     # -- writing
 
@@ -192,6 +208,7 @@ class ApiServer:
         if after == before:
             return self._shown(about, before)
         check(kind, about.name, after)
+        check_change(kind, about.name, before, after)
         if self._deletion.due(before, after):
             self.store.remove(kind, about.key)
             return after

@@ -68,6 +68,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 def _lease_types(kind: Kind, spec: Mapping[str, Any]) -> None:
     for field, type_ in _TYPES.items():
         value = spec.get(field)
+        if type(value) is int and not -(2**31) <= value < 2**31:
+            raise _not_read(kind, f"{kind.name}Spec.spec.{field}")
         if value is not None and (type(value) is not type_ or (field.endswith("Time") and _TIME.fullmatch(str(value)) is None)):
             raise _not_read(kind, f"{kind.name}Spec.spec.{field}")
 
@@ -75,6 +77,15 @@ def _lease_types(kind: Kind, spec: Mapping[str, Any]) -> None:
 def _not_read(kind: Kind, field: str) -> Refused:
     of = f'{kind.name} in version "{kind.group_version.rpartition("/")[2]}" cannot be handled as a {kind.name}'
     return bad_request(f"{of}: json: cannot unmarshal a value into Go struct field {field}")
+
+
+def check_change(kind: Kind, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raises Refused (422) for a change of what was declared immutable."""
+    if kind in (CONFIG_MAPS, SECRETS) and before.get("immutable"):
+        fields = [field for field in ("immutable", "data", "binaryData") if after.get(field) != before.get(field)]
+        if fields:
+            why = "field is immutable when `immutable` is set"
+            raise invalid(kind, name, [Mistake(field, "Forbidden", why) for field in fields])
 
 
 def _texts(kind: Kind, field: str, values: Any) -> None:
