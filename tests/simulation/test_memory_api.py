@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -150,9 +150,9 @@ async def test_a_user_may_do_what_the_rules_grant_and_no_more(world: World) -> N
 class Fed:
     """A mirror, and the feed that fills it."""
 
-    def __init__(self, world: World, repeats: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, world: World, repeats: Callable[[], bool] = lambda: False, namespaces: Sequence[str] = ()) -> None:
         self.mirror = Mirror(Clock(world.loop.time, world.loop.time))
-        self.feed = WatchFeed(world.client, self.mirror.event, repeats=repeats)
+        self.feed = WatchFeed(world.client, self.mirror.event, namespaces, repeats)
         self._running = asyncio.create_task(self.feed.run())
 
     def pods(self) -> list[str]:
@@ -207,6 +207,37 @@ async def test_a_feed_that_is_refused_tries_until_it_works(world: World) -> None
     await world.admin.create(PODS, pod("a"))
     await fed.feed.ready.wait()
     assert fed.pods() == ["a"]
+
+
+@in_virtual_time
+async def test_a_watch_that_cannot_go_on_ends_all_those_of_its_namespace_and_they_begin_again(world: World) -> None:
+    world.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "bank"}})
+    asked: list[tuple[str, str]] = []
+    refused = [core_path("shop", "configmaps")]
+
+    def trouble(verb: str, path: str) -> Fault | None:
+        asked.append((verb, path))
+        return Refuse(404, "NotFound", "no") if verb == "watch" and path in refused and refused.pop() else None
+
+    world.client.trouble = trouble
+    fed = Fed(world, namespaces=["shop", "bank"])
+    await asyncio.sleep(10)
+    listed = [path for verb, path in asked if verb == "list"]
+    assert [listed.count(core_path("shop", kind)) for kind in ("configmaps", "pods")] == [2, 2]
+    assert [listed.count(core_path("bank", kind)) for kind in ("configmaps", "pods")] == [1, 1]
+    await world.admin.create(PODS, pod("a"))
+    await asyncio.sleep(1)
+    assert fed.pods() == ["a"]
+
+
+@in_virtual_time
+async def test_a_watch_that_is_forbidden_holds_up_no_other(world: World) -> None:
+    world.client.trouble = lambda verb, path: Refuse(403, "Forbidden", "no") if path.endswith("/leases") else None
+    fed = Fed(world)
+    await world.admin.create(PODS, pod("a"))
+    await asyncio.sleep(60)
+    assert fed.pods() == ["a"]
+    assert not fed.feed.ready.is_set()
 
 
 @in_virtual_time

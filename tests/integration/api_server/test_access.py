@@ -39,7 +39,7 @@ async def test_what_was_granted_can_be_done(server: Server, operator: Api, names
         (lambda api, here: api.merge(path(GROUPS, here, "a", "status"), {}), "patch", GROUPS, "/status", "", "a"),
         (lambda api, here: api.create(path(GROUPS, here), body(GROUPS, "b")), "create", GROUPS, "", "", ""),
         (lambda api, here: api.replace(path(GROUPS, here, "a"), body(GROUPS, "a")), "update", GROUPS, "", "", "a"),
-        (lambda api, here: api.list_metadata(path(CONFIG_MAPS, here)), "list", CONFIG_MAPS, "", "", ""),
+        (lambda api, here: api.page(path(CONFIG_MAPS, here), {}, metadata=True), "list", CONFIG_MAPS, "", "", ""),
         (lambda api, here: api.get(path(CONFIG_MAPS, "kube-system", "a")), "get", CONFIG_MAPS, "", "kube-system", "a"),
         (lambda api, here: api.get(path(GROUPS, "nowhere")), "list", GROUPS, "", "nowhere", ""),
         (lambda api, here: api.get(path(GROUPS, None)), "list", GROUPS, "", None, ""),

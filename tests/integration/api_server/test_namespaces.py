@@ -29,7 +29,7 @@ async def test_a_namespace_says_in_which_phase_it_is(server: Server, namespace: 
 async def test_nothing_new_is_created_in_a_namespace_that_is_being_deleted(server: Server, namespace: str, kind: Kind) -> None:
     await terminating(server, namespace)
     error = await refused(server.api.create(path(kind, namespace), body(kind, "a", namespace=namespace)))
-    assert (error.status, error.reason) == (403, "Forbidden")
+    assert (error.status, error.reason, error.causes) == (403, "Forbidden", frozenset({"NamespaceTerminating"}))
     assert error.message == (
         f'{kind.qualified} "a" is forbidden: unable to create new content in namespace {namespace} because it is being terminated'
     )
