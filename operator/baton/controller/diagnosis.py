@@ -109,9 +109,10 @@ def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> lis
 
 
 def _reads_nothing(pod: PodView, queues: Set[QueueName]) -> Iterator[str]:
-    """A slip in the name of a queue would otherwise only show as a pod that gets nothing."""
-    if pod.subscribed is not None and not pod.subscribed & queues:
-        names = [quoted(name) for name in sorted(pod.subscribed)] or ["nothing"]
+    """A slip in the name of a queue would otherwise only show as a pod that gets nothing. An annotation that could not be read
+    (the empty set) is among the pod's problems already."""
+    if pod.subscribed and not pod.subscribed & queues:
+        names = [quoted(name) for name in sorted(pod.subscribed)]
         yield (
             f"annotation {SUBSCRIBED_ANNOTATION} names {first_of(names, 3)}, which spec.queues does not: "
             f"it gets nothing; name one of {first_of(sorted(queues), 10)} there, or add the queue to spec.queues"

@@ -199,6 +199,11 @@ def test_a_pod_that_reads_no_queue_of_the_group_is_told() -> None:
     assert "name one of orders there" in problem.message
 
 
+def test_an_annotation_that_could_not_be_read_is_told_once() -> None:
+    refused = pod("a", subscribed=frozenset(), problems=("annotation baton.dev/subscribed has 100,000 characters",))
+    assert [problem.message for problem in annotation_problems(SPEC, [refused])] == [f"a: {refused.problems[0]}"]
+
+
 def test_pods_that_cannot_be_static_members_are_told() -> None:
     membership = {"identityLabel": "app/index", "sessionTimeoutSeconds": 60}
     static = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "membership": membership})
