@@ -81,6 +81,7 @@ def observation(
         else engine_spec(spec, [one.spec for one in queues if one.spec and one.wanted]),
         queues={one.name: seen for one in queues if (seen := _queue(one, spec)) is not None},
         members=membership.members,
+        away=membership.away,
         releases=membership.releases,
         drained=drained,
         outcomes=outcomes,
@@ -103,6 +104,7 @@ def _queue(sight: QueueSight, group: ConsumerGroupSpec) -> ObservedQueue | None:
         fenced=sight.enforced,
         max_handoff=float(handoff),
         on_deadline=_on_deadline(sight),
+        let_go=not sight.wanted,
         zones=sight.attributes.zones,
         weights=sight.attributes.weights,
         incarnation=sight.facts.incarnation,
@@ -111,8 +113,5 @@ def _queue(sight: QueueSight, group: ConsumerGroupSpec) -> ObservedQueue | None:
 
 
 def _on_deadline(sight: QueueSight) -> OnDeadline:
-    """What is let go of gets no next owner here, so there is nobody whose safety would need the last one's word."""
-    if not sight.wanted:
-        return OnDeadline.FORCE
     external = sight.spec.source.external if sight.spec else None
     return external.on_deadline if external else OnDeadline.WAIT

@@ -8,15 +8,18 @@ from baton.model.ids import MemberId, Partition
 
 
 def notice_departures(draft: Draft) -> None:
-    """Rules 1 and 7: who vanished has released all it had; who was asked to stop keeps it for now."""
+    """Rules 1, 5 and 7: who vanished has released all it had; who was asked to stop, or may still work, keeps it for now."""
     for member in sorted(draft.known):
         known = draft.known[member]
-        if not draft.present(member, known.uid):
-            _vanish(draft, member)
-        elif member not in draft.eligible:
-            _leave(draft, member)
+        if draft.present(member, known.uid):
+            if member in draft.eligible:
+                _unsubscribe(draft, member)
+            else:
+                _leave(draft, member)
+        elif draft.may_still_work(member, known.uid):
+            _step_aside(draft, member)
         else:
-            _unsubscribe(draft, member)
+            _vanish(draft, member)
 
 
 def _vanish(draft: Draft, member: MemberId) -> None:
@@ -26,6 +29,19 @@ def _vanish(draft: Draft, member: MemberId) -> None:
     _vacate(draft, member, kept, vanished=True)
     del draft.known[member]
     draft.touched.add(member)
+
+
+def _step_aside(draft: Draft, member: MemberId) -> None:
+    """It takes no part, and its process may work on. A queue refuses it what is granted to somebody else; where nothing fences,
+    it keeps what it has until it lets go or is gone, and nobody is in a hurry to take it (rule 5)."""
+    fenced = frozenset(partition for partition in draft.owned[member] if draft.queue(partition).fenced)
+    if fenced == draft.owned[member]:
+        _vanish(draft, member)
+        return
+    kept = _kept(draft, member)
+    for partition in sorted(fenced):
+        draft.gone(partition)
+    _vacate(draft, member, kept & fenced, kept - fenced, vanished=False)
 
 
 def _leave(draft: Draft, member: MemberId) -> None:
@@ -55,7 +71,8 @@ def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
     return frozenset(partition for partition in draft.owned[member] if draft.stays(partition))
 
 
-def _vacate(draft: Draft, member: MemberId, kept: frozenset[Partition], *, vanished: bool) -> None:
+def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanished: bool) -> None:
+    """Each part of what is kept waits in a seat of its own."""
     if member in draft.standbys:
         draft.standbys.remove(member)
     seats: list[Seat] = []
@@ -63,7 +80,8 @@ def _vacate(draft: Draft, member: MemberId, kept: frozenset[Partition], *, vanis
         if seat.member != member or seat.uid != draft.known[member].uid:
             seats.append(seat)
         elif seat.left is None:
-            seats += _split(draft, replace(seat, left=kept))
+            for part in kept:
+                seats += _split(draft, replace(seat, left=part))
         elif vanished and seat.expires is not None:
             # A static member's term counts from when it vanished, not from when it was asked to stop.
             seats.append(replace(seat, expires=moment(draft.now + seat.length)))

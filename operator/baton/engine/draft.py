@@ -63,9 +63,13 @@ class Draft:
     # -- looking
 
     def present(self, member: MemberId, uid: Uid) -> bool:
-        """This very pod is there, be it terminating."""
+        """This very pod takes part, be it terminating."""
         seen = self.observation.members.get(member)
         return seen is not None and seen.uid == uid and (member, uid) not in self.fenced
+
+    def may_still_work(self, member: MemberId, uid: Uid) -> bool:
+        """This very pod takes no part, but its process is there."""
+        return self.observation.away.get(member) == uid or (member, uid) in self.fenced
 
     def subscribed(self, member: MemberId) -> frozenset[QueueName]:
         """The group's queues that an observed member reads."""
@@ -121,9 +125,10 @@ class Draft:
             return one == other
         if self.spec.session_timeout <= 0:
             return False
-        return self._identity(one) is not None and self._identity(one) == self._identity(other)
+        return self.identity(one) is not None and self.identity(one) == self.identity(other)
 
-    def _identity(self, member: MemberId) -> str | None:
+    def identity(self, member: MemberId) -> str | None:
+        """Of a static member."""
         if member in self.known:
             return self.known[member].instance
         seen = self.observation.members.get(member)
@@ -276,9 +281,12 @@ class Draft:
         return move
 
     def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:
-        """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force."""
+        """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force, or nobody is
+        to follow on a queue that is let go of."""
         queue = self.queue(partition)
-        return queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver
+        if queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver:
+            return True
+        return queue.let_go and move.receiver is None
 
     def answer(self, approval: str) -> None:
         """An approval was carried out or refused, and needs no other answer."""

@@ -24,7 +24,14 @@ def take_outcomes(draft: Draft) -> None:
 
 
 def take_releases(draft: Draft) -> None:
-    """Who let go: by its session's word, because nothing is outstanding, or because the deadline passed."""
+    """Who let go: by its session's word, because nothing is outstanding, or because the deadline passed.
+
+    A deadline counts for the move that it was the end of: one that passed as the partition was to be its giver's again frees it
+    for nobody else (rule 3).
+    """
+    for partition, move in draft.moves.items():
+        if move.released is How.DEADLINE and not draft.goes_on_at_deadline(partition, move):
+            draft.moves[partition] = replace(move, released=None)
     for partition in sorted(p for p, move in draft.moves.items() if waits_for_giver(move)):
         move = draft.moves[partition]
         how = _released(draft, partition, move)

@@ -96,6 +96,9 @@ class ObservedQueue:
     """The queue itself refuses stale owners. False for External: there only the consumer's word counts."""
     max_handoff: float = 3.0
     on_deadline: OnDeadline = OnDeadline.WAIT
+    let_go: bool = False
+    """The group is to let go of all of it. What is taken back for nobody needs nobody's word beyond its deadline: there is no next
+    owner whom the last one could disturb."""
     incarnation: str | None = None
     """Identifies the server's run; when it changes, owners are asserted again at new epochs, for a restart may have
     rolled them back. None: unknown or does not apply, which is no change."""
@@ -146,6 +149,10 @@ class Observation:
     spec: GroupSpec
     queues: Mapping[QueueName, ObservedQueue] = field(default_factory=dict)
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
+    away: Mapping[MemberId, Uid] = field(default_factory=dict)
+    """Pods that take no part, and whose processes may still work: not Ready, not registered with their driver, asked to stop
+    without anybody to speak for them. What they have on a queue that cannot fence is theirs until they say that they have let
+    go, or are not shown any more: their session has lapsed, or the pod has ended."""
     releases: Container[Release] = frozenset()
     """The word of the consumers' sessions. Asked for single partitions, for a word may be longer than anybody wants to hear."""
     drained: frozenset[tuple[Partition, Epoch]] = frozenset()

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from baton.assignors import get, place_new
-from baton.engine.asking import Claims, ask
+from baton.engine.asking import ask
 from baton.engine.draft import Draft
 from baton.engine.failure import FAILURES, problem_of
 from baton.model.ids import MemberId, Partition
@@ -13,12 +13,19 @@ from baton.model.ids import MemberId, Partition
 def target(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition]) -> dict[Partition, MemberId]:
     """Who of `members` (in seat order) should own what, by the assignor in use; `kept` is not theirs to share.
 
-    A partition stays at no cost with who has it, or had it last: also while it is being handed over.
+    A partition stays at no cost with who has it, or had it last: also while it is being handed over, and under another name of
+    the same static member.
     """
     claims: defaultdict[MemberId, set[Partition]] = defaultdict(set)
     for partition, slot in draft.slots.items():
         if slot.last is not None:
             claims[slot.last].add(partition)
+    if draft.spec.session_timeout > 0:
+        names = {draft.identity(member): member for member in members}
+        for last in claims.keys() - set(members):
+            identity = draft.identity(last)
+            if identity is not None and identity in names:
+                claims[names[identity]] |= claims.pop(last)
     return _by_assignor(draft, members, claims, kept)
 
 
@@ -74,7 +81,7 @@ def fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId
 
 
 def _by_assignor(
-    draft: Draft, members: Sequence[MemberId], claims: Claims, kept: Collection[Partition]
+    draft: Draft, members: Sequence[MemberId], claims: Mapping[MemberId, set[Partition]], kept: Collection[Partition]
 ) -> dict[Partition, MemberId]:
     assert draft.facts is not None and draft.facts.assignor is not None
     owners = ask(draft, get(draft.facts.assignor), members, claims, kept)
@@ -93,7 +100,7 @@ def _resting(draft: Draft) -> set[Partition]:
 def _exclusive(
     draft: Draft,
     members: Sequence[MemberId],
-    claims: Claims,
+    claims: Mapping[MemberId, set[Partition]],
     kept: Collection[Partition],
     others: Mapping[Partition, MemberId],
 ) -> dict[Partition, MemberId]:
@@ -105,7 +112,8 @@ def _exclusive(
         if not facts.exclusive or not readers:
             continue
         mine = [Partition(queue, number) for number in range(facts.partitions)]
-        has = {member: sum(partition.queue == queue for partition in claims.get(member, ())) for member in readers}
+        there = set(mine)  # without those that are being withdrawn
+        has = {member: len(there & claims.get(member, set())) for member in readers}
         active = max(readers, key=lambda member: (has[member], -load[member], -readers.index(member)))
         load[active] += len(mine)
         owners.update((partition, active) for partition in mine if partition not in kept)

@@ -26,13 +26,13 @@ def take_seats(draft: Draft) -> None:
 
 
 def _relieve(draft: Draft) -> None:
-    for standby in _line(draft) if vacant(draft) else ():
+    for standby in _line(draft) if _free(draft) else ():
         _take_one(draft, standby, "stood by")
 
 
 def _take_over(draft: Draft) -> None:
     candidates = newcomers(draft)
-    if len(candidates) <= len(vacant(draft)):
+    if len(candidates) <= len(_free(draft)):
         for member in candidates:
             _take_one(draft, member, "joined")
 
@@ -40,6 +40,17 @@ def _take_over(draft: Draft) -> None:
 def vacant(draft: Draft) -> list[Seat]:
     """Seats that anybody may take: those that wait for their static member are not among them."""
     return [seat for seat in draft.seats if seat.left is not None and seat.expires is None]
+
+
+def _free(draft: Draft) -> list[Seat]:
+    """Vacant seats that may be taken at once. Where the one who left still works on what it had, and nothing fences it off, it has
+    the holddown to come back."""
+    away = draft.observation.away
+    return [
+        seat
+        for seat in vacant(draft)
+        if away.get(seat.member) != seat.uid or not draft.owned.get(seat.member, set()) & (seat.left or frozenset())
+    ]
 
 
 def taken(draft: Draft) -> list[MemberId]:
@@ -118,7 +129,7 @@ def _same_identity(draft: Draft, seat: Seat, member: MemberId) -> bool:
 
 def _take_one(draft: Draft, member: MemberId, how: str) -> None:
     reads = draft.subscribed(member)
-    for seat in vacant(draft):
+    for seat in _free(draft):
         if seat.left is not None and all(partition.queue in reads for partition in seat.left):
             _take(draft, seat, member, f"{member} {how} and takes the seat of {seat.member}")
             return

@@ -34,6 +34,8 @@ class Membership:
     """What the pods and sessions of one group come to."""
 
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
+    away: Mapping[MemberId, Uid] = field(default_factory=dict)
+    """Pods that take no part, and whose processes may still work."""
     releases: Releases = field(default_factory=Releases)
     pods: int = 0
     """Pods with the label that are not terminating, ready or not."""
@@ -65,6 +67,7 @@ def membership(
     sessions = {lease.name: lease for lease in leases}
     driver = sessions.get(driver_lease_name(group))
     members: dict[MemberId, ObservedMember] = {}
+    away: dict[MemberId, Uid] = {}
     left_out: dict[MemberId, LeftOut] = {}
     unread: dict[str, str] = {}
     said: dict[Uid, Said] = {}
@@ -81,10 +84,14 @@ def membership(
         why = _why_left_out(pod, session, lapsed, sessions_required)
         if why is None:
             members[pod.name] = _member(pod, identity_label)
-        elif not pod.terminating:
+            continue
+        if not pod.terminating:
             left_out[pod.name] = why
+        if pod.nameable and _may_still_work(pod, session, lapsed):
+            away[pod.name] = pod.uid
     return Membership(
         members=members,
+        away=away,
         releases=Releases(said),
         pods=sum(not pod.terminating for pod in labelled),
         left_out=left_out,
@@ -121,6 +128,12 @@ def _why_left_out(
     if pod.spark_role == EXECUTOR and not pod.terminating and session is not None and pod.executor_id not in session.executors:
         return LeftOut.NOT_REGISTERED
     return None
+
+
+def _may_still_work(pod: PodView, session: LeaseView | None, lapsed: Callable[[LeaseView], bool]) -> bool:
+    """Nothing says that it does not: neither has it ended, nor has its session lapsed. That it is not Ready, or has no session,
+    says nothing of its process."""
+    return pod.running and (session is None or not lapsed(session))
 
 
 def _member(pod: PodView, identity_label: str | None) -> ObservedMember:

@@ -19,6 +19,8 @@ class Consumer:
     seen: ObservedMember
     release: float | None
     """Seconds from being told to having let go; None: never."""
+    ready: bool = True
+    """It works on all the same, and its session is renewed."""
     entry: MemberEntry | None = None
     holds: dict[Partition, Epoch] = field(default_factory=dict)
     due: dict[Partition, float] = field(default_factory=dict)
@@ -28,6 +30,11 @@ class Consumer:
     @property
     def uid(self) -> Uid:
         return self.seen.uid
+
+    @property
+    def away(self) -> bool:
+        """It takes no part, and may still work."""
+        return not self.ready and not self.seen.terminating
 
     @property
     def idle(self) -> bool:

@@ -104,7 +104,13 @@ def in_time(scenario: Scenario) -> list[EventPart]:
 
 def told(event: EventPart) -> Iterator[str]:
     """An event in a few words: who leaves, who is asked to stop, who joins, and what else changes."""
-    several = {"leave": ("leaves", "leave"), "terminate": ("is asked to stop", "are asked to stop"), "join": ("joins", "join")}
+    several = {
+        "leave": ("leaves", "leave"),
+        "terminate": ("is asked to stop", "are asked to stop"),
+        "unready": ("is not Ready", "are not Ready"),
+        "ready": ("is Ready again", "are Ready again"),
+        "join": ("joins", "join"),
+    }
     for field, (one, more) in several.items():
         who = [str(getattr(member, "id", member)) for member in getattr(event, field)]
         if who:

@@ -125,7 +125,7 @@ def _not_too_large(queues: Mapping[str, QueuePart], field: str) -> None:
 
 def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]) -> None:
     """Only who has joined can go. `joins`: when each joins first."""
-    for field in ("leave", "terminate"):
+    for field in ("leave", "terminate", "unready", "ready"):
         for place, name in enumerate(getattr(event, field)):
             if name in joins and joins[name] <= event.at:
                 continue

@@ -202,6 +202,10 @@ class EventPart(_Part):
     join: tuple[JoinPart, ...] = ()
     leave: tuple[Name, ...] = ()
     terminate: tuple[Name, ...] = ()
+    unready: tuple[Name, ...] = ()
+    """Not Ready from then on; they go on working, and their sessions are renewed."""
+    ready: tuple[Name, ...] = ()
+    """Ready again."""
     scale: Mapping[Name, Count] = {}
     queues: Mapping[Name, Any] = {}
     """Merged into the queues; null removes one."""
@@ -213,7 +217,7 @@ class EventPart(_Part):
     approve: Literal[True] | None = None
     """Somebody approves what is proposed then, if anything is."""
 
-    @field_validator("join", "leave", "terminate", mode="before")
+    @field_validator("join", "leave", "terminate", "unready", "ready", mode="before")
     @classmethod
     def _one(cls, value: Any) -> Any:
         return [value] if isinstance(value, str | int | dict) else value
@@ -222,7 +226,8 @@ class EventPart(_Part):
     def _says_something(self) -> "EventPart":
         if self.model_fields_set <= {"at"}:
             raise ValueError(
-                "says nothing; add one of join, leave, terminate, scale, queues, group, operator, lose, request, approve"
+                "says nothing; add one of join, leave, terminate, unready, ready, scale, queues, group, operator, lose, request, "
+                "approve"
             )
         return self
 

@@ -52,6 +52,13 @@ class World:
         for name in event.terminate:
             if (consumer := self.fleet.get(MemberId(name))) is not None:
                 consumer.seen = replace(consumer.seen, terminating=True)
+        for name in event.unready:
+            if (consumer := self.fleet.get(MemberId(name))) is not None:
+                consumer.ready = False
+        for name in event.ready:
+            if (consumer := self.fleet.get(MemberId(name))) is not None and not consumer.ready:
+                consumer.ready = True
+                consumer.seen = replace(consumer.seen, joined=now)
         for member in event.join:
             self._join(member, now)
         self._members = None
@@ -82,11 +89,12 @@ class World:
     def observe(self) -> Observation:
         """Everything there is to know now, but for the queues' answers."""
         if self._members is None:
-            self._members = {name: consumer.seen for name, consumer in self.fleet.items()}
+            self._members = {name: consumer.seen for name, consumer in self.fleet.items() if not consumer.away}
         return Observation(
             spec=self.spec,
             queues=self.queues,
             members=self._members,
+            away={name: consumer.uid for name, consumer in self.fleet.items() if consumer.away},
             releases=frozenset(word for consumer in self.fleet.values() for word in consumer.words),
             request=self._request,
             approved=self.approved,
@@ -94,7 +102,7 @@ class World:
 
     def readers(self) -> set[QueueName]:
         """The queues for which there is a member to take a partition."""
-        there = [c.seen for c in self.fleet.values() if not c.seen.terminating]
+        there = [c.seen for c in self.fleet.values() if not c.seen.terminating and not c.away]
         return {name for name in self.queues if any(m.subscribed is None or name in m.subscribed for m in there)}
 
     def _join(self, member: JoinPart, now: float) -> None:
@@ -111,7 +119,7 @@ class World:
             zone=member.zone,
         )
         if old is not None and same:
-            old.seen = seen
+            old.seen, old.ready = seen, True
         else:
             if old is not None:
                 self._ends(name, now)

@@ -96,7 +96,16 @@ def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
 def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
     seen = observation(replace(GROUP, deleting=True), SPEC, [sight(named=False)], Membership())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
-    assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].on_deadline) == (0, "Force")
+    assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].let_go) == (0, True)
+
+
+def test_a_queue_that_the_group_has_is_not_let_go_of() -> None:
+    assert not observation(GROUP, SPEC, [sight()], Membership()).queues[ORDERS].let_go
+
+
+def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:
+    away = {MemberId("a"): Uid("u-a")}
+    assert observation(GROUP, SPEC, [sight()], Membership(away=away)).away == away
 
 
 @pytest.mark.parametrize(

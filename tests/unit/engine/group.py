@@ -21,6 +21,7 @@ class Group:
         self.spec = spec if spec is not None else GroupSpec()
         self.queues = {QueueName("orders"): ObservedQueue(partitions, **queue)}
         self.members: dict[MemberId, ObservedMember] = {}
+        self.away: dict[MemberId, Uid] = {}
         self.state = GroupState.new("shop/orders")
         self.records: dict[Partition, OwnerRecord] = {}
         self.releases: set[Release] = set()
@@ -47,6 +48,15 @@ class Group:
         self.members[MemberId(name)] = replace(self.members[MemberId(name)], terminating=True)
         return self
 
+    def step_aside(self, name: str) -> "Group":
+        """It takes no part, and may still work."""
+        self.away[MemberId(name)] = self.members.pop(MemberId(name)).uid
+        return self
+
+    def come_back(self, name: str, **facts: Any) -> "Group":
+        del self.away[MemberId(name)]
+        return self.join(name, **facts)
+
     def resize(self, partitions: int, queue: str = "orders") -> "Group":
         self.queues[QueueName(queue)] = replace(self.queues[QueueName(queue)], partitions=partitions)
         return self
@@ -62,6 +72,7 @@ class Group:
             spec=self.spec,
             queues=dict(self.queues),
             members=dict(self.members),
+            away=dict(self.away),
             releases=frozenset(self.releases),
             drained=frozenset(self.drained),
             outcomes=outcomes,

@@ -121,6 +121,44 @@ def test_a_driver_whose_session_lapsed_takes_its_executors_along() -> None:
     assert who([EXECUTOR], [DRIVER], lapsed=True) == set()
 
 
+NOT_READY = replace(POD, ready_since=None)
+ENDED = replace(NOT_READY, running=False)
+
+
+@pytest.mark.parametrize(
+    ("pod", "leases", "lapsed", "may_still_work"),
+    [
+        pytest.param(NOT_READY, [SESSION], False, True, id="not Ready, its session renewed"),
+        pytest.param(NOT_READY, [], False, True, id="not Ready, without a session"),
+        pytest.param(NOT_READY, [SESSION], True, False, id="its session lapsed"),
+        pytest.param(POD, [SESSION], True, False, id="Ready, and its session lapsed"),
+        pytest.param(ENDED, [SESSION], False, False, id="it has ended"),
+        pytest.param(ENDED, [], False, False, id="it has ended, without a session"),
+        pytest.param(replace(ENDED, terminating=True), [SESSION], False, False, id="asked to stop, and it has ended"),
+        pytest.param(replace(NOT_READY, name=MemberId("group")), [], False, False, id="it never had anything"),
+        pytest.param(replace(EXECUTOR, ready_since=None), [DRIVER], False, True, id="an executor that is not Ready"),
+        pytest.param(EXECUTOR, [replace(DRIVER, executors=frozenset())], False, True, id="not registered"),
+        pytest.param(EXECUTOR, [], False, True, id="nobody speaks for it"),
+        pytest.param(replace(EXECUTOR, terminating=True), [], False, True, id="asked to stop, and nobody speaks for it"),
+        pytest.param(EXECUTOR, [DRIVER], True, False, id="its driver's session lapsed"),
+    ],
+)
+def test_a_pod_that_takes_no_part_may_still_work_until_it_ends_or_its_session_lapses(
+    pod: PodView, leases: list[LeaseView], lapsed: bool, may_still_work: bool
+) -> None:
+    seen = membership("orders", [pod], leases, lambda lease: lapsed)
+    assert seen.members == {}
+    assert seen.away == ({pod.name: pod.uid} if may_still_work else {})
+
+
+def test_where_sessions_are_required_a_pod_that_has_none_any_more_may_still_work() -> None:
+    assert membership("orders", [POD], [], lambda lease: False, sessions_required=True).away == {"a": "u-a"}
+
+
+def test_a_member_is_not_away() -> None:
+    assert membership("orders", [POD, replace(POD, name=MemberId("b"), terminating=True)], [], lambda lease: False).away == {}
+
+
 def test_a_session_speaks_only_for_its_own() -> None:
     own = Release(Uid("u-a"), QueueName("orders"), 1, Epoch(7))
     foreign = Release(Uid("u-b"), QueueName("orders"), 2, Epoch(7))
