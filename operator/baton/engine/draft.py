@@ -281,8 +281,8 @@ class Draft:
         return move
 
     def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:
-        """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force, or nobody is
-        to follow on a queue that is let go of."""
+        """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force, or nobody
+        is to follow on a queue that is let go of."""
         queue = self.queue(partition)
         if queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver:
             return True

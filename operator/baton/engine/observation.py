@@ -97,8 +97,8 @@ class ObservedQueue:
     max_handoff: float = 3.0
     on_deadline: OnDeadline = OnDeadline.WAIT
     let_go: bool = False
-    """The group is to let go of all of it. What is taken back for nobody needs nobody's word beyond its deadline: there is no next
-    owner whom the last one could disturb."""
+    """The group is to let go of all of it. What is taken back for nobody needs nobody's word beyond its deadline: there is no
+    next owner whom the last one could disturb."""
     incarnation: str | None = None
     """Identifies the server's run; when it changes, owners are asserted again at new epochs, for a restart may have
     rolled them back. None: unknown or does not apply, which is no change."""

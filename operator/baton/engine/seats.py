@@ -43,8 +43,8 @@ def vacant(draft: Draft) -> list[Seat]:
 
 
 def _free(draft: Draft) -> list[Seat]:
-    """Vacant seats that may be taken at once. Where the one who left still works on what it had, and nothing fences it off, it has
-    the holddown to come back."""
+    """Vacant seats that may be taken at once. Where the one who left still works on what it had, and nothing fences it off, it
+    has the holddown to come back."""
     away = draft.observation.away
     return [
         seat

@@ -8,7 +8,7 @@ from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.bump import mark
-from baton.model.ids import QueueName
+from baton.model.ids import MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
 
@@ -147,3 +147,57 @@ async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operato
     assert (shared_operator.metric("baton_ledger_bytes", **of) or 0) > 100
     assert (shared_operator.metric("baton_reconcile_age_seconds", **of) or 0) < 30
     assert shared_operator.get("/healthz")[0] == 200
+
+
+async def test_a_pod_that_is_not_ready_loses_an_external_partition_only_by_its_word(shop: World) -> None:
+    await shop.external("blink", partitions=1)
+    await shop.group("blink")
+    uid = await shop.pod("blink-a", "blink")
+    await shop.session("blink-a", uid, "blink", duration=300)
+    await shop.spread("blink", 1)
+    before = await shop.owned("blink")
+    await shop.pod("blink-b", "blink")
+    await eventually(lambda: _standby(shop, "blink-b"), "the second one stands by")
+    await shop.set_ready("blink-a", False)
+
+    async def waits_beyond_its_deadline() -> bool:
+        return bool((await shop.status("blink")).get("deadlineMisses") == 1)
+
+    await eventually(waits_beyond_its_deadline, "the hand-off is begun, and waits for the first one's word")
+    entries = await shop.entries("blink")
+    assert entries["blink-a"].revoking[QueueName("blink")] == before["blink-a"]
+    assert not entries["blink-b"].owned
+    ((number, epoch),) = before["blink-a"].items()
+    await shop.session("blink-a", uid, "blink", [Release(uid, QueueName("blink"), number, epoch)], duration=300)
+    await eventually(lambda: _owns(shop, "blink", "blink-b"), "the standby has it")
+
+
+async def test_a_pod_that_is_ready_again_in_time_has_kept_its_external_partition(shop: World) -> None:
+    await shop.external("wink", partitions=1)
+    await shop.group("wink", rebalance={"delaySeconds": 0})
+    uid = await shop.pod("wink-a", "wink")
+    await shop.session("wink-a", uid, "wink", duration=300)
+    await shop.spread("wink", 1)
+    await shop.pod("wink-b", "wink")
+    await eventually(lambda: _standby(shop, "wink-b", "wink"), "the second one stands by")
+    before = await shop.owned("wink")
+    await shop.change("consumergroups", "wink", {"spec": {"rebalance": {"delaySeconds": 600}}})
+    await shop.set_ready("wink-a", False)
+
+    async def state(wanted: str) -> bool:
+        return bool((await shop.status("wink"))["state"] == wanted)
+
+    await eventually(lambda: state("Holddown"), "its absence is held down")
+    assert await shop.owned("wink") == before
+    await shop.set_ready("wink-a", True)
+    await eventually(lambda: state("Ready"), "it is back")
+    assert await shop.owned("wink") == before
+
+
+async def _standby(shop: World, pod: str, group: str = "blink") -> bool:
+    entry = (await shop.entries(group)).get(MemberId(pod))
+    return entry is not None and not entry.active
+
+
+async def _owns(shop: World, group: str, pod: str) -> bool:
+    return set(await shop.owned(group)) == {pod}

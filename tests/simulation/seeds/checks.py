@@ -157,8 +157,7 @@ class Checks:
             held = other.owned.get((queue.name, number))
             if held is None or not queue.lets_in(number, other.uid, held) or not other.may_act((queue.name, number)):
                 continue
-            doubles = pod.instance is not None and pod.instance == other.instance  # the older learns of it by the ledger only
-            if queue.fenced or (not queue.force and not self.lost and not doubles):
+            if queue.fenced or (not queue.force and not self.lost):
                 raise InvariantError(
                     f"{what} of {queue.name}/{number} by {pod.name}@{epoch}, and {other.name}@{held} may act too"
                 )

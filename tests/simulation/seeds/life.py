@@ -153,7 +153,6 @@ def _pod(rng: random.Random, tenant: Tenant, name: str | None = None) -> tuple[A
 
 def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple[Any, ...]]:
     queues = list(tenant.servers)
-    fenced = all(queue.fenced for queue in tenant.servers.values())
     calm: list[tuple[str, Callable[[], tuple[Any, ...]]]] = [
         ("join", lambda: _pod(rng, tenant)),
         ("join", lambda: _pod(rng, tenant)),
@@ -174,6 +173,7 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
             {"replicas": rng.randint(1, 5)} if "scale" in tenant.spec else {"rebalance": {"resyncSeconds": 10}},
         )),)),
         ("queue", lambda: (rng.choice(queues), rng.random() < 0.5)),
+        ("flicker", lambda: (rng.choice(NAMES[:4]), rng.choice((0.3, 2.0, 9.0)))),
         ("handoff", lambda: (rng.choice(queues), rng.choice((0, 1, 3)))),
     ]  # fmt: skip
     stormy: list[tuple[str, Callable[[], tuple[Any, ...]]]] = [
@@ -184,7 +184,6 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))),
         ("drop the watches", lambda: (rng.random() < 0.5,)),
         ("touch the ledger", tuple),
-        *([("flicker", lambda: (rng.choice(NAMES[:4]), rng.choice((0.3, 2.0, 9.0))))] if fenced else []),
         ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),
         ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),
         ("restart in place", lambda: (rng.choice(NAMES[:4]),)),

@@ -36,6 +36,9 @@ class Moves:
         """Without and with those between two names of one identity; which they are is known for as long as its seat is kept."""
         self.lost = False
 
+    def joined(self, name: str, instance: str | None) -> None:
+        self._instances[name] = instance
+
     def ledger_lost(self) -> None:
         self._origins, self._aims = None, {}
         self._lower = self._here = self._spent = self._grants = 0
@@ -43,7 +46,6 @@ class Moves:
 
     def written(self, made: Step) -> None:
         """Raises InvariantError."""
-        self._instances.update((pod.name, pod.instance) for pod in self._tenant.pods.values())
         for happening in made.happenings:
             if isinstance(happening, Granted):
                 self._grants += 1
@@ -56,7 +58,7 @@ class Moves:
                 self._last[happening.partition] = owner
         running = None if made.state.rebalance is None else made.state.rebalance.origins
         lower = made.state.totals.lower_bound
-        if self._origins is not None and (running is None or _another(self._origins, running)):
+        if self._origins is not None and (running is None or self._another(self._origins, running)):
             least = lower - self._lower
             if self._here > least + 2 * self._spent and self.fewest and not self.lost:
                 raise InvariantError(
@@ -80,12 +82,11 @@ class Moves:
         if not self.lost and not self._tenant.session_timeout and not self.least <= counted <= self.most:
             raise InvariantError(f"{self.least} moves were seen, and {counted} counted")
 
+    def _another(self, before: Mapping[Partition, str | None], now: Mapping[Partition, str | None]) -> bool:
+        """A rebalance has its origins from its start; only partitions that are withdrawn leave it, and members change names."""
+        both = [(before[partition], now[partition]) for partition in before.keys() & now.keys()]
+        return not both or any(one != other and not (one and other and self._related(one, other)) for one, other in both)
+
     def _related(self, one: str, other: str) -> bool:
         instance = self._instances.get(one)
         return self._tenant.session_timeout > 0 and instance is not None and instance == self._instances.get(other)
-
-
-def _another(before: Mapping[Partition, str | None], now: Mapping[Partition, str | None]) -> bool:
-    """A rebalance has its origins from its start; only partitions that are withdrawn leave it."""
-    both = before.keys() & now.keys()
-    return not both or any(before[partition] != now[partition] for partition in both)

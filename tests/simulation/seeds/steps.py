@@ -47,12 +47,13 @@ def _nothing_waits_without_a_deadline(state: GroupState, seen: Observation, made
         if move.giver is None or move.quiet or move.released is not None or queue is None:
             continue
         unfenced = not queue.fenced and queue.on_deadline is OnDeadline.WAIT
+        unfenced &= not queue.let_go or move.receiver is not None
         if not move.missed:
             ends.append(move.deadline)
         elif not unfenced:
             raise InvariantError(f"{partition} waits for {move.giver} beyond its deadline")
     problem = state.view is not None and state.view.problem is not None
-    if state.holddown is not None and not seen.spec.paused and not problem:
+    if state.holddown is not None and not seen.spec.paused and not seen.held_back and not problem:
         ends.append(state.holddown.until)
     if ends and (made.wake_at is None or made.wake_at > min(ends)):
         raise InvariantError(f"nobody is woken at {min(ends)} but at {made.wake_at}")
@@ -73,4 +74,5 @@ def _settled_is_settled(state: GroupState) -> None:
 
 def _repeated(seen: Observation) -> Observation:
     """The same facts, learnt in another order."""
-    return replace(seen, members=dict(reversed(seen.members.items())), queues=dict(reversed(seen.queues.items())))
+    backwards = {name: dict(reversed(getattr(seen, name).items())) for name in ("members", "away", "queues")}
+    return replace(seen, **backwards)

@@ -94,6 +94,7 @@ class Tenant:
             return
         pod = Consumer(self, name, made["metadata"]["uid"], **facts)
         self.pods[name] = pod
+        self.checks.moves.joined(name, pod.instance)
         self.world.say(f"{self.namespace}: {name} ({pod.uid[:4]}) joins {facts}")
         self.ready(pod, True)
         pod.start()
