@@ -42,6 +42,8 @@ class OneReplica:
         self.queues: dict[str, MemoryQueue] = {}
         """By name; made when it is first opened."""
         self.ledger_limit = ledger_limit
+        self.looks = 0
+        """How often the replica asked for the time: who goes round and round does so all the time."""
         self._tasks: list[asyncio.Task[None]] = []
         for name in ("shop", "baton-system"):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": name}})
@@ -54,7 +56,7 @@ class OneReplica:
         self.replica = Replica(
             api,
             MemoryApi(self.server, latency=lambda: 0.005),
-            Clock(lambda: BEGIN + loop.time(), loop.time),
+            Clock(lambda: BEGIN + loop.time(), self._ticks),
             self._open,
             identity="one",
             lease_namespace="baton-system",
@@ -62,7 +64,7 @@ class OneReplica:
             terms=Terms(),
             ledger_limit=self.ledger_limit,
         )
-        feed = WatchFeed(api, self.replica.mirror)
+        feed = WatchFeed(api, self.replica.mirror.event)
 
         async def work() -> None:
             await feed.ready.wait()
@@ -76,6 +78,10 @@ class OneReplica:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ticks(self) -> float:
+        self.looks += 1
+        return self.now()
 
     def _trouble(self, verb: str, path: str) -> Fault | None:
         self.asked.append((verb, path))

@@ -53,7 +53,7 @@ class Shop:
     async def start(self) -> None:
         for namespace in ("shop", "default"):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
-        feed = WatchFeed(MemoryApi(self.server), self.replica.mirror)
+        feed = WatchFeed(MemoryApi(self.server), self.replica.mirror.event)
         for work in (feed.run(), self.replica.elector.run(), self.replica.events.run(), self.replica.fleet.run()):
             self._tasks.append(asyncio.create_task(work))
         await feed.ready.wait()

@@ -134,6 +134,23 @@ def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
     lives(story)
 
 
+@pytest.mark.parametrize("fault", [AT_ONCE[0], IN_A_WHILE[0]], ids=str)
+def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts_and_is_listed(fault: Fault) -> None:
+    async def story(world: OneReplica) -> None:
+        await serve(world)
+        world.change_group("orders", rebalance={"delaySeconds": 2, "resyncSeconds": 5})
+        world.delete_pod("orders-b")
+        await asyncio.sleep(1)
+        world.trouble = of_ledgers(fault)  # the end of the holddown cannot be written, and is over from then on
+        await world.until_told("LedgerRefused")
+        world.looks, before = 0, world.asked.count(("list", core_path(None, "pods")))
+        await asyncio.sleep(30)
+        assert world.looks < 10_000
+        assert world.asked.count(("list", core_path(None, "pods"))) >= before + 2, "twice resyncSeconds apart at most"
+
+    lives(story)
+
+
 @in_virtual_time
 async def test_what_fails_for_a_moment_is_no_news(world: OneReplica) -> None:
     await serve(world)

@@ -31,7 +31,7 @@ from baton.controller.takeover import Takeover
 from baton.controller.tell import Teller
 from baton.engine import GroupState
 from baton.kube.events import Regarding
-from baton.kube.ledger import Deposed, Ledger, Owner, TooLarge
+from baton.kube.ledger import Deposed, Landed, Ledger, Owner, TooLarge
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.shelf import Manifest
@@ -168,8 +168,12 @@ class GroupLoop:
         """The spec does not read as one."""
         self._runtime.wake_at = None
         if self._scribe.attempts.due:
-            with suppress(*REFUSALS):
+            try:
                 await self._put_right(group)
+            except Landed as landed:
+                self._adopt(landed)
+            except REFUSALS as error:
+                self._log.warning("the ledger cannot be written", error=str(error))
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
         self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)
         return True
@@ -181,11 +185,21 @@ class GroupLoop:
         try:
             await self._put_right(group)
             await self._advance(group, spec, sights, seen)
+        except Landed as landed:
+            self._adopt(landed)
         except REFUSALS as error:
             self._log.warning("the ledger cannot be written", error=str(error))
             if group.deleting and can_forsake_ledger(error, self._scribe.attempts.lasted):
                 self._scribe.forsake()
                 await self._advance(group, spec, sights, seen)
+
+    def _adopt(self, landed: Landed) -> None:
+        """What the ledger was thought not to say, it says."""
+        made = self._runtime.adopt(landed.data)
+        if made is not None:
+            self._teller.tell(made.happenings, self._services.clock.now())
+        self._scribe.settled()
+        self.wake()
 
     async def _put_right(self, group: GroupView) -> None:
         if await self._scribe.check() and not group.deleting:
@@ -283,10 +297,15 @@ class GroupLoop:
         """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""
         clock = self._services.clock
         ticks = clock.ticks()
-        due = [ticks + at - clock.now() for at in (self._runtime.wake_at, self._teller.due_at) if at is not None]
+        if ticks >= self._resync_at:
+            return False  # else what is always due, or always news, would put it off for good
+        retry_at = self._scribe.attempts.retry_at
+        # A ledger that cannot be written: before the next attempt nothing that is due for the engine can be done.
+        wake_at = self._runtime.wake_at if retry_at is None else None
+        due = [ticks + at - clock.now() for at in (wake_at, self._teller.due_at) if at is not None]
         due += self._sight.due_after(ticks)
-        if self._scribe.attempts.retry_at is not None:
-            due.append(self._scribe.attempts.retry_at)
+        if retry_at is not None:
+            due.append(retry_at)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
         try:

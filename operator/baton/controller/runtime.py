@@ -5,13 +5,14 @@ the same code, and differ in what stands behind the arguments.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from baton.engine import Effect, GroupState, Step, dump, step
+from baton.engine import Effect, GroupState, Step, dump, load, step
 from baton.engine.observation import HeldBack, Observation, Outcome
-from baton.kube.ledger import IN_FLIGHT, SIZE_LIMIT, TooLarge, size
+from baton.kube.ledger import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
 from baton.model.ids import Epoch, Partition
 
 
@@ -26,7 +27,8 @@ class LedgerWriter(Protocol):
     """Where the state is written."""
 
     async def write(self, data: Mapping[str, str]) -> object:
-        """Returns when the ledger says so. What it raises ends the step: nothing of it is done or kept."""
+        """Returns when the ledger says so. What it raises ends the step: nothing of it is done. It is kept only in case that it
+        turns out to be written (see `GroupRuntime.adopt`)."""
 
 
 class Queues(Protocol):
@@ -57,12 +59,15 @@ class GroupRuntime:
         self._clock = clock
         self._ledger = ledger
         self._queues = queues
+        self._unsettled: deque[tuple[Mapping[str, str], Step, frozenset[Outcome]]] = deque(maxlen=MOST_UNKNOWN)
+        """Steps of which nobody knows whether they were written: the ledger's texts, the step, and the outcomes it was shown."""
 
     async def advance(self, facts: Observation, limit: int = SIZE_LIMIT) -> Step:
         """One step. `facts` is what was observed but for the queues' answers, which are added here. `limit`: bytes of a ledger
         that a plan may lead to; what is in flight may take a little more.
 
-        Raises what the ledger raises, and TooLarge; then the state is as before, and nothing is carried out.
+        Raises what the ledger raises, and TooLarge; then the state is as before, and nothing is carried out. Where the ledger is
+        found to say what an earlier step had it say, that one is to be adopted.
         """
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
@@ -73,10 +78,27 @@ class GroupRuntime:
             self.held_back = error
             raise
         if texts is not None:
+            self._unsettled.append((texts, made, told))
             await self._ledger.write(texts)
+            self._unsettled.clear()
+        self._take(made, told)
+        return made
+
+    def adopt(self, data: Mapping[str, str]) -> Step | None:
+        """The ledger says so, although the answer to the write was lost: go on from the step that it was of. None: that step is
+        not known any more, and the state is read back."""
+        found = next((one for one in self._unsettled if one[0] == data), None)
+        self._unsettled.clear()
+        if found is None:
+            self.state, self.wake_at = load(data), None
+            return None
+        _, made, told = found
+        self._take(made, told)
+        return made
+
+    def _take(self, made: Step, told: frozenset[Outcome]) -> None:
         self.state, self.wake_at = made.state, made.wake_at
         self._queues.want(made.effects, told)
-        return made
 
 
 def _decide(

@@ -37,7 +37,7 @@ class Tally:
 
 
 class Scribe:
-    """One group's. Methods raise Deposed and REFUSALS."""
+    """One group's. Methods raise Deposed, REFUSALS, and Landed where an earlier write is found to have been carried out."""
 
     def __init__(self, ledger: Ledger, elector: Elector, clock: Clock) -> None:
         self._clock = clock

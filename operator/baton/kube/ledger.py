@@ -7,10 +7,11 @@ A ConfigMap of the ledger's name is a ledger if it is labelled as one and owned 
 is replaced: that of an earlier group of the name, and that of this group, whoever edited it.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.kube.api import Api, Json, core_path
+from baton.kube.api import Api, Json, UnavailableError, core_path
 from baton.kube.objects import GROUP_VERSION
 from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
@@ -22,6 +23,9 @@ LONGEST_TERM = 18
 
 SIZE_LIMIT = 900 * 1024
 """Bytes of keys and values that a plan may lead to. A ConfigMap may have 1 MiB."""
+
+MOST_UNKNOWN = 4
+"""Writes without an answer that are remembered. Each may have the size of a ledger."""
 
 IN_FLIGHT = 100 * 1024
 """Bytes that may be added to that for what has been begun: it is to come to its end."""
@@ -64,6 +68,14 @@ class Stored:
 
 class Deposed(Exception):  # noqa: N818 -- what became of the writer, not an error of its
     """Another leader has taken over."""
+
+
+class Landed(Exception):  # noqa: N818 -- what became of a write
+    """What stands there was written by this leader earlier, and the answer was lost: what it says counts."""
+
+    def __init__(self, data: Mapping[str, str]) -> None:
+        super().__init__("an earlier write of the ledger, whose answer was lost, was carried out")
+        self.data = data
 
 
 class ForeignConfigMap(Exception):  # noqa: N818 -- what stands in the way, for the user
@@ -124,8 +136,8 @@ class Ledger:
         """The group's own, as it was found. None: there was none."""
         self._stands: Stored | None = None
         """What was last written, or seen in its place. None: nothing stands there."""
-        self._sent: Mapping[str, str] | None = None
-        """What was last asked to be written; whether it was, is not known while the answer is missing."""
+        self._unknown: deque[Mapping[str, str]] = deque(maxlen=MOST_UNKNOWN)
+        """What was asked to be written without an answer: it may stand there, or come to stand there."""
 
     @property
     def version(self) -> str | None:
@@ -142,22 +154,30 @@ class Ledger:
 
     async def write(self, data: Mapping[str, str]) -> None:
         """Replace what this leader wrote last. Raises ConflictError where something else stands there; then see `look`."""
-        body = self._body(data)
-        self._sent = dict(data)
-        if self._stands is None:
-            made = await self._api.create(core_path(self.owner.namespace, "configmaps"), body)
-        else:
-            made = await self._api.replace(self.owner.path, body)
-        self._stands = stored(made, self.owner.group)
-        self.written = self._sent
+        body, sent = self._body(data), dict(data)
+        try:
+            if self._stands is None:
+                made = await self._api.create(core_path(self.owner.namespace, "configmaps"), body)
+            else:
+                made = await self._api.replace(self.owner.path, body)
+        except UnavailableError:
+            self._unknown.append(sent)
+            raise
+        self._stood(stored(made, self.owner.group), sent)
 
     async def look(self) -> Stored | None:
-        """What stands there instead of what was written last; the next write replaces it. What this leader itself wrote, when the
-        answer was lost, counts as written."""
+        """What stands there instead of what was written last; the next write replaces it. Raises Landed where this leader wrote
+        it after that."""
         found = await self._see()
-        if found is not None and self.wrote(found) and found.data == self._sent:
-            self.written = found.data
+        if found is not None and self.wrote(found) and found.data != self.written and found.data in self._unknown:
+            self._stood(found, found.data)
+            raise Landed(found.data)
         return found
+
+    def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:
+        """What is still on its way was sent to replace an older version, so it fails."""
+        self._stands, self.written = stands, data
+        self._unknown.clear()
 
     def wrote(self, found: Stored) -> bool:
         """Whether this leader wrote it, as far as the ConfigMap tells."""

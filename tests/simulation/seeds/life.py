@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.simulation.api_server.faults import Fault, Hang
+from tests.simulation.api_server.faults import Fault, Hang, LoseAnswer
 from tests.simulation.seeds.manifests import IDENTITY_LABEL
 from tests.simulation.seeds.queues import DOWN, FULL, HANGS
 from tests.simulation.seeds.tenant import Tenant
@@ -40,7 +40,7 @@ LENGTH = 30.0
 NAMES = "abcdefg"
 CALM = 0.35
 """The part of the seeds in which nothing goes wrong but for what fleets do."""
-NEIGHBOUR = 0.0
+NEIGHBOUR = 0.3
 """The part of the seeds with a second tenant."""
 
 
@@ -52,7 +52,7 @@ def make(seed: int) -> Life:
     if storm > CALM:
         troubles.crash = rng.choice((0.0, 0.002, 0.01, 0.03))
         troubles.refused = rng.choice((0.0, 0.0, 0.05, 0.3))
-        troubles.lost = rng.choice((0.0, 0.0, 0.0, 0.0))
+        troubles.lost = rng.choice((0.0, 0.0, 0.02, 0.1))
         troubles.slow = rng.choice((1.0, 1.0, 3.0, 20.0))
         troubles.repeated = rng.choice((0.0, 0.0, 0.3))
         troubles.thinking = rng.choice((0.0, 0.0, 0.02, 0.5))
@@ -95,7 +95,7 @@ def _bad(rng: random.Random, tenant: Tenant) -> tuple[str, tuple[Any, ...]]:
         return what, ()
     if what == "hostile queue":
         return what, (rng.choice(list(tenant.servers)), rng.choice((DOWN, HANGS, FULL)))
-    window, _ = _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))
+    window, _ = _window(rng, rng.choice((*PASSING[:3], Hang(), LoseAnswer(), *REFUSALS)))
     return what, (window._replace(namespace=tenant.namespace),)
 
 
@@ -180,8 +180,8 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         ("crash", lambda: (rng.choice((0.1, 1.0, 8.0)),)),
         ("another operator", tuple),
         ("stop the leader", lambda: (rng.choice((1.0, 4.0, 9.0, 12.0)),)),
-        ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))),
-        ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), *REFUSALS)))),
+        ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), LoseAnswer(), *REFUSALS)))),
+        ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), LoseAnswer(), *REFUSALS)))),
         ("drop the watches", lambda: (rng.random() < 0.5,)),
         ("touch the ledger", tuple),
         ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),

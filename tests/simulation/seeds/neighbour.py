@@ -197,7 +197,10 @@ class Neighbour:
         return core_path(self.tenant.namespace, "configmaps", ledger_name(self.tenant.group))
 
     def _foreign(self, found: Any) -> bool:
-        return not found["metadata"].get("ownerReferences")
+        """Such a one the operator leaves alone: what to do about it stands in the group's status."""
+        labels = found["metadata"].get("labels") or {}
+        marked = labels.get(GROUP_LABEL) == self.tenant.group and labels.get("app.kubernetes.io/managed-by") == "baton"
+        return not marked or not found["metadata"].get("ownerReferences")
 
     def _patch(self, path: str, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> None:
         self._ask("patch", path, {"metadata": {"labels": labels or {}, "annotations": annotations or {}}})

@@ -59,10 +59,14 @@ class World:
     def run(self, seconds: float) -> None:
         """Let so much time pass. Raises what was violated meanwhile."""
         if seconds > 0:
-            self.later(seconds, self.loop.stop)
+            self.later(seconds, self._pause)
             self.loop.run_forever()
         if self.violation is not None:
             raise self.violation
+
+    def _pause(self) -> None:
+        if not self.ending:
+            self.loop.stop()
 
     def say(self, what: str) -> None:
         if self.trace is not None:
@@ -159,7 +163,8 @@ class World:
         if isinstance(made, Step):
             _, before, _, now, *_ = arguments
             tenant = self.tenants[before.group.partition("/")[0]]
-            self.guarded(tenant.checks.stepped, operator, before, now, made, result[1])
+            if before.group == str(tenant):
+                self.guarded(tenant.checks.stepped, operator, before, now, made, result[1])
         return 0.0 if self.troubles.calm else self.rng.random() * self.troubles.thinking
 
     # -- what must not be

@@ -10,7 +10,7 @@ from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
-from baton.kube.ledger import Deposed, ForeignConfigMap, Ledger, Owner, size
+from baton.kube.ledger import Deposed, ForeignConfigMap, Landed, Ledger, Owner, size
 
 OWNER = Owner("shop", "orders", "uid-1")
 
@@ -143,7 +143,7 @@ async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() 
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["the watch shows it", "nobody shows it"])
-async def test_a_write_whose_answer_was_lost_is_nobody_elses(shown: bool) -> None:
+async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool) -> None:
     api = MemoryApi()
     scribe = await Desk(api).open()
     await scribe.claim()
@@ -152,15 +152,33 @@ async def test_a_write_whose_answer_was_lost_is_nobody_elses(shown: bool) -> Non
     with pytest.raises(UnavailableError):
         await scribe.write({"group": "2"})
     api.mute = False
-    if shown:
-        scribe.event("MODIFIED", api.objects[OWNER.path])
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
-    assert not await scribe.check()
-    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "what stands there is what it wrote last"
-    assert not await scribe.write({"group": "2"})
+    with pytest.raises(Landed) as landed:
+        if shown:
+            scribe.event("MODIFIED", api.objects[OWNER.path])
+            await scribe.check()
+        else:
+            await scribe.write({"group": "3"})
+    assert landed.value.data == {"group": "2"}
+    assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "it is nobody else's"
+    assert scribe.written == {"group": "2"}
     assert not await scribe.write({"group": "3"})
     assert data(api) == {"group": "3"}
     assert scribe.tally.restored == 0
+
+
+async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
+    api = MemoryApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    api.read_only = True
+    with pytest.raises(UnavailableError):
+        await scribe.write({"group": "2"})
+    api.read_only = False
+    assert not await scribe.write({"group": "3"})
+    edit(api, group="2")
+    assert await scribe.write({"group": "4"}), "the second did not arrive, nor can it now: this is somebody else's"
 
 
 async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:

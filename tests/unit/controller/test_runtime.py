@@ -1,0 +1,87 @@
+"""A step, then the ledger, then the effects; and what becomes of a step of which nobody knows whether it was written."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from baton.controller.runtime import GroupRuntime
+from baton.engine import Effect, Grant, GroupState, load
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
+from baton.kube.api import UnavailableError
+from baton.kube.ledger import Landed
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+
+ORDERS = QueueName("orders")
+
+
+class Surroundings:
+    """Clock, ledger and queues of a runtime."""
+
+    def __init__(self) -> None:
+        self.drained: frozenset[tuple[Partition, Epoch]] = frozenset()
+        self.outcomes: frozenset[Outcome] = frozenset()
+        self.wanted: list[Effect] = []
+        self.stands: Mapping[str, str] = {}
+        self.mute = False
+        """Writes are carried out, and their answers are lost."""
+
+    def now(self) -> float:
+        return 100.0
+
+    async def write(self, data: Mapping[str, str]) -> None:
+        if self.mute:
+            self.stands = data
+            raise UnavailableError("the answer was lost")
+        self.stands = data
+
+    def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
+        self.wanted = list(effects)
+
+
+def fleet(*names: str) -> Observation:
+    members = {MemberId(name): ObservedMember(Uid(f"uid-{name}")) for name in names}
+    return Observation(GroupSpec(delay=0.0), {ORDERS: ObservedQueue(2)}, members)
+
+
+@pytest.fixture
+def around() -> Surroundings:
+    return Surroundings()
+
+
+@pytest.fixture
+def runtime(around: Surroundings) -> GroupRuntime:
+    return GroupRuntime(GroupState.new("shop/orders"), around, around, around)
+
+
+async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRuntime, around: Surroundings) -> None:
+    around.mute = True
+    before = runtime.state
+    with pytest.raises(UnavailableError):
+        await runtime.advance(fleet("a"))
+    assert runtime.state is before
+    assert not around.wanted
+
+
+async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_from(
+    runtime: GroupRuntime, around: Surroundings
+) -> None:
+    around.mute = True
+    with pytest.raises(UnavailableError):
+        await runtime.advance(fleet("a"))
+    around.mute = False
+    made = runtime.adopt(Landed(around.stands).data)
+    assert made is not None
+    assert runtime.state == load(around.stands)
+    granted = {one.partition: (one.uid, one.epoch) for one in around.wanted if isinstance(one, Grant)}
+    assert granted, "what it decided is carried out"
+    await runtime.advance(fleet("a", "b"))
+    for grant in around.wanted:
+        if isinstance(grant, Grant) and (before := granted.get(grant.partition)) is not None and before[0] != grant.uid:
+            assert grant.epoch > before[1], "an epoch that stood in the ledger is meant for nobody else"
+
+
+async def test_a_step_that_is_not_remembered_is_read_back(runtime: GroupRuntime, around: Surroundings) -> None:
+    await runtime.advance(fleet("a"))
+    other = GroupRuntime(GroupState.new("shop/orders"), around, around, around)
+    assert other.adopt(around.stands) is None
+    assert other.state == runtime.state
