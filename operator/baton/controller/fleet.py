@@ -1,13 +1,10 @@
 """A loop for every ConsumerGroup, for as long as this operator leads."""
 
 import asyncio
-from collections.abc import Mapping
-
-import structlog
 
 from baton.controller.lister import Scope
 from baton.controller.loop import GroupLoop
-from baton.controller.mirror import GroupKey
+from baton.controller.mirror import GroupKey, QueueKey
 from baton.controller.services import Services
 from baton.controller.strays import PodWarnings
 from baton.kube.objects import GroupView
@@ -18,18 +15,20 @@ LIST_EVERY = 60.0
 """Seconds after which all scopes are listed, also where no group asks for it."""
 
 RESTART_AFTER = 5.0
+"""Seconds after which a loop that ended is started again, if its group is still there."""
+
 STOPPED_FOR = 3.0
 """Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
 
-log = structlog.get_logger("baton.fleet")
-
 
 class Fleet:
-    """Starts and stops loops as groups come and go and leadership changes."""
+    """Starts and stops loops as groups come and go and leadership changes. A look costs what has changed since the last one."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._loops: dict[GroupKey, tuple[GroupLoop, asyncio.Task[None]]] = {}
+        self._due: set[GroupKey] = set()
+        """Groups that came or went, and those whose loop has ended."""
         self._not_before: dict[GroupKey, float] = {}
         self._news = asyncio.Event()
         self._leads = False
@@ -37,16 +36,16 @@ class Fleet:
         mirror = services.mirror
         mirror.wake = self._wake
         mirror.ledger_changed = self._ledger_changed
-        mirror.groups_changed = self.notify
         self._warnings = PodWarnings(mirror, services.events, services.metrics, services.clock)
         mirror.pod_changed = self._warnings.pod_changed
-        mirror.group_came_or_went = self._warnings.group_changed
+        mirror.group_came_or_went = self._group_came_or_went
+        mirror.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
         self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
     def notify(self) -> None:
-        """Groups came or went, or leadership changed."""
+        """Leadership changed."""
         self._news.set()
 
     async def run(self) -> None:
@@ -72,54 +71,58 @@ class Fleet:
         if not leads:
             if self._leads:
                 await self._stop_all()
-            self._leads = False
             return
         if not self._leads:
-            self._leads = True
-            self._leads_since = self._services.clock.ticks()
-            self._warnings.begin()
-            self._services.mirror.sessions.outage(self._services.clock.ticks())
-        wanted = {
-            (view.namespace, view.name): view
-            for held in list(self._services.mirror.groups.buckets().values())
-            for view in held.values()
-        }
-        await self._reap(wanted)
-        for key, view in wanted.items():
-            if key not in self._loops and self._services.clock.ticks() >= self._not_before.get(key, 0.0):
-                self._start(key, view)
+            self._begin()
         self._services.relists.want_all(self._services.clock.ticks() - LIST_EVERY)
-        mirror = self._services.mirror
-        mirror.sessions.keep_only(lease for held in mirror.leases.buckets().values() for lease in held.values())
-        self._services.board.refresh_all()
+        due, self._due = self._due, set()
+        for key in due:
+            self._look_at(key)
         self._warnings.look()
 
-    async def _reap(self, wanted: Mapping[GroupKey, GroupView]) -> None:
-        """Loops that have ended, and those whose group is another by now."""
-        for key, (loop, task) in list(self._loops.items()):
-            if task.done():
-                del self._loops[key]
-                self._not_before[key] = self._services.clock.ticks() + RESTART_AFTER
-                if not task.cancelled() and (error := task.exception()) is not None:
-                    log.error("a group's loop failed; it starts again", namespace=key[0], group=key[1], exc_info=error)
-                elif key in wanted and wanted[key].uid != loop.uid:
-                    self._not_before.pop(key)
-            elif key not in wanted or wanted[key].uid != loop.uid:
-                loop.wake()
-        self._not_before = {key: at for key, at in self._not_before.items() if key in wanted}
+    def _begin(self) -> None:
+        """This replica leads from now on."""
+        self._leads = True
+        self._leads_since = self._services.clock.ticks()
+        self._services.mirror.sessions.outage(self._leads_since)
+        self._services.board.refresh_all()
+        self._warnings.begin()
+        self._due = {(view.namespace, view.name) for view in self._services.mirror.groups}
+
+    def _look_at(self, key: GroupKey) -> None:
+        """One group: whether its loop has ended, or belongs to another by now, and whether it should have one."""
+        view = self._services.mirror.group(key)
+        now = self._services.clock.ticks()
+        if key in self._loops:
+            loop, task = self._loops[key]
+            if not task.done():
+                loop.wake()  # it sees for itself whether its group is gone
+                return
+            del self._loops[key]
+            if view is not None and view.uid == loop.uid:
+                self._not_before[key] = now + RESTART_AFTER
+        if view is None:
+            self._not_before.pop(key, None)
+        elif (left := self._not_before.get(key, now) - now) > 0:
+            asyncio.get_running_loop().call_later(left, self._now_due, key)
+        else:
+            self._not_before.pop(key, None)
+            self._start(key, view)
 
     def _start(self, key: GroupKey, view: GroupView) -> None:
         loop = GroupLoop(view, self._services, self._leads_since)
         task = self._services.tasks.start("group", loop.run(), group=view.full_name)
-        task.add_done_callback(lambda _: self.notify())
+        task.add_done_callback(lambda _: self._now_due(key))
         self._loops[key] = (loop, task)
 
     async def _stop_all(self) -> None:
+        self._leads = False
         tasks = [task for _, task in self._loops.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops.clear()
+        self._not_before.clear()
         await self._services.relists.stop()
         self._services.board.close()
         self._warnings.end()
@@ -139,6 +142,21 @@ class Fleet:
         before = self._services.clock.ticks() - seconds
         return [key for key, (loop, _) in self._loops.copy().items() if (since := loop.busy_since) is not None and since < before]
 
+    # -- what the mirror shows
+
+    def _group_came_or_went(self, key: GroupKey) -> None:
+        self._warnings.group_changed(key)
+        self._now_due(key)
+
+    def _now_due(self, key: GroupKey) -> None:
+        self._due.add(key)
+        self._news.set()
+
+    def _queue_changed(self, key: QueueKey) -> None:
+        """What no group uses is told so."""
+        if self._leads:
+            self._services.board.refresh(key)
+
     def _blind_changed(self, scope: Scope) -> None:
         for key, (loop, _) in self._loops.items():
             if scope in (None, key[0]):
@@ -147,8 +165,6 @@ class Fleet:
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:
             self._loops[key][0].wake()
-        elif self._services.mirror.group(key) is not None:
-            self._news.set()
 
     def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:
         if key in self._loops:

@@ -48,6 +48,12 @@ class GroupSight:
     def _leases(self) -> Collection[LeaseView]:
         return self._mirror.leases.bucket(*self._key).values()
 
+    def in_doubt_since(self, now: float) -> float | None:
+        """From when on a list of Leases would show whether all sessions have lapsed that seem so; None: none is in doubt."""
+        sessions = self._mirror.sessions
+        doubtful = (one for one in self._leases if sessions.overdue(one, now) and not sessions.lapsed(one, now))
+        return max(map(sessions.lapses_at, doubtful), default=None)
+
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> Membership:
         """Who takes part."""
         sessions = self._mirror.sessions

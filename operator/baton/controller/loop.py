@@ -154,6 +154,8 @@ class GroupLoop:
         wait = patience(self._scribe.forsaken) if group.deleting else None
         sights = self._keepers.sights(() if group.deleting else names, self._state.queues, wait)
         seen = self._sight.membership(spec, sights, self._services.clock.ticks())
+        if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
+            self._services.relists.want_sessions(self.key, since, self.wake)
         await self._keep_ledger(group, spec, sights, seen)
         self._bumping.follow(self._scribe.written or {}, self._sight.pods)
         if not group.deleting:

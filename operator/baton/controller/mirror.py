@@ -17,13 +17,15 @@ from baton.model.names import GROUP_LABEL, ledger_name
 GroupKey = tuple[str, str]
 """namespace and name of a ConsumerGroup"""
 
+QueueKey = tuple[str, str]
+"""namespace and name of a PartitionedQueue"""
+
 JUST_NOW = 2.0
 """Seconds. Kubernetes writes transitions in whole seconds."""
 
 
 class Mirror:
-    """Pods, sessions, groups and queues. `wake` is called with a group whose facts changed, `groups_changed` when groups came or
-    went."""
+    """Pods, sessions, groups and queues. `wake` is called with a group whose facts changed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,10 +42,14 @@ class Mirror:
         }
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
-        self.groups_changed: Callable[[], None] = lambda: None
+        self.queue_changed: Callable[[QueueKey], None] = lambda key: None
+        """A queue came, changed or went."""
         self.pod_changed: Callable[[PodView | None, PodView | None], None] = lambda before, after: None
         """A pod came, changed or went."""
         self.group_came_or_went: Callable[[GroupKey], None] = lambda key: None
+        """A group came, went, or became another of its name."""
+        self._groups_by_queue: dict[QueueKey, set[str]] = {}
+        """The groups that name a queue."""
         self._became_ready: dict[Uid, float] = {}
         self._registered: dict[tuple[GroupKey, str], float] = {}
 
@@ -103,9 +109,11 @@ class Mirror:
         if before is not None:
             for executor in before.executors - (after.executors if after else frozenset()):
                 self._registered.pop(((before.namespace, before.group), executor), None)
+            if after is None or after.holder != before.holder:
+                self.sessions.forget(before)
         if after is not None:
             key = (after.namespace, after.group)
-            revived = self.sessions.lapsed(after, now)
+            revived = self.sessions.overdue(after, now)
             self.sessions.renewed(after, now)
             for executor in after.executors - (before.executors if before else frozenset()):
                 self._registered[key, executor] = now
@@ -119,25 +127,25 @@ class Mirror:
         view = after or before
         if view is None or before == after:
             return
+        for queue in _queues_of(before) - _queues_of(after):
+            self._groups_by_queue[view.namespace, queue].discard(view.name)
+            if not self._groups_by_queue[view.namespace, queue]:
+                del self._groups_by_queue[view.namespace, queue]
+        for queue in _queues_of(after):
+            self._groups_by_queue.setdefault((view.namespace, queue), set()).add(view.name)
         if before is None or after is None or before.uid != after.uid:
             self.group_came_or_went((view.namespace, view.name))
-            self.groups_changed()
         self.wake((view.namespace, view.name))
 
     def _queue_changed(self, before: QueueView | None, after: QueueView | None) -> None:
         view = after or before
         if view is None or before == after:
             return
-        self.groups_changed()  # what no group uses is told so
-        for group in self.groups_of(view.namespace, view.name):
-            self.wake((group.namespace, group.name))
+        self.queue_changed((view.namespace, view.name))
+        for group in self._groups_by_queue.get((view.namespace, view.name), ()):
+            self.wake((view.namespace, group))
 
-    def groups_of(self, namespace: str, queue: str) -> list[GroupView]:
-        """The groups that name this queue."""
-        return [
-            group
-            for (within, _), held in self.groups.buckets().items()
-            if within == namespace
-            for group in held.values()
-            if group.spec is not None and any(one.name == queue for one in group.spec.queues)
-        ]
+
+def _queues_of(group: GroupView | None) -> set[str]:
+    """That it names."""
+    return set() if group is None or group.spec is None else {queue.name for queue in group.spec.queues}

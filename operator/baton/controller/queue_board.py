@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baton.controller.conditions import Told, conditions
-from baton.controller.mirror import GroupKey, Mirror
+from baton.controller.mirror import GroupKey, Mirror, QueueKey
 from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.status_writer import StatusWriter
@@ -14,9 +14,6 @@ from baton.kube.api import Api
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView, queues_path
 from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
-
-QueueKey = tuple[str, str]
-"""namespace and name of a PartitionedQueue"""
 
 
 @dataclass(slots=True)
@@ -37,14 +34,20 @@ class QueueBoard:
         self._mirror = mirror
         self._clock = clock
         self._reports: dict[QueueKey, dict[GroupKey, QueueFacts]] = {}
+        self._reported: dict[GroupKey, frozenset[str]] = {}
+        """Of which queues each group reported last."""
         self._writing: dict[QueueKey, _Writing] = {}
 
     def report(self, group: GroupKey, facts: Mapping[str, QueueFacts]) -> None:
         """What one group knows of all its queues; those that it no longer names are not its any more."""
         namespace = group[0]
-        for queue, reports in self._reports.items():
-            if queue[0] == namespace and queue[1] not in facts and reports.pop(group, None) is not None:
-                self.refresh(queue)
+        for name in self._reported.get(group, frozenset()) - facts.keys():
+            reports = self._reports.get((namespace, name), {})
+            if reports.pop(group, None) is not None:
+                self.refresh((namespace, name))
+            if not reports:
+                self._reports.pop((namespace, name), None)
+        self._reported[group] = frozenset(facts)
         for name, known in facts.items():
             reports = self._reports.setdefault((namespace, name), {})
             if reports.get(group) != known:
@@ -54,6 +57,7 @@ class QueueBoard:
     def forget(self, group: GroupKey) -> None:
         """The group is gone, or somebody else's."""
         self.report(group, {})
+        self._reported.pop(group, None)
 
     def refresh(self, queue: QueueKey) -> None:
         """Write the queue's status if it reads differently now."""
@@ -78,9 +82,8 @@ class QueueBoard:
 
     def refresh_all(self) -> None:
         """Also of queues that no group names."""
-        for held in list(self._mirror.queues.buckets().values()):
-            for view in list(held.values()):
-                self.refresh((view.namespace, view.name))
+        for view in self._mirror.queues:
+            self.refresh((view.namespace, view.name))
 
     def close(self) -> None:
         """Somebody else writes from now on."""
@@ -88,6 +91,7 @@ class QueueBoard:
             writing.task.cancel()
         self._writing.clear()
         self._reports.clear()
+        self._reported.clear()
 
 
 def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> PartitionedQueueStatus:

@@ -27,6 +27,10 @@ NEEDED = frozenset({Watched.PODS, Watched.LEASES, Watched.QUEUES})
 """What a group has to have seen of its namespace before it does anything: who is not in a list counts as gone."""
 
 
+Waiting = dict[GroupKey, tuple[float, Callable[[], None]]]
+"""Who is to be told when something has been listed since when."""
+
+
 class Relists:
     """Everything that this operator serves: pods, sessions, queues and groups, and the versions of their ledgers."""
 
@@ -40,8 +44,8 @@ class Relists:
             for scope in (*namespaces,) or (None,)
         }
         self._ledgers: dict[Scope, Mapping[tuple[str, str], str]] = {}
-        self._waiting: dict[Scope, dict[GroupKey, tuple[float, Callable[[], None]]]] = {scope: {} for scope in self._scopes}
-        """Who is to be told when all of a scope has been listed since when."""
+        self._waiting: dict[Scope, Waiting] = {scope: {} for scope in self._scopes}
+        self._waiting_for_sessions: dict[Scope, Waiting] = {scope: {} for scope in self._scopes}
         self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
         self.blind_changed: Callable[[Scope], None] = lambda scope: None
         """Called when a scope cannot be listed for long, and when it can again."""
@@ -55,9 +59,17 @@ class Relists:
         self._want(scope, at)
         self._tell(scope)
 
+    def want_sessions(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
+        """The same for the sessions of the group's scope alone."""
+        scope = self._scope(key[0])
+        self._waiting_for_sessions[scope][key] = (at, listed)
+        self._sessions(scope).want(at)
+        self._tell(scope)
+
     def forget(self, key: GroupKey) -> None:
         """The group waits for nothing any more."""
-        self._waiting[self._scope(key[0])].pop(key, None)
+        for waiting in (self._waiting, self._waiting_for_sessions):
+            waiting[self._scope(key[0])].pop(key, None)
 
     def want_all(self, at: float) -> None:
         """Every scope, also where no group is known yet."""
@@ -101,13 +113,16 @@ class Relists:
         """Somebody else leads."""
         for lister in self.listers:
             await lister.stop()
-        for waiting in self._waiting.values():
+        for waiting in (*self._waiting.values(), *self._waiting_for_sessions.values()):
             waiting.clear()
 
     # -- within a scope
 
     def _scope(self, namespace: str) -> Scope:
         return namespace if namespace in self._scopes else None
+
+    def _sessions(self, scope: Scope) -> Lister:
+        return next(lister for lister in self._scopes[scope] if lister.of is Watched.LEASES)
 
     def _want(self, scope: Scope, at: float) -> None:
         for lister in self._scopes[scope]:
@@ -120,6 +135,10 @@ class Relists:
 
     def _changed(self, lister: Lister) -> None:
         scope = lister.scope
+        if lister.of is Watched.LEASES and not lister.blind:
+            self._mirror.sessions.listed(scope, lister.begun)
+            if Watched.LEASES in self._blind[scope]:
+                self._mirror.sessions.outage(self._clock.ticks(), scope)
         self._news[scope].set()
         blind = frozenset(one.of for one in self._scopes[scope] if one.blind)
         if blind != self._blind[scope]:
@@ -128,12 +147,14 @@ class Relists:
         self._tell(scope)
 
     def _tell(self, scope: Scope) -> None:
-        since = min(lister.begun for lister in self._scopes[scope])
-        waiting = self._waiting[scope]
-        ready = [(key, listed) for key, (at, listed) in waiting.items() if at <= since]
-        for key, listed in ready:
-            del waiting[key]
-            listed()
+        for waiting, since in (
+            (self._waiting[scope], min(lister.begun for lister in self._scopes[scope])),
+            (self._waiting_for_sessions[scope], self._sessions(scope).begun),
+        ):
+            ready = [(key, listed) for key, (at, listed) in waiting.items() if at <= since]
+            for key, listed in ready:
+                del waiting[key]
+                listed()
 
     # -- what becomes of a list
 

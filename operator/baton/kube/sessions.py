@@ -2,10 +2,11 @@
 
 Lease times are written by other machines' clocks, so only changes count: expiry runs from when this operator last saw a
 renewal. What it could not have seen (it was stopped, or the API server was away) it does not hold against anybody: after such
-an outage all get a full term.
+an outage all get a full term. And a watch that says nothing may be one that is broken: a session has lapsed when a list that was
+begun after its term shows it as it was.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baton.kube.leases import LeaseView
@@ -25,7 +26,10 @@ class SessionClock:
 
     def __init__(self) -> None:
         self._seen: dict[Key, _Seen] = {}
-        self._full_term_from = float("-inf")
+        self._full_term_from: dict[str | None, float] = {}
+        """By namespace; None: all of them."""
+        self._listed: dict[str | None, float] = {}
+        """When the last list of Leases that came to its end was begun, likewise."""
 
     def renewed(self, lease: LeaseView, now: float) -> None:
         """A Lease was seen."""
@@ -34,24 +38,34 @@ class SessionClock:
         if before is None or before.renewal != lease.renewal:
             self._seen[key] = _Seen(lease.renewal, now)
 
-    def outage(self, now: float) -> None:
-        """This operator may have missed renewals until now."""
-        self._full_term_from = now
+    def forget(self, lease: LeaseView) -> None:
+        """It is gone, or another's."""
+        self._seen.pop(_key(lease), None)
+
+    def listed(self, namespace: str | None, begun: float) -> None:
+        """A list of all Leases of a namespace (None: of all), begun then, has been taken in."""
+        self._listed[namespace] = begun
+
+    def outage(self, now: float, namespace: str | None = None) -> None:
+        """This operator may have missed renewals in this namespace (None: in all) until now."""
+        self._full_term_from[namespace] = now
 
     def lapses_at(self, lease: LeaseView) -> float:
         """When the session lapses unless it is renewed."""
         seen = self._seen.get(_key(lease))
-        since = max(seen.at if seen else self._full_term_from, self._full_term_from)
-        return since + lease.duration
+        return max(_of(self._full_term_from, lease), seen.at if seen else float("-inf")) + lease.duration
 
     def lapsed(self, lease: LeaseView, now: float) -> bool:
         """A session that was given up has no holder and is nobody's; it has not lapsed."""
+        return self.overdue(lease, now) and _of(self._listed, lease) >= self.lapses_at(lease)
+
+    def overdue(self, lease: LeaseView, now: float) -> bool:
+        """Its term is over, as far as was seen."""
         return lease.holder is not None and now >= self.lapses_at(lease)
 
-    def keep_only(self, leases: Iterable[LeaseView]) -> None:
-        """Forget all other sessions."""
-        keys = {_key(lease) for lease in leases}
-        self._seen = {key: seen for key, seen in self._seen.items() if key in keys}
+
+def _of(times: Mapping[str | None, float], lease: LeaseView) -> float:
+    return max(times.get(lease.namespace, float("-inf")), times.get(None, float("-inf")))
 
 
 def _key(lease: LeaseView) -> Key:

@@ -7,7 +7,7 @@ One object never stops the others: whatever its view raises, the rest of the lis
 it is told as unread.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -50,6 +50,10 @@ class Shelf(Generic[V]):
     def bucket(self, namespace: str, group: str) -> Mapping[str, V]:
         """Views by name."""
         return self._buckets.get((namespace, group), {})
+
+    def __iter__(self) -> Iterator[V]:
+        """All views."""
+        return (view for held in list(self._buckets.values()) for view in list(held.values()))
 
     def buckets(self) -> Mapping[Bucket, Mapping[str, V]]:
         return self._buckets

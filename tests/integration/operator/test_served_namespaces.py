@@ -85,3 +85,19 @@ async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(
     await fleet(again, "a")
     await again.spread("orders", 6, seconds=60)
     await again.told("orders", "Ready")
+
+
+async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two: Two) -> None:
+    await two.start().leads()
+    for world in (two.shop, two.bank):
+        await fleet(world, "a", "b")
+        await world.spread("orders", 3, 3)
+        await world.told("orders", "Ready")
+    await two.account.bind(two.bank.namespace, without="leases")
+    message = await two.bank.told("orders", "NotSeen", seconds=90)
+    assert f"cannot list leases in namespace {two.bank.namespace}" in message and "forbidden" in message
+    await two.bank.delete_pod("b")  # pods are seen all the same
+    await two.bank.spread("orders", 6)
+    assert await two.shop.reason("orders") == "Ready"
+    await two.account.bind(two.bank.namespace)
+    await two.bank.told("orders", "Ready", seconds=60)

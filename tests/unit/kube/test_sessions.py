@@ -10,8 +10,15 @@ from baton.model.session import parse_releases
 LEASE = LeaseView("shop", "baton-a", "orders", Uid("u1"), duration=15, renewal="10:00:00")
 
 
-def test_expiry_counts_from_the_last_renewal_that_was_seen() -> None:
+def listed() -> SessionClock:
+    """All Leases are listed all the time."""
     clock = SessionClock()
+    clock.listed(None, float("inf"))
+    return clock
+
+
+def test_expiry_counts_from_the_last_renewal_that_was_seen() -> None:
+    clock = listed()
     clock.renewed(LEASE, 100)
     clock.renewed(LEASE, 110)  # seen again, not renewed
     assert not clock.lapsed(LEASE, 114.9)
@@ -21,7 +28,7 @@ def test_expiry_counts_from_the_last_renewal_that_was_seen() -> None:
 
 
 def test_after_an_outage_of_its_own_everybody_gets_a_full_term() -> None:
-    clock = SessionClock()
+    clock = listed()
     clock.renewed(LEASE, 100)
     clock.outage(200)
     assert not clock.lapsed(LEASE, 214.9)
@@ -29,7 +36,7 @@ def test_after_an_outage_of_its_own_everybody_gets_a_full_term() -> None:
 
 
 def test_another_holder_of_the_same_lease_is_another_session() -> None:
-    clock = SessionClock()
+    clock = listed()
     clock.renewed(LEASE, 100)
     clock.renewed(replace(LEASE, holder=Uid("u2")), 114)
     assert clock.lapsed(LEASE, 115)
@@ -37,15 +44,37 @@ def test_another_holder_of_the_same_lease_is_another_session() -> None:
 
 
 def test_a_session_that_was_given_up_has_not_lapsed() -> None:
-    clock = SessionClock()
+    clock = listed()
     clock.renewed(LEASE, 0)
     assert not clock.lapsed(replace(LEASE, holder=None), 1000)
 
 
-def test_only_sessions_that_are_there_are_remembered() -> None:
+def test_a_session_has_lapsed_only_where_a_list_shows_that_it_was_not_renewed() -> None:
     clock = SessionClock()
     clock.renewed(LEASE, 100)
-    clock.keep_only([])
+    assert (clock.overdue(LEASE, 1000), clock.lapsed(LEASE, 1000)) == (True, False)
+    clock.listed("shop", 114.9)
+    clock.listed("bank", 1000)
+    assert not clock.lapsed(LEASE, 1000)
+    clock.listed("shop", 115)
+    assert clock.lapsed(LEASE, 1000)
+    clock.renewed(replace(LEASE, renewal="10:00:03"), 1000)
+    assert not clock.overdue(LEASE, 1000)
+
+
+def test_an_outage_of_one_namespace_is_none_of_another() -> None:
+    clock = listed()
+    clock.renewed(LEASE, 100)
+    clock.outage(200, "bank")
+    assert clock.lapsed(LEASE, 115)
+    clock.outage(200, "shop")
+    assert not clock.lapsed(LEASE, 214)
+
+
+def test_a_session_that_was_forgotten_begins_anew() -> None:
+    clock = listed()
+    clock.renewed(LEASE, 100)
+    clock.forget(LEASE)
     clock.renewed(LEASE, 200)
     assert not clock.lapsed(LEASE, 214)
 

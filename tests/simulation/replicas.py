@@ -1,0 +1,130 @@
+"""A replica of the operator in virtual time, beside an API server in memory, for a test that says what happens and what fails."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tests.simulation.api_server import ApiServer, Fault, MemoryApi, WatchFeed
+from tests.simulation.seeds import manifests
+
+from baton.controller.replica import Replica
+from baton.kube.api import core_path
+from baton.kube.clock import Clock
+from baton.kube.election import Terms
+from baton.kube.leases import leases_path
+from baton.kube.objects import QueueView, groups_path, queues_path
+from baton.kube.times import to_micro_text
+from baton.model.ids import MemberId, QueueName
+from baton.model.ledger import MemberEntry
+from baton.model.names import GROUP_LABEL, LEDGER_GROUP_KEY, ledger_name, session_lease_name
+from baton.queues.external import ExternalQueue
+from baton.queues.protocol import Claimant, QueueAdapter
+from baton.simulation import virtual_time
+
+EPOCH = 1_800_000_000.0
+"""Unix seconds at which everything begins."""
+
+Json = dict[str, Any]
+
+
+class Lone:
+    """One replica, its API server, and whoever uses both. `fails` says what becomes of a request of the replica (verb, path)."""
+
+    def __init__(self, namespaces: Sequence[str] = ("shop", "bank"), clock: Clock | None = None, identity: str = "one") -> None:
+        self.loop = asyncio.get_running_loop()
+        self.server = ApiServer(random.Random(1), self.now)
+        self.api = MemoryApi(self.server)
+        self.fails: Callable[[str, str], Fault | None] = lambda verb, path: None
+        for namespace in (*namespaces, "baton"):
+            self.server.request("create", core_path(None, "namespaces"), body={"metadata": {"name": namespace}})
+        self.replica, self.feed = self.another(identity, namespaces, clock)
+        self.tasks = [asyncio.create_task(self.feed.run()), asyncio.create_task(self.replica.run())]
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return EPOCH + self.loop.time()
+
+    def another(
+        self, identity: str, namespaces: Sequence[str], clock: Clock | None = None, lease: str = "operator"
+    ) -> tuple[Replica, WatchFeed]:
+        """Not yet running."""
+        api = MemoryApi(self.server, lambda verb, path: self.fails(verb, path), latency=lambda: 0.005)
+        replica = Replica(
+            api,
+            MemoryApi(self.server, latency=lambda: 0.005),
+            clock or Clock(self.now, self.loop.time),
+            _open,
+            identity=identity,
+            lease_namespace="baton",
+            lease_name=lease,
+            terms=Terms(),
+            namespaces=namespaces,
+        )
+        return replica, WatchFeed(api, replica.mirror, namespaces)
+
+    # -- making things
+
+    async def group(self, namespace: str, *pods: str, partitions: int = 4, **spec: Any) -> None:
+        """`orders`, with a queue of that name that nothing can fence, and pods."""
+        source = {"type": "External", "external": {"onDeadline": "Force"}}
+        rebalance = {"delaySeconds": 0, "maxHandoffSeconds": 0}
+        queue = manifests.queue("orders", {"source": source, "partitions": partitions, "rebalance": rebalance})
+        await self.api.create(queues_path(namespace), queue)
+        await self.api.create(groups_path(namespace), manifests.group("orders", {"queues": [{"name": "orders"}], **spec}))
+        for pod in pods:
+            await self.pod(namespace, pod)
+
+    async def pod(self, namespace: str, name: str) -> None:
+        await self.api.create(core_path(namespace, "pods"), manifests.pod(name, "orders", None, None, 0))
+        await self.api.merge(core_path(namespace, "pods", name) + "/status", manifests.pod_status(True, self.now()))
+
+    async def renew(self, namespace: str, pod: str, duration: int = 15) -> None:
+        """The pod's session."""
+        path = leases_path(namespace, session_lease_name(MemberId(pod)))
+        uid = (await self.api.get(core_path(namespace, "pods", pod)))["metadata"]["uid"]
+        name, renewed = session_lease_name(MemberId(pod)), to_micro_text(self.now())
+        spec = {"holderIdentity": uid, "leaseDurationSeconds": duration, "renewTime": renewed}
+        if await self.api.find(path) is None:
+            body = {"metadata": {"name": name, "labels": {GROUP_LABEL: "orders"}}, "spec": spec}
+            await self.api.create(leases_path(namespace), body)
+        else:
+            await self.api.merge(path, {"spec": spec})
+
+    async def delete_pod(self, namespace: str, name: str) -> None:
+        await self.api.delete(core_path(namespace, "pods", name), gracePeriodSeconds=0)
+
+    # -- looking
+
+    async def owned(self, namespace: str) -> dict[str, int]:
+        """Partitions by member."""
+        found = await self.api.find(core_path(namespace, "configmaps", ledger_name("orders"))) or {}
+        entries = {key: MemberEntry.from_json(text) for key, text in found.get("data", {}).items() if key != LEDGER_GROUP_KEY}
+        return {member: len(entry.owned.get(QueueName("orders"), {})) for member, entry in entries.items()}
+
+    async def ready(self, namespace: str) -> tuple[str, str]:
+        """Status and reason of the group's condition."""
+        status = (await self.api.get(groups_path(namespace, "orders"))).get("status") or {}
+        found = [(one["status"], one["reason"]) for one in status.get("conditions", ()) if one["type"] == "Ready"]
+        return found[0] if found else ("Unknown", "")
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.replica.metrics.registry.get_sample_value(name, labels)
+
+
+async def _open(queue: QueueView, claimant: Claimant) -> QueueAdapter:
+    return ExternalQueue()
+
+
+def played(story: Callable[[Lone], Awaitable[None]]) -> None:
+    """From its beginning to its end, in virtual time."""
+
+    async def main() -> None:
+        lone = Lone()
+        await story(lone)
+        assert not lone.replica.tasks.failures
+        for task in lone.tasks:
+            task.cancel()
+        await asyncio.gather(*lone.tasks, return_exceptions=True)
+
+    virtual_time.run(main())

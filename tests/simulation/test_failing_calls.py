@@ -1,0 +1,145 @@
+"""What the API server refuses, or never answers: acted on is what can be seen, and said is what cannot."""
+
+import asyncio
+
+import pytest
+from tests.simulation.api_server import Fault, Hang, Refuse
+from tests.simulation.replicas import Lone, played
+
+from baton.kube.watched import Watched
+
+FAILURES: dict[str, Fault] = {
+    "403": Refuse(403, "Forbidden", "no"),
+    "404": Refuse(404, "NotFound", "no"),
+    "410": Refuse(410, "Expired", "no"),
+    "429": Refuse(429, "TooManyRequests", "later"),
+    "503": Refuse(503, "ServiceUnavailable", "away"),
+    "hang": Hang(),
+}
+REPORTED = 30 + 15 + 10 + 1
+"""Seconds within which it is said that lists fail: how long they may, the backoff, a request that hangs, and a write."""
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_what_a_watch_shows_is_acted_on_while_lists_fail(failure: Fault) -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(10)
+        assert await lone.owned("shop") == {"a": 2, "b": 2}
+        lone.fails = lambda verb, path: failure if verb == "list" else None
+        await asyncio.sleep(25)
+        await lone.delete_pod("shop", "b")
+        await asyncio.sleep(1)
+        assert await lone.owned("shop") == {"a": 4}
+        await asyncio.sleep(REPORTED)
+        assert await lone.ready("shop") == ("False", "NotSeen")
+        assert lone.replica.stuck() is None
+        await lone.pod("shop", "c")
+        await asyncio.sleep(1)
+        assert await lone.owned("shop") == {"a": 2, "c": 2}
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(30)
+        assert await lone.ready("shop") == ("True", "Ready")
+
+    played(story)
+
+
+@pytest.mark.parametrize("of", list(Watched))
+def test_what_cannot_be_listed_is_said_where_it_is_and_nowhere_else(of: Watched) -> None:
+    async def story(lone: Lone) -> None:
+        for namespace in ("shop", "bank"):
+            await lone.group(namespace, "a", "b")
+        await asyncio.sleep(10)
+        lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and path == of.path("bank") else None
+        lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+        await asyncio.sleep(20 + REPORTED)
+        assert await lone.ready("bank") == ("False", "NotSeen")
+        assert await lone.ready("shop") == ("True", "Ready")
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(30)
+        assert await lone.ready("bank") == ("True", "Ready")
+
+    played(story)
+
+
+def test_sessions_that_cannot_be_seen_do_not_lapse() -> None:
+    async def story(lone: Lone) -> None:
+        for namespace in ("shop", "bank"):
+            await lone.group(namespace, "a", "b")
+        hidden = False
+        lone.fails = lambda verb, path: (
+            FAILURES["403"] if hidden and verb in ("list", "watch") and path == Watched.LEASES.path("bank") else None
+        )
+        for second in range(120):
+            for namespace, pod in (("shop", "a"), ("bank", "a"), ("bank", "b")):
+                await lone.renew(namespace, pod)
+            if second < 20:
+                await lone.renew("shop", "b")
+            if second == 20:
+                hidden = True
+                lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+            await asyncio.sleep(1)
+        assert await lone.owned("shop") == {"a": 4}  # b's session has lapsed
+        assert await lone.owned("bank") == {"a": 2, "b": 2}
+        hidden = False
+        for _ in range(40):
+            await lone.renew("bank", "a")
+            await asyncio.sleep(1)
+        assert await lone.owned("bank") == {"a": 4}
+
+    played(story)
+
+
+def test_a_watch_that_is_silent_ends_no_session() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a", "b")
+        silent = False
+        lone.fails = lambda verb, path: Hang() if silent and verb == "watch" else None
+        for second in range(100):
+            await lone.renew("shop", "a")
+            await lone.renew("shop", "b")
+            if second == 20:
+                silent = True
+                lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+            await asyncio.sleep(1)
+            if second > 2:
+                assert await lone.owned("shop") == {"a": 2, "b": 2}
+
+    played(story)
+
+
+def test_a_group_of_which_nothing_was_seen_is_told_so_and_no_other_waits_for_it() -> None:
+    async def story(lone: Lone) -> None:
+        lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and path == Watched.PODS.path("bank") else None
+        for namespace in ("shop", "bank"):
+            await lone.group(namespace, "a")
+        await asyncio.sleep(2)
+        assert await lone.owned("shop") == {"a": 4}
+        assert await lone.owned("bank") == {}
+        await asyncio.sleep(REPORTED)
+        assert await lone.ready("bank") == ("False", "NotSeen")
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(20)
+        assert await lone.owned("bank") == {"a": 4}
+        assert await lone.ready("bank") == ("True", "Ready")
+
+    played(story)
+
+
+def test_only_rounds_that_come_to_their_end_are_counted() -> None:
+    async def story(lone: Lone) -> None:
+        for namespace in ("shop", "bank"):
+            await lone.group(namespace, "a")
+        await asyncio.sleep(30)
+        lone.fails = lambda verb, path: FAILURES["403"] if verb == "update" and "/bank/" in path else None
+        await lone.pod("bank", "b")
+        await asyncio.sleep(200)
+        ages = {
+            namespace: lone.metric("baton_reconcile_age_seconds", namespace=namespace, group="orders")
+            for namespace in ("shop", "bank")
+        }
+        assert ages["bank"] is not None and ages["shop"] is not None
+        assert ages["bank"] > 190 and ages["shop"] < 40
+        assert lone.replica.stuck() is None
+
+    played(story)
