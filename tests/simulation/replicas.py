@@ -8,6 +8,7 @@ from typing import Any
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, WatchFeed
 from tests.simulation.seeds import manifests
 
+from baton.controller.feed import Feed
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
 from baton.kube.clock import Clock
@@ -61,7 +62,7 @@ class Lone:
             terms=Terms(),
             namespaces=namespaces,
         )
-        return replica, WatchFeed(api, replica.mirror, namespaces)
+        return replica, WatchFeed(api, Feed(self.loop, replica.mirror.event).put, namespaces)
 
     # -- making things
 
