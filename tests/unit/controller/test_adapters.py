@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.unit.kube.memory_api import MemoryApi
+from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.kube.api import core_path
@@ -22,16 +22,16 @@ def queue(source: dict[str, Any], **spec: Any) -> Any:
 async def test_a_source_that_the_operator_cannot_speak_to_is_refused_with_what_to_use_instead() -> None:
     source = {"type": "Kafka", "kafka": {"bootstrapServers": "kafka:9092", "topic": "orders"}}
     with pytest.raises(UnsupportedSource, match=r"spec\.source\.type Kafka of queue orders.*use Redis, or External"):
-        await open_queue(MemoryApi(), queue(source), Claimant("shop/orders", "uid"))
+        await open_queue(ShopApi(), queue(source), Claimant("shop/orders", "uid"))
 
 
 async def test_an_external_queue_fences_nobody() -> None:
-    adapter = await open_queue(MemoryApi(), queue({"type": "External"}, partitions=4), Claimant("shop/orders", "uid"))
+    adapter = await open_queue(ShopApi(), queue({"type": "External"}, partitions=4), Claimant("shop/orders", "uid"))
     assert not adapter.fenced
 
 
 async def test_the_url_comes_from_the_secret() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     api.put(
         core_path("shop", "secrets", "redis"), {"data": {"url": base64.b64encode(b"redis://:secret@redis:6379/0\n").decode()}}
     )
@@ -50,7 +50,7 @@ async def test_the_url_comes_from_the_secret() -> None:
     ],
 )
 async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str, str] | None, said: str) -> None:
-    api = MemoryApi()
+    api = ShopApi()
     if data is not None:
         api.put(core_path("shop", "secrets", "redis"), {"data": data})
     with pytest.raises(QueueUnreachable, match=rf"Secret shop/redis, which .*urlSecretRef of queue orders names, .*{said}"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.kube.memory_api import MemoryApi
+from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
@@ -42,7 +42,7 @@ def families() -> dict[str, set[str]]:
     metrics.strays({("shop", "ordres"): 1})
     tasks = Tasks(Clock())
     tasks.failures["events"] += 1
-    relists = Relists(MemoryApi(), Mirror(Clock()), Clock(), tasks, ["shop"])
+    relists = Relists(ShopApi(), Mirror(Clock()), Clock(), tasks, ["shop"])
     for lister in relists.listers:
         lister.begun = 0.0
         lister.failures["403"] += 1

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.kube.memory_api import MemoryApi
+from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.scribe import Scribe
 from baton.kube.api import UnavailableError
@@ -18,7 +18,7 @@ OWNER = Owner("shop", "orders", "uid-1")
 class Desk:
     """A scribe who leads, in a term."""
 
-    def __init__(self, api: MemoryApi, identity: str = "one", owner: Owner = OWNER) -> None:
+    def __init__(self, api: ShopApi, identity: str = "one", owner: Owner = OWNER) -> None:
         self.api = api
         self.elector = Elector(api, "baton", "operator", identity, Terms(), Clock(), lambda: None)
         self._owner = owner
@@ -28,26 +28,26 @@ class Desk:
         return Scribe(Ledger(self.api, self._owner, self.elector.term), self.elector, Clock())
 
 
-def data(api: MemoryApi) -> Any:
-    return api.objects[OWNER.path]["data"]
+def data(api: ShopApi) -> Any:
+    return api.objects[OWNER.path].get("data", {})
 
 
-def edit(api: MemoryApi, **change: str) -> None:
+def edit(api: ShopApi, **change: str) -> None:
     api.put(OWNER.path, {**api.objects[OWNER.path], "data": change})
 
 
 async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     assert await scribe.claim() is None
     made = api.objects[OWNER.path]
-    assert made["data"] == {}
+    assert data(api) == {}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
     assert made["metadata"]["labels"]["baton.dev/group"] == "orders"
 
 
 async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first = Desk(api)
     scribe = await first.open()
     await scribe.claim()
@@ -57,7 +57,7 @@ async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
 
 
 async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     desk = Desk(api)
     scribe = await desk.open()
     await scribe.claim()
@@ -68,7 +68,7 @@ async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
 
 
 async def test_what_is_written_already_is_not_written_again() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -78,7 +78,7 @@ async def test_what_is_written_already_is_not_written_again() -> None:
 
 
 async def test_an_edit_is_overruled_by_the_next_write() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -89,7 +89,7 @@ async def test_an_edit_is_overruled_by_the_next_write() -> None:
 
 
 async def test_a_change_of_labels_alone_is_no_edit() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -99,7 +99,7 @@ async def test_a_change_of_labels_alone_is_no_edit() -> None:
 
 
 async def test_an_edit_or_a_deletion_that_the_watch_shows_is_put_right() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -108,7 +108,7 @@ async def test_an_edit_or_a_deletion_that_the_watch_shows_is_put_right() -> None
     assert scribe.event("MODIFIED", api.objects[OWNER.path])
     assert await scribe.check()
     assert data(api) == {"group": "1"}
-    gone = api.objects.pop(OWNER.path)
+    gone = api.remove(OWNER.path)
     assert scribe.event("DELETED", gone)
     assert await scribe.check()
     assert data(api) == {"group": "1"}
@@ -116,7 +116,7 @@ async def test_an_edit_or_a_deletion_that_the_watch_shows_is_put_right() -> None
 
 
 async def test_an_echo_of_an_earlier_write_of_its_own_is_looked_into_and_left() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -128,7 +128,7 @@ async def test_an_echo_of_an_earlier_write_of_its_own_is_looked_into_and_left() 
 
 
 async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -144,7 +144,7 @@ async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["the watch shows it", "nobody shows it"])
 async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool) -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -168,7 +168,7 @@ async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool
 
 
 async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -182,7 +182,7 @@ async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
 
 
 async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first = Desk(api)
     scribe = await first.open()
     await scribe.claim()
@@ -200,7 +200,7 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
 
 
 async def test_who_does_not_lead_does_not_write() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     desk = Desk(api)
     scribe = await desk.open()
     await scribe.claim()
@@ -210,7 +210,7 @@ async def test_who_does_not_lead_does_not_write() -> None:
 
 
 async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first = Desk(api)
     scribe = await first.open()
     await scribe.claim()
@@ -232,7 +232,7 @@ async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_be
 
 
 async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count_either() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first = Desk(api)
     scribe = await first.open()
     await scribe.claim()
@@ -250,7 +250,7 @@ async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count
 
 
 async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken_for_ones_own() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first = Desk(api)
     scribe = await first.open()
     await scribe.claim()
@@ -281,7 +281,7 @@ OWNED = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": "o
     ],
 )
 async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metadata: dict[str, Any]) -> None:
-    api = MemoryApi()
+    api = ShopApi()
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments", **metadata}, "data": {"mine": "1"}})
     scribe = await Desk(api).open()
     with pytest.raises(ForeignConfigMap, match=r"ConfigMap shop/orders-assignments .* Delete it or give it another name"):
@@ -290,7 +290,7 @@ async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metada
 
 
 async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     await scribe.write({"group": "1"})
@@ -302,7 +302,7 @@ async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> 
 
 
 async def test_finalizers_of_others_stay_on_the_ledger() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     scribe = await Desk(api).open()
     await scribe.claim()
     before = api.objects[OWNER.path]

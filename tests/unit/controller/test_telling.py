@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.kube.memory_api import MemoryApi
+from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason
@@ -38,7 +38,7 @@ class Said(Events):
     """Events that are kept instead of posted."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryApi(), "test", Clock())
+        super().__init__(ShopApi(), "test", Clock())
         self.said: list[tuple[str, str, Kind]] = []
 
     def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:

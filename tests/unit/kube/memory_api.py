@@ -1,81 +1,61 @@
-"""An API server in memory: objects by path, resource versions, compare-and-swap, merge patches; and away when told so."""
+"""The API server in memory and a client of it, as unit tests use them: objects by path, and answers that do not come."""
 
-import copy
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
-from baton.kube.api import Api, ConflictError, Json, NotFoundError, UnavailableError
+from tests.simulation.api_server import ApiServer, Fault, LoseAnswer, MemoryApi, Refuse
+from tests.simulation.api_server.kinds import KINDS, NAMESPACES
+from tests.simulation.api_server.manifests import Manifest, received
+from tests.simulation.api_server.paths import Target, target
+
+_AWAY = Refuse(503, "ServiceUnavailable", "away")
 
 
-class MemoryApi(Api):
+class ShopApi(MemoryApi):
+    """There are the namespaces `shop` and `baton`, and nothing in them."""
+
     def __init__(self) -> None:
-        self.objects: dict[str, Json] = {}
-        self.created: list[Json] = []
+        super().__init__(ApiServer(Random(1), lambda: 0.0), self._wrong)
         self.away = False
         self.read_only = False
         """Writes are not carried out."""
         self.mute = False
         """Writes are carried out, and their answers are lost."""
-        self._version = 0
+        for name in ("shop", "baton"):
+            self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": name}})
 
-    def put(self, path: str, body: Json) -> Json:
+    def put(self, path: str, body: Mapping[str, Any]) -> None:
         """As another client would, with no questions asked."""
-        self._version += 1
-        body = copy.deepcopy(body)
-        metadata = body.setdefault("metadata", {})
-        metadata["resourceVersion"] = str(self._version)
-        metadata.setdefault("uid", self.objects[path]["metadata"]["uid"] if path in self.objects else f"object-{self._version}")
-        self.objects[path] = body
-        return copy.deepcopy(body)
+        about = _target(path)
+        made, _ = received(body)
+        named = {"name": about.name, "namespace": about.namespace, "uid": "uid", **made.get("metadata", {})}
+        self.server.store.put(about.kind, about.key, {**made, "metadata": Manifest(named)})
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | list[Json] | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> Json:
-        if self.away or (self.read_only and method != "GET"):
-            raise UnavailableError("away")
-        answer = self._carry_out(method, path, body)
-        if self.mute and method != "GET":
-            raise UnavailableError("the answer was lost")
-        return answer
+    def remove(self, path: str) -> Manifest:
+        """Likewise; returns the object as it was."""
+        about = _target(path)
+        return self.server.store.remove(about.kind, about.key)
 
-    def _carry_out(self, method: str, path: str, body: Json | list[Json] | None) -> Json:
-        if method == "POST":
-            assert isinstance(body, dict)
-            self.created.append(body)
-            path = f"{path}/{body['metadata']['name']}"
-            if path in self.objects:
-                raise ConflictError(409, "AlreadyExists", path)
-            return self.put(path, body)
-        at = path.removesuffix("/status").removesuffix("/scale")
-        found = self.objects.get(at)
-        if found is None:
-            raise NotFoundError(404, "NotFound", path)
-        if method == "GET":
-            return copy.deepcopy(found)
-        assert body is not None
-        if isinstance(body, list):
-            body = {one["path"].strip("/"): one["value"] for one in body if one["op"] == "add"}
-            return self.put(at, {**found, **body})
-        version = body.get("metadata", {}).get("resourceVersion")
-        if version not in (None, found["metadata"]["resourceVersion"]):
-            raise ConflictError(409, "Conflict", path)
-        return self.put(at, body if method == "PUT" else merged(found, body))
+    @property
+    def objects(self) -> dict[str, Manifest]:
+        """By path."""
+        return {
+            f"{kind.root}/namespaces/{namespace}/{kind.plural}/{name}": found
+            for kind in KINDS
+            if kind is not NAMESPACES
+            for namespace, name in self.server.store.keys(kind, None)
+            if (found := self.server.store.get(kind, (namespace, name))) is not None
+        }
+
+    def _wrong(self, verb: str, path: str) -> Fault | None:
+        writes = verb not in ("get", "list")
+        if self.away or (self.read_only and writes):
+            return _AWAY
+        return LoseAnswer() if self.mute and writes else None
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    made = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            made.pop(key, None)
-        else:
-            made[key] = merged(made.get(key), value)
-    return made
+def _target(path: str) -> Target:
+    about = target(path)
+    assert about is not None
+    return about

@@ -1,7 +1,7 @@
 """Who leads: the decision, and what becomes of the Lease."""
 
 import pytest
-from tests.unit.kube.memory_api import MemoryApi
+from tests.unit.kube.memory_api import ShopApi
 
 from baton.kube.clock import Clock
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
@@ -48,12 +48,12 @@ def test_terms_that_would_let_two_lead_are_refused(terms: tuple[float, float, fl
         Terms(*terms)
 
 
-def elector(api: MemoryApi, identity: str) -> Elector:
+def elector(api: ShopApi, identity: str) -> Elector:
     return Elector(api, "baton", "operator", identity, TERMS, Clock(), lambda: None)
 
 
 async def test_the_first_makes_the_lease_and_the_second_waits() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first, second = elector(api, "one"), elector(api, "two")
     await first.attempt()
     await second.attempt()
@@ -62,7 +62,7 @@ async def test_the_first_makes_the_lease_and_the_second_waits() -> None:
 
 
 async def test_a_lease_that_was_given_up_is_taken_at_once_in_a_later_term() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first, second = elector(api, "one"), elector(api, "two")
     await first.attempt()
     await first.resign()
@@ -72,7 +72,7 @@ async def test_a_lease_that_was_given_up_is_taken_at_once_in_a_later_term() -> N
 
 
 async def test_a_container_that_was_restarted_in_its_pod_takes_its_lease_back_at_once() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     await elector(api, "pod").attempt()
     successor = elector(api, "pod")
     await successor.attempt()
@@ -80,7 +80,7 @@ async def test_a_container_that_was_restarted_in_its_pod_takes_its_lease_back_at
 
 
 async def test_who_finds_another_in_its_lease_does_not_lead_any_more() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     first = elector(api, "one")
     await first.attempt()
     api.put(PATH, {**api.objects[PATH], "spec": {**api.objects[PATH]["spec"], "holderIdentity": "two"}})
@@ -88,7 +88,7 @@ async def test_who_finds_another_in_its_lease_does_not_lead_any_more() -> None:
 
 
 async def test_an_outage_is_remembered_when_it_is_over() -> None:
-    api = MemoryApi()
+    api = ShopApi()
     one = elector(api, "one")
     await one.attempt()
     api.away = True
