@@ -27,7 +27,7 @@ class Target:
         return (self.namespace or "", self.name)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def target(path: str) -> Target | None:
     """None: the path is a group's and version's root. Raises Refused (404) where nothing is."""
     words = path.strip("/").split("/")
