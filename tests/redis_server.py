@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
 
 import redis
 
@@ -54,7 +55,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        credentials = f":{self.password}@" if self.password is not None else ""
+        credentials = f":{quote(self.password, safe='')}@" if self.password is not None else ""
         return f"redis://{credentials}{self.bind}:{self.port}/0"
 
     def client(self) -> redis.Redis:

@@ -4,6 +4,8 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable
 
+from pydantic import SecretStr
+
 from baton.kube.api import Api, NotFoundError, core_path
 from baton.kube.objects import QueueView
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
@@ -47,11 +49,16 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
             )
 
 
-async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> str:
+async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> SecretStr:
     source = spec.source.redis
     assert source is not None
     if source.url is not None:
-        return source.url
+        if "@" in source.url:  # the API server refuses it, but not of what was there before
+            raise QueueUnreachable(
+                f"spec.source.redis.url of queue {queue.name} holds a user or a password: put the URL into a Secret and name "
+                "it in spec.source.redis.urlSecretRef"
+            )
+        return SecretStr(source.url)
     reference = source.url_secret_ref
     assert reference is not None
     where = f"Secret {queue.namespace}/{reference.name}, which spec.source.redis.urlSecretRef of queue {queue.name} names,"
@@ -60,12 +67,12 @@ async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> 
     except NotFoundError:
         raise QueueUnreachable(f"{where} does not exist: create it with the key {reference.key}") from None
     try:
-        url = base64.b64decode((secret.get("data") or {})[reference.key], validate=True).decode().strip()
+        url = SecretStr(base64.b64decode((secret.get("data") or {})[reference.key], validate=True).decode().strip())
     except KeyError:
         raise QueueUnreachable(f"{where} has no key {reference.key}: add it, with the server's URL") from None
     except (binascii.Error, UnicodeDecodeError):
         raise QueueUnreachable(f"{where} has something else than a URL under {reference.key}") from None
-    if not url.startswith(("redis://", "rediss://")):
+    if not url.get_secret_value().startswith(("redis://", "rediss://")):
         raise QueueUnreachable(
             f"{where} has something else than a URL such as redis://:password@redis:6379/0 under {reference.key}"
         )

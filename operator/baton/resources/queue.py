@@ -13,6 +13,27 @@ from baton.resources.shape import NonNegativeSeconds, Shape, rule, rules
 MOST_REDIS_PARTITIONS = 1024
 """A Redis queue routes keys over 1,024 slots; a partition without a slot would stay empty."""
 
+REDIS_OPTIONS = {
+    "db": "[0-9]{1,9}",
+    "client_name": "[^&]+",
+    "health_check_interval": "[0-9]{1,9}",
+    "socket_connect_timeout": "[0-9.]{1,8}",
+    "socket_keepalive": "(true|false)",
+    "socket_timeout": "[0-9.]{1,8}",
+    "ssl_ca_certs": "[^&]+",
+    "ssl_ca_data": "[^&]*",
+    "ssl_ca_path": "[^&]+",
+    "ssl_cert_reqs": "(required|optional|none)",
+    "ssl_certfile": "[^&]+",
+    "ssl_check_hostname": "(true|false)",
+    "ssl_ciphers": "[^&]+",
+    "ssl_keyfile": "[^&]+",
+}
+"""What may stand behind the ? of a URL, and what it may be. The adapter (baton.queues.redis.url) reads them."""
+
+_HOST = r"([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?"
+_OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items())})"
+
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 
 
@@ -56,7 +77,7 @@ class RedisSource(Shape):
                 reason="FieldValueInvalid",
             ),
             rule(
-                "!has(self.url) || !self.url.contains('@')",
+                "!has(self.url) || !(self.url.contains('@') || self.url.matches('[?&](username|password|ssl_password)='))",
                 "spec.source.redis.url holds a user or a password: put the URL into a Secret and name it in "
                 "spec.source.redis.urlSecretRef",
                 field=".url",
@@ -72,10 +93,22 @@ class RedisSource(Shape):
                 max_length=2048,
                 json_schema_extra=rules(
                     rule(
-                        "self.matches('^rediss?://.+')",
+                        f"self.contains('@') || self.matches('^rediss?://{_HOST}(/[0-9]{{0,9}})?([?].*)?$')",
                         "spec.source.redis.url is no URL of a Redis: write redis://redis.shop:6379/0, or rediss:// for TLS",
                         reason="FieldValueInvalid",
-                    )
+                    ),
+                    rule(
+                        "!self.contains('?') || self.matches('[?&](username|password|ssl_password)=') || "
+                        f"self.matches('^[^?]*[?]{_OPTION}(&{_OPTION})*$')",
+                        "spec.source.redis.url has an option that there is not, or that cannot be so. There are "
+                        f"{', '.join(REDIS_OPTIONS)}; db and health_check_interval are numbers, as in ?db=1",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.matches('^redis://.*[?&]ssl_')",
+                        "spec.source.redis.url has an option for TLS: begin it with rediss://",
+                        reason="FieldValueInvalid",
+                    ),
                 ),
             ),
         ]

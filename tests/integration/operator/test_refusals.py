@@ -36,6 +36,23 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
             {**QUEUE, "source": {"type": "Redis", "redis": {"url": "redis:6379"}}},
             ["spec.source.redis.url is no URL of a Redis: write redis://", "rediss:// for TLS"],
         ),
+        *(
+            ({**QUEUE, "source": {"type": "Redis", "redis": {"url": url}}}, said)
+            for url, said in (
+                ("redis://user:secret@r", ["spec.source.redis.url holds a user or a password", "spec.source.redis.urlSecretRef"]),
+                ("redis://r/?password=secret", ["spec.source.redis.url holds a user or a password", "put the URL into a Secret"]),
+                ("redis://r/?db=1&password=secret", ["holds a user or a password", "put the URL into a Secret"]),
+                ("rediss://r/?ssl_password=secret", ["holds a user or a password", "put the URL into a Secret"]),
+                ("redis://r/?p%61ssword=secret", ["spec.source.redis.url has an option that there is not"]),
+                ("redis://r/?db=x", ["spec.source.redis.url", "db and health_check_interval are numbers, as in ?db=1"]),
+                ("redis://r/?decode_responses=true", ["has an option that there is not", "There are db, client_name"]),
+                ("redis://r/?db=1&protocol=3", ["has an option that there is not"]),
+                ("rediss://r/?ssl_cert_reqs=maybe", ["has an option that there is not, or that cannot be so"]),
+                ("redis://r/?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
+                ("redis://r:port", ["is no URL of a Redis"]),
+                ("redis://r/orders", ["is no URL of a Redis"]),
+            )
+        ),
         ({**QUEUE, "source": {"type": "Pulsar"}}, ["spec.source.type", "Redis", "Kafka", "External"]),
         ({"source": REDIS}, ["spec.partitions is missing"]),
         ({**QUEUE, "partitions": 0}, ["spec.partitions", "greater than or equal to 1"]),
@@ -122,6 +139,20 @@ async def test_options_and_attributes_that_can_be_meant_so_pass(empty: World) ->
     entries = [{"partitions": "0-4999,7000", "zones": ["east", "west"]}, {"partitions": "17", "weight": 5}]
     queue = await empty.external("orders", partitions=10_000, partitionAttributes=entries)
     assert queue["spec"]["partitionAttributes"] == entries
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://redis.shop:6379/0",
+        "redis://[::1]:6379",
+        "rediss://redis_1/?db=3&ssl_ca_certs=/etc/tls/ca.pem&ssl_check_hostname=false&client_name=baton",
+        "redis://r?socket_timeout=2.5",
+    ],
+)
+async def test_a_url_with_what_it_may_have_is_taken(empty: World, url: str) -> None:
+    made = await empty.redis("orders", url)
+    assert made["spec"]["source"]["redis"]["url"] == url
 
 
 async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> None:

@@ -4,7 +4,8 @@ import pytest
 from pydantic import SecretStr
 
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.url import MOST_WORDS, read
+from baton.queues.redis.url import MOST_WORDS, OPTIONS, SECRET_OPTIONS, read
+from baton.resources.queue import REDIS_OPTIONS
 
 PASSWORD = "correct-horse/battery"
 IN_URL = "correct-horse%2Fbattery"
@@ -95,3 +96,8 @@ def test_other_words_are_shown_short_and_on_one_line() -> None:
     assert url.hidden("ERR no\r\n\x1b[2J such thing") == "ERR no [2J such thing"
     assert len(url.hidden("x" * 5000)) == MOST_WORDS
     assert url.hidden("ERR pw") != "ERR pw", "a short one is one part"
+
+
+def test_a_resource_may_have_the_options_that_the_adapter_reads() -> None:
+    assert REDIS_OPTIONS.keys() == OPTIONS.keys()
+    assert not OPTIONS.keys() & set(SECRET_OPTIONS)

@@ -92,6 +92,9 @@ def _class_of(url: RedisUrl, library: Any) -> Any:
     return {"redis": kinds.Connection, "rediss": kinds.SSLConnection, "unix": kinds.UnixDomainSocketConnection}[url.scheme]
 
 
+_UNREADABLE = ("No such file", "Permission denied", "Is a directory")
+
+
 @contextmanager
 def explained(url: RedisUrl, queue: str) -> Iterator[None]:
     """Turns the library's errors into QueueUnreachable with a sentence, and drops them: they may repeat what is secret."""
@@ -118,10 +121,11 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
                 f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
                 "rediss://, and its options ssl_ca_certs, ssl_certfile and ssl_keyfile."
             )
-        case FileNotFoundError() | PermissionError() | IsADirectoryError() if url.scheme == "rediss":
+        case ConnectionError() | OSError() if url.scheme == "rediss" and any(what in text for what in _UNREADABLE):
             return f"A file that the URL of {queue} names for TLS cannot be read: mount it where its options ssl_… say."
         case ConnectionError() | TimeoutError() | OSError():
-            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back."
+            hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
+            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back.{hint}"
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
         case ReadOnlyError():
