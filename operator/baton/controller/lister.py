@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from baton.controller.supervision import Tasks
-from baton.kube.api import Api, ApiError, UnavailableError
+from baton.kube.api import PAGE, Api, ApiError, PageTooLargeError, UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.shelf import Manifest
 from baton.kube.watched import Watched
@@ -83,6 +83,8 @@ class Lister:
         self._changed = changed
         self._wanted = float("-inf")
         self._task: asyncio.Task[None] | None = None
+        self._limit = PAGE
+        """Objects of a page: fewer where they are so large that a page of them would hold up everybody."""
 
     def want(self, at: float) -> None:
         """List, unless that was begun since then."""
@@ -117,9 +119,13 @@ class Lister:
         token = ""
         while laid is None or token:
             async with self._turns.fine if self.failing_since is None else self._turns.failing:
-                found, token = await self._api.page(
-                    self.of.path(self.scope), self.of.selector, token, metadata=self.of is Watched.LEDGERS
-                )
+                try:
+                    found, token = await self._api.page(
+                        self.of.path(self.scope), self.of.selector, token, self.of is Watched.LEDGERS, self._limit
+                    )
+                except PageTooLargeError:
+                    self._limit = max(1, self._limit // 4)
+                    continue
             if laid is None:
                 laid = self._lay(found["metadata"]["resourceVersion"])
             items = found.get("items") or []  # null where there is none
@@ -127,6 +133,7 @@ class Lister:
                 laid.page(items[start : start + AT_ONCE])
                 await asyncio.sleep(0)
         laid.end()
+        self._limit = min(PAGE, self._limit * 4)
 
     def _worked(self, began: float) -> None:
         if self.failing_since is not None:

@@ -18,7 +18,7 @@ import kopf
 import structlog
 
 from baton.controller.lister import Scope
-from baton.kube.api import PAGE, Api, ApiError, NotFoundError, UnavailableError, connect
+from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.shelf import Manifest
 from baton.kube.watched import Watched
@@ -29,6 +29,9 @@ Hear = Callable[[Watched, str | None, Manifest], None]
 
 LOOK_AGAIN = 5.0
 """Seconds between looks whether the API server has a kind by now that it did not have."""
+
+LISTED_AT_ONCE = 25
+"""Objects of a page of kopf's lists, which has no bound in bytes: as large as an API server takes them they have 40 MiB."""
 
 OWN = frozenset({Watched.QUEUES, Watched.GROUPS})
 """Baton's own kinds, which are there once the CRDs were applied."""
@@ -67,7 +70,7 @@ def settings() -> kopf.OperatorSettings:
     made.networking.request_timeout = 30
     made.networking.error_backoffs = Backoffs()
     made.watching.connect_timeout = 10
-    made.watching.chunk_size = PAGE
+    made.watching.chunk_size = LISTED_AT_ONCE
     # A handler here only passes on what it is told; an idle object needs no worker for long.
     made.queueing.idle_timeout = 1.0
     made.process.ultimate_exiting_timeout = None  # it would end the whole process

@@ -32,6 +32,9 @@ METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 250
 """Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
 
+LARGEST_PAGE = 8 * 2**20
+"""Bytes of a page. An object may have 1.5 MiB, so that whoever fills a few hundred to the brim would stop everybody."""
+
 
 class ApiError(Exception):
     """The API server refused. `message` is its own."""
@@ -57,6 +60,10 @@ class UnavailableError(Exception):
     """The API server does not answer, or asks to come again later. Nothing is known about whether the request was carried out."""
 
 
+class PageTooLargeError(Exception):
+    """So many objects of a list have more than LARGEST_PAGE bytes."""
+
+
 class Api:
     """JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or UnavailableError."""
 
@@ -67,11 +74,15 @@ class Api:
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
 
-    async def page(self, path: str, query: Mapping[str, str], token: str = "", metadata: bool = False) -> tuple[Json, str]:
-        """The next PAGE objects of a list, and the token for those after them ("": that is all). All pages are as of the same
-        version. Raises ApiError (410) where the rest is not to be had any more. `metadata`: only theirs are told."""
-        asked = {**query, "limit": str(PAGE), **({"continue": token} if token else {})}
-        answer = await self._request("GET", path, asked, accept=METADATA if metadata else JSON)
+    async def page(
+        self, path: str, query: Mapping[str, str], token: str = "", metadata: bool = False, limit: int = PAGE
+    ) -> tuple[Json, str]:
+        """The next objects of a list, and the token for those after them ("": that is all). All pages are as of the same
+        version. Raises ApiError (410) where the rest is not to be had any more, and PageTooLargeError where `limit` is to be
+        less; 1 is always taken. `metadata`: only theirs are told."""
+        asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
+        most = LARGEST_PAGE if limit > 1 else None
+        answer = await self._request("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
         return answer, str(answer["metadata"].get("continue") or "")
 
     async def find(self, path: str) -> Json | None:
@@ -109,7 +120,9 @@ class Api:
         body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
+        most: int | None = None,
     ) -> Json:
+        """`most`: bytes of the answer, beyond which it is not read to its end."""
         try:
             arguments = await self._client.param_serialize(
                 method,
@@ -121,7 +134,7 @@ class Api:
             )
             async with self._turns:
                 answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
-                data = await answer.read()
+                data = await (answer.read() if most is None else _read_at_most(answer.response, most))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if 200 <= answer.status <= 299:
@@ -137,6 +150,16 @@ def _read(method: str, path: str, data: bytes) -> Json:
     if not isinstance(made, dict):
         raise UnavailableError(f"{method} {path}: the answer is no JSON object, so it is not the API server's")
     return made
+
+
+async def _read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
+    data = bytearray()
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if len(data) > most:
+            response.close()  # the rest of it is nothing that the next request wants to find
+            raise PageTooLargeError
+    return bytes(data)
 
 
 def _said(data: bytes) -> Json:

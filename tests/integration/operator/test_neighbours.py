@@ -12,13 +12,16 @@ from tests.waiting import eventually
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.model.ids import MemberId, QueueName
-from baton.model.names import session_lease_name
+from baton.model.names import GROUP_LABEL, session_lease_name
 from baton.model.session import Release
 
 Start = Callable[..., Operator]
 
 MEBIBYTES = 48
 """That the operator may need more for all of this: several copies of an object of 256 KiB, on its way through the watch."""
+
+MEBIBYTES_OF_A_PAGE = 220
+"""And where a whole namespace is full of objects as large as the API server takes them: a page of them, as text and as JSON."""
 
 RANGE = '"0-1000000@1"'
 RELEASES = {
@@ -70,6 +73,22 @@ async def test_no_object_of_one_tenant_stops_the_group_of_another(bank: World, e
     fresh = await start(bank, "two", "--namespace", empty.namespace).leads()
     await follows(bank)
     assert fresh.peak_memory < before + MEBIBYTES
+
+
+async def test_objects_as_large_as_they_come_do_not_fill_the_operator(bank: World, empty: World, start: Start) -> None:
+    operator = await start(bank, "one", "--namespace", empty.namespace).leads()
+    await a_group(bank, "roomy", "roomy-a")
+    before = operator.peak_memory
+    operator.stop()
+    spec = {"containers": [{"name": "c", "image": "none", "env": [{"name": "LARGE", "value": "x" * 1_300_000}]}]}
+    for n in range(100):
+        body = {"metadata": {"name": f"large-{n}", "labels": {GROUP_LABEL: "jobs"}}, "spec": spec}
+        await empty.api.create(core_path(empty.namespace, "pods"), body)
+    fresh = await start(bank, "two", "--namespace", empty.namespace).leads()
+    await bank.pod("roomy-b", "roomy", session=True)
+    await revoked(bank, "roomy", "roomy-a", 2)
+    print("PEAK", before, fresh.peak_memory)
+    assert fresh.peak_memory < before + MEBIBYTES_OF_A_PAGE
 
 
 async def follows(world: World) -> None:

@@ -47,6 +47,7 @@ class MemoryApi(Api):
         body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
+        most: int | None = None,
     ) -> Json:
         async with self._turns:
             verb = _VERBS.get(method) or _reading(path)

@@ -10,7 +10,7 @@ from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF
 from baton.controller.mirror import Mirror
 from baton.controller.relists import PATIENCE, Relists
 from baton.controller.supervision import Tasks
-from baton.kube.api import REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, UnavailableError, refusal
+from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.clock import Clock
 from baton.kube.watched import Watched
 from baton.simulation import virtual_time
@@ -237,6 +237,44 @@ def test_a_list_comes_in_pages_of_one_version() -> None:
         relists.want(SHOP, 0, lambda: None)
         await asyncio.sleep(1)
         assert set(one.mirror.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
+        await relists.stop()
+
+    played(story)
+
+
+def test_a_list_of_large_objects_comes_in_small_pages_until_they_are_gone() -> None:
+    class Large(Lists):
+        largest = 10
+        asked: list[int]
+
+        async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+            if not path.endswith("/shop/pods"):
+                return await super()._request(method, path, query)
+            limit, at = int((query or {})["limit"]), int((query or {}).get("continue", 0))
+            self.asked.append(limit)
+            if limit > self.largest:
+                raise PageTooLargeError
+            numbers = range(at, min(30, at + limit))
+            pods = [{**POD, "metadata": {**POD["metadata"], "name": f"pod-{n}"}} for n in numbers]  # type: ignore[dict-item]
+            return {
+                "items": pods,
+                "metadata": {"resourceVersion": "9", "continue": str(numbers.stop) if numbers.stop < 30 else ""},
+            }
+
+    async def story(one: Served) -> None:
+        api = Large()
+        api.asked = []
+        relists = Relists(api, one.mirror, one.clock, one.tasks, ["shop"])
+        relists.want(SHOP, 0, lambda: None)
+        await asyncio.sleep(1)
+        assert set(one.mirror.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(30)}
+        assert api.asked == [PAGE, 62, 15, *[3] * 10]
+        api.asked.clear()
+        api.largest = PAGE
+        for _ in range(4):
+            relists.want(SHOP, one.clock.ticks(), lambda: None)
+            await asyncio.sleep(1)
+        assert api.asked[0] == 12 and api.asked[-1] == PAGE, "once they are gone it is as before"
         await relists.stop()
 
     played(story)

@@ -1,12 +1,14 @@
-"""How requests take turns, with a connection that leaves them waiting."""
+"""How requests take turns, with a connection that leaves them waiting; and how much of an answer is read."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from baton.kube.api import AT_ONCE, Api, UnavailableError
+from baton.kube.api import AT_ONCE, PAGE, Api, PageTooLargeError, UnavailableError
 
 
 class Connection:
@@ -60,3 +62,48 @@ async def test_an_api_server_that_does_not_answer_is_said_to_be_away(monkeypatch
     connection: Any = Connection()
     with pytest.raises(UnavailableError, match="GET /api/v1/pods: TimeoutError"):
         await Api(connection).get("/api/v1/pods")
+
+
+class Pages:
+    """An API server whose objects have a mebibyte each; `sent` counts what of its answers was taken."""
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+        self.sent = 0
+        self.closed = 0
+
+    async def param_serialize(self, *_: Any, query_params: list[tuple[str, str]], **__: Any) -> tuple[int]:
+        return (int(dict(query_params)["limit"]),)
+
+    async def call_api(self, limit: int, *, _request_timeout: float) -> Any:
+        self.limits.append(limit)
+        response = SimpleNamespace(content=SimpleNamespace(iter_any=lambda: self._chunks(limit)), close=self._close)
+        return SimpleNamespace(status=200, response=response, read=partial(self._all, limit))
+
+    async def _chunks(self, limit: int) -> AsyncIterator[bytes]:
+        yield b'{"metadata":{},"items":["'
+        for _ in range(limit):
+            self.sent += 1
+            yield b"x" * 2**20
+        yield b'"]}'
+
+    async def _all(self, limit: int) -> bytes:
+        return b"".join([chunk async for chunk in self._chunks(limit)])
+
+    def _close(self) -> None:
+        self.closed += 1
+
+
+async def test_of_a_page_that_is_too_large_no_more_is_read_than_it_may_have() -> None:
+    connection: Any = Pages()
+    with pytest.raises(PageTooLargeError):
+        await Api(connection).page("/api/v1/pods", {})
+    assert (connection.limits, connection.sent, connection.closed) == ([PAGE], 8, 1)
+    page, token = await Api(connection).page("/api/v1/pods", {}, limit=4)
+    assert (len(page["items"][0]), token) == (4 * 2**20, "")
+
+
+async def test_a_single_object_is_read_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.kube.api.LARGEST_PAGE", 1000)
+    page, _ = await Api(Pages()).page("/api/v1/pods", {}, limit=1)  # type: ignore[arg-type]
+    assert len(page["items"][0]) == 2**20
