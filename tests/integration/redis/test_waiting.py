@@ -129,3 +129,24 @@ async def test_waiting_asks_the_server_nothing(queue: Queue) -> None:
         before = int(raw.info("stats")["total_commands_processed"])  # type: ignore[index]
         assert waiting.result() == set()
         assert int(raw.info("stats")["total_commands_processed"]) - before <= 2  # type: ignore[index]
+
+
+async def test_a_partition_that_comes_back_at_a_new_epoch_is_read_though_the_queue_knew_of_it_first(queue: Queue) -> None:
+    reader = await queue.granted("a", 1)
+    assert reader.read(0, Epoch(1)) == []
+    await queue.operator.grant(0, Uid("a"), Epoch(2))
+    queue.send("one")
+    with pytest.raises(StaleOwner):
+        reader.read(0, Epoch(1))
+    assert reader.ready(0, Epoch(2)), "its ledger tells it of the grant a moment later"
+    assert reader.wait([0], 5) == {0}
+    assert [entry.value for entry in reader.read(0, Epoch(2))] == [b"one"]
+
+
+async def test_a_partition_that_is_somebody_elses_is_not_read_again(queue: Queue) -> None:
+    reader = await queue.granted("a", 1)
+    await queue.operator.grant(0, Uid("b"), Epoch(2))
+    with pytest.raises(StaleOwner):
+        reader.read(0, Epoch(1))
+    assert not reader.ready(0, Epoch(1)) and not reader.ready(0, Epoch(2))
+    assert reader.ready(0, Epoch(3))

@@ -227,10 +227,11 @@ class RedisReader:
         match answer[0]:
             case b"STALE":
                 _, recorded, recorded_epoch, paused, other_process = answer
+                record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
                 position = self._positions.get(partition)
                 if position is None or position.epoch != recorded_epoch:
-                    self._positions[partition] = _Position(recorded_epoch, more=False)
-                record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
+                    # Its own, at an epoch that its ledger has not told it yet: then there may be something to read.
+                    self._positions[partition] = _Position(recorded_epoch, more=record.uid == uid)
                 raise StaleOwner(partition, uid, epoch, record, other_process=other_process == 1)
             case b"PAUSED":
                 position = self._position(partition, epoch)
