@@ -7,6 +7,7 @@ from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from baton.cli.group_view import UNKNOWN
 from baton.engine.partition_state import PartitionState
 from baton.kube.times import to_seconds
 from baton.model.wording import counted
@@ -19,7 +20,7 @@ MOST_HANDOFFS, MOST_QUEUES, MOST_PROPOSED, LEAST_MEMBERS = 5, 5, 4, 3
 
 def screen(one: Json, now: float, console: Console, lines: int | None) -> Iterator[RenderableType]:
     """`lines`: how many there are on the console; None: as many as it takes."""
-    top = [*_head(one, now), *_problems(one)]
+    top = [*_head(one, now), *_problems(one, now)]
     queues = _queues(one["queues"], None if lines is None else MOST_QUEUES)
     bottom = [*_seats(one, now), *_handoffs(one, now, None if lines is None else MOST_HANDOFFS), *_proposal(one, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
@@ -51,22 +52,21 @@ def partition_table(rows: Iterable[Json]) -> Table:
     return table
 
 
-def group_table(views: Iterable[Json]) -> Table:
+def group_table(views: Iterable[Json], now: float) -> Table:
     """A line for each group."""
-    table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "MEMBERS", "MOVING", "READY")
+    table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "MEMBERS", "MOVING", "READY", "SEEN")
     for one in views:
         ready = one["conditions"].get("Ready", {})
         numbers = [one[name] for name in ("partitions", "members", "moving")]
-        _row(table, one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"))
+        seen = "" if one["lastLookTime"] is None else f"{_ago(one['lastLookTime'], now)} ago"
+        _row(table, one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"), seen)
     return table
 
 
 def _head(one: Json, now: float) -> Iterator[Text]:
     until = f" for {_left(one['holdUntil'], now)} more, until {one['holdUntil']}" if one["holdUntil"] else ""
     why = f": {one['why']}" if one["why"] else ""
-    yield _line(
-        (f"{one['namespace']}/{one['group']}", "bold"), ": ", (one["state"] or "not seen by an operator yet", "bold"), until, why
-    )
+    yield _line((f"{one['namespace']}/{one['group']}", "bold"), ": ", (one["state"], "bold"), until, why)
     approval = ", approval Manual" if one["approval"] == "Manual" else ""
     yield _line(
         f"{counted(one['partitions'] or 0, 'partition')}, {counted(one['members'] or 0, 'member')} "
@@ -79,20 +79,35 @@ def _head(one: Json, now: float) -> Iterator[Text]:
     )
 
 
-def _problems(one: Json) -> Iterator[Text]:
+def _problems(one: Json, now: float) -> Iterator[Text]:
     if one["deletedAt"]:
         yield _line(("Deleted", "yellow"), f" at {one['deletedAt']}; it goes when its partitions are taken back")
-    if one["state"] and not one["specSeen"]:
+    if one["state"] == UNKNOWN:
+        seen = one["lastLookTime"] is not None
+        since = f" for {_ago(one['lastLookTime'], now)}: all this is as of then ({one['lastState']})" if seen else " yet"
+        yield _line(
+            ("No operator has looked", "red"),
+            f"{since}. Nothing is moved meanwhile. Does one run, and does it serve namespace {one['namespace']}? "
+            "See kubectl get pods -A -l app.kubernetes.io/component=operator",
+        )
+    elif not one["specSeen"]:
         yield _line(("Out of date", "red"), ": no operator has seen the last change; does one run and serve this namespace?")
     if one["ledgerProblem"]:
         yield _line(("The ledger does not read as one", "red"), f": {one['ledgerProblem']}")
     for kind, condition in one["conditions"].items():
-        if condition["status"] != "True" and kind not in ("Rebalancing", "ProposalReady"):
+        if condition["status"] != "True" and _says_more(kind, condition["reason"]):
             colour = "red" if kind == "Ready" else "yellow"
             yield _line((f"{kind} is {condition['status']}: {condition['reason']}", colour), f": {condition['message']}")
     rebalancing = one["conditions"].get("Rebalancing", {})
     if "waited for" in rebalancing.get("message", ""):
         yield _line(("Overdue", "yellow"), f": {rebalancing['message']}")
+
+
+def _says_more(kind: str, reason: str) -> bool:
+    """Than the state does, and the counts below it."""
+    if kind == "Settled":
+        return reason == "Scaling"
+    return kind not in ("Rebalancing", "ProposalReady") and reason != "ScaledToZero"
 
 
 def _queues(queues: Json, most: int | None) -> Table:
@@ -204,6 +219,15 @@ def _cut(those: Any, most: int | None) -> tuple[list[Any], list[Any]]:
 
 def _left(until: str, now: float) -> str:
     return f"{max(0.0, to_seconds(until) - now):.0f} s"
+
+
+def _ago(then: str, now: float) -> str:
+    """`12 s`, `7 min`, `3 h`, `5 d`"""
+    seconds = max(0.0, now - to_seconds(then))
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
 
 
 def _ranges(of: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.partition_state import PartitionState, partition_states
-from baton.kube.times import to_text
+from baton.kube.times import to_seconds, to_text
 from baton.model.ids import Partition
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
@@ -15,19 +15,28 @@ from baton.model.ranges import format_numbers
 Json = dict[str, Any]
 Manifest = Mapping[str, Any]
 
+UNKNOWN = "Unknown"
+"""The state of a group that no operator looks after: what its status says may have been long ago."""
+
+UNSEEN_AFTER = 300.0
+"""Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
+
 COUNTS = ("partitions", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
-def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] = ()) -> Json:
-    """JSON for programs; the screen is made of it too."""
+def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] = (), *, now: float) -> Json:
+    """JSON for programs; the screen is made of it too. `now` is in unix seconds."""
     told = group.get("status") or {}
+    looked = _seconds(told.get("lastLookTime"))
     state, problem = _load(ledger)
     named = [one["name"] for one in group["spec"].get("queues") or ()]
     manifests = {one["metadata"]["name"]: one for one in queues}
     return {
         "namespace": group["metadata"]["namespace"],
         "group": group["metadata"]["name"],
-        "state": told.get("state"),
+        "state": UNKNOWN if looked is None or now > looked + UNSEEN_AFTER else told.get("state"),
+        "lastState": told.get("state"),
+        "lastLookTime": None if looked is None else to_text(looked),
         "deletedAt": group["metadata"].get("deletionTimestamp"),
         "specSeen": told.get("observedGeneration") == group["metadata"].get("generation"),
         "why": _why(state, told),
@@ -45,6 +54,14 @@ def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] 
         "handoffs": told.get("handoffs") or [],
         "ledgerProblem": problem,
     }
+
+
+def _seconds(text: object) -> float | None:
+    """None for what is no time."""
+    try:
+        return to_seconds(str(text))
+    except (ValueError, OverflowError):
+        return None
 
 
 def partitions(ledger: Mapping[str, str]) -> list[Json]:

@@ -65,11 +65,12 @@ async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
 
     async with cluster(whom) as (api, where):
         found = (await api.get(groups_path(None if everywhere else where)))["items"]
-    views = [view(one, {}) for one in found]
+    now = time.time()
+    views = [view(one, {}, now=now) for one in found]
     if as_json:
         say_json([{key: value for key, value in one.items() if key not in _OF_LEDGER} for one in views])
     elif views:
-        _print([group_table(clean(views))])
+        _print([group_table(clean(views), now)])
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
@@ -90,7 +91,7 @@ class _Shown:
     def value(self, group: Json, ledger: dict[str, str], queues: list[Json]) -> Any:
         """For programs, and what is drawn."""
         if not self.each:
-            return view(group, ledger, queues)
+            return view(group, ledger, queues, now=time.time())
         try:
             return partitions(ledger)
         except LedgerError as error:

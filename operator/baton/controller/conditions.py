@@ -4,26 +4,76 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from baton.controller.problems import Problem, Reason
+from baton.engine import State, Summary
 from baton.engine.proposal import Outlook
 from baton.kube.times import to_text
 from baton.model.wording import counted
-from baton.resources import Condition, ConditionStatus
+from baton.resources import Condition, ConditionStatus, ShownState
+
+NONE_ASKED_FOR = "there is no pod, and none is asked for"
 
 Told = tuple[str, ConditionStatus, Reason, str]
 """type, status, reason, message"""
 
 
-def ready(problem: Problem | None, sentence: str) -> Told:
-    """Ready, with the worst problem or a sentence on how things are."""
+def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> Told:
+    """Ready, with the worst problem or a sentence on how things are. `to_zero`: there is no pod, and none is asked for."""
     if problem is None:
-        return ("Ready", ConditionStatus.TRUE, Reason.READY, sentence)
+        return ("Ready", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO if to_zero else Reason.READY, sentence)
+    if problem.reason is Reason.WAITING_FOR_QUEUE:
+        return ("Ready", ConditionStatus.UNKNOWN, problem.reason, problem.message)
     return ("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
 
 
-def balanced(value: bool, members: int) -> Told:
-    """`value`: the partitions are spread as evenly as the assignor in use makes it."""
-    if value:
+def settled(ready: Told, whole: Summary, *, paused: bool, asked_for: int | None) -> Told:
+    """What somebody waits for who has changed something: all is well, and nothing is under way.
+
+    `asked_for`: how many pods there are to be, as far as that is known."""
+    if ready[1] is not ConditionStatus.TRUE:
+        return not_settled(ready)
+    if whole.moving:
+        return _unsettled(Reason.HANDING_OFF, f"{counted(whole.moving, 'partition')} are changing hands, or are to")
+    if whole.hold_until is not None:
+        return _unsettled(Reason.HOLDDOWN, f"a change of the fleet is held down until {to_text(whole.hold_until)}")
+    if whole.proposal is not None:
+        return _unsettled(Reason.WAITING_FOR_APPROVAL, f"proposal {whole.proposal.id} waits for approval")
+    if paused:
+        return _unsettled(Reason.PAUSED, "spec.paused: what is due is not begun")
+    if asked_for is not None and whole.members != asked_for:
+        return _unsettled(Reason.SCALING, f"{whole.members} of the {asked_for} pods that are asked for take part")
+    if ready[2] is Reason.SCALED_TO_ZERO:
+        return ("Settled", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
+    if not whole.settled:
+        return _unsettled(Reason.UNBALANCED, "not every partition is where it is to be (yet)")
+    return ("Settled", ConditionStatus.TRUE, Reason.SETTLED, "every partition is with its owner, and nothing is under way or due")
+
+
+def not_settled(ready: Told) -> Told:
+    """Not all is well."""
+    return _unsettled(Reason.NOT_READY, f"Ready is {ready[1]}: {ready[2]}")
+
+
+def _unsettled(reason: Reason, message: str) -> Told:
+    return ("Settled", ConditionStatus.FALSE, reason, message)
+
+
+def shown_state(state: State, ready: Told, *, deleting: bool) -> ShownState:
+    """The word for it all. `state`: what the partitions are doing."""
+    if deleting:
+        return ShownState.DELETING
+    if ready[1] is not ConditionStatus.TRUE:
+        return ShownState.NOT_READY
+    if ready[2] is Reason.SCALED_TO_ZERO and state is State.READY:
+        return ShownState.SCALED_TO_ZERO
+    return ShownState(state.value)
+
+
+def balanced(value: bool, members: int, *, to_zero: bool = False) -> Told:
+    """`value`: the partitions are spread as evenly as the assignor in use makes it. `to_zero`: see `ready`."""
+    if value and members:
         return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
+    if to_zero:
+        return ("Balanced", ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if members == 0:
         return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "there is nobody to own the partitions")
     return ("Balanced", ConditionStatus.FALSE, Reason.UNBALANCED, "the partitions are not spread evenly (yet)")

@@ -40,7 +40,10 @@ def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem
             problems.append(sight.facts.problem)
         elif sight.facts.refused is not None:
             problems.append(Problem(Reason.PARTITION_COUNT_REFUSED, sight.facts.refused))
-        elif sight.partitions is not None:
+        elif sight.partitions is None:
+            why = "has not answered yet; until it does nobody gets its partitions"
+            problems.append(Problem(Reason.WAITING_FOR_QUEUE, f"PartitionedQueue {view.full_name} {why}"))
+        else:
             problems += (
                 Problem(Reason.INVALID_ATTRIBUTES, f"PartitionedQueue {view.full_name}: {sentence}")
                 for sentence in sight.attributes.beyond(sight.partitions)
@@ -57,14 +60,17 @@ _WHY = {
 }
 
 
-def membership_problems(group: str, namespace: str, seen: Membership) -> list[Problem]:
-    """Whether anybody is there, and what of the sessions cannot be read."""
+def membership_problems(group: str, namespace: str, seen: Membership, asked_for: int | None = None) -> list[Problem]:
+    """Whether anybody is there who is asked for, and what of the sessions cannot be read."""
     unread = sorted({*seen.unread.items(), *seen.refused()})
     problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_TOLD]]
-    if seen.members:
+    if seen.members or asked_for == 0:
         return problems
     if seen.pods == 0:
-        why = f"no pod in namespace {namespace} has the label baton.dev/group: {group}; add it to the pods' template"
+        why = (
+            f"no pod in namespace {namespace} has the label baton.dev/group: {group}; add it to the pods' template (or, "
+            "where there are to be none, say so by spec.replicas: 0, or name the workload in spec.scale.targetRef)"
+        )
     else:
         what = "1 pod has" if seen.pods == 1 else f"{seen.pods} pods have"
         by_why = {one: sorted(name for name, left in seen.left_out.items() if left is one) for one in _WHY}

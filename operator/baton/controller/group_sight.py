@@ -69,11 +69,11 @@ class GroupSight:
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
         return seen
 
-    def problems(self, spec: ConsumerGroupSpec, seen: Membership, now: float) -> list[Problem]:
-        """What is wrong with pods and sessions."""
+    def problems(self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None) -> list[Problem]:
+        """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known."""
         pods = [pod for pod in self.pods if pod.spark_role != DRIVER]
         return [
-            *membership_problems(self._key[1], self._key[0], seen),
+            *membership_problems(self._key[1], self._key[0], seen, asked_for),
             *unread_problems("Pod", self._mirror.pods.unread(*self._key)),
             *unread_problems("Lease", self._mirror.leases.unread(*self._key)),
             *session_problems(name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN),

@@ -162,7 +162,8 @@ class GroupLoop:
             await self._apply_scale(spec, seen)
         done = await self._let_go(group)
         problems = self._problems(group, spec, sights, seen)
-        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, self._keepers.unacknowledged)
+        left, asked_for = self._keepers.unacknowledged, self._scaling.asked_for(spec)
+        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, left, asked_for)
         self._teller.trouble(trouble)
         return not done
 
@@ -252,7 +253,8 @@ class GroupLoop:
             self._reporter.beat()
 
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
-        problems = queue_problems(self.key[0], sights) + self._sight.problems(spec, seen, self._services.clock.ticks())
+        problems = queue_problems(self.key[0], sights)
+        problems += self._sight.problems(spec, seen, self._services.clock.ticks(), self._scaling.asked_for(spec))
         problems += self._services.relists.problems(self.key[0]) + self._ledger_problems()
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)

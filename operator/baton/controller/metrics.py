@@ -12,9 +12,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from baton.engine import State
 from baton.kube.clock import Clock
-from baton.resources import PartitionScaleStatus
+from baton.resources import PartitionScaleStatus, ShownState
 
 Key = tuple[str, str]
 
@@ -60,6 +59,8 @@ class Snapshot:
     ledger_failures: int = 0
     ledger_fails_since: float | None = None
     """monotonic seconds; None: it can be written"""
+    well: str = "Ready"
+    """Its reason where it is."""
 
 
 class Metrics(Collector):
@@ -127,13 +128,13 @@ class Metrics(Collector):
             "baton_group_state",
             "1 for the state that the group is in",
             (*labels, "state"),
-            [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in State],
+            [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in ShownState],
         )
         yield gauge(
             "baton_group_ready",
             "1 where the condition Ready is True; otherwise 0, and why",
             (*labels, "reason"),
-            [((*key, one.trouble or "Ready"), float(one.trouble is None)) for key, one in groups.items()],
+            [((*key, one.trouble or one.well), float(one.trouble is None)) for key, one in groups.items()],
         )
         yield gauge(
             "baton_members",

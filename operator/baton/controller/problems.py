@@ -12,6 +12,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     QUEUE_NOT_FOUND = "QueueNotFound"
     QUEUE_UNREACHABLE = "QueueUnreachable"
+    WAITING_FOR_QUEUE = "WaitingForQueue"
     CONFLICT = "Conflict"
     UNKNOWN_ASSIGNOR = "UnknownAssignor"
     INVALID_ASSIGNMENT = "InvalidAssignment"
@@ -32,6 +33,11 @@ class Reason(StrEnum):
     DELETING = "Deleting"
     UNUSED = "Unused"
     PROBLEM = "Problem"
+    NOT_READY = "NotReady"
+    SCALED_TO_ZERO = "ScaledToZero"
+    SCALING = "Scaling"
+    SETTLED = "Settled"
+    PAUSED = "Paused"
     BALANCED = "Balanced"
     UNBALANCED = "Unbalanced"
     STABLE = "Stable"
@@ -80,6 +86,8 @@ _RANK = (
     Reason.NO_SESSION,
     Reason.BAD_ANNOTATION,
     Reason.NO_IDENTITY,
+    Reason.PROBLEM,
+    Reason.WAITING_FOR_QUEUE,
 )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 
-from baton.controller.conditions import Told, balanced, conditions, fenced, proposal_ready, ready, rebalancing, sessions_bound
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
@@ -16,20 +15,14 @@ from baton.controller.queue_board import scale_status
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.scribe import Scribe
 from baton.controller.services import Services
+from baton.controller.status import group_conditions, group_status, halted_status
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
-from baton.engine.observation import Approval
 from baton.engine.partition_state import PartitionState, partition_states
-from baton.engine.proposal import Outlook
-from baton.engine.summary import InFlight
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView
-from baton.kube.times import to_text
 from baton.model.ids import MemberId, Partition, QueueName
-from baton.model.names import GROUP_LABEL
-from baton.model.ranges import format_numbers
-from baton.resources import ConsumerGroupStatus, Handoff, PartitionScaleStatus, Proposal, ProposedChange, ProposedMove
-from baton.resources.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
+from baton.resources import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus
 
 PartitionCounts = Mapping[tuple[str, str], int]
 """By queue and state."""
@@ -41,7 +34,7 @@ class Reporter:
     def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
         self._key = key
         self._services = services
-        self._writer = StatusWriter(services.api, path, uid, services.clock)
+        self._writer = StatusWriter(services.api, path, uid, services.clock, heartbeat=True)
         self._last: Snapshot | None = None
         self._nothing = replace(_NOTHING_KNOWN, reconciled_at=services.clock.ticks())
         self._counted: tuple[GroupState, PartitionCounts] | None = None
@@ -60,26 +53,27 @@ class Reporter:
         problems: list[Problem],
         scribe: Scribe,
         unacknowledged: Mapping[Partition, int | None],
+        asked_for: int | None,
     ) -> Problem | None:
-        """After a cycle. Returns the worst of the problems."""
+        """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
         now = self._services.clock.now()
         whole = summary(state)
         if whole.problem is not None:
             problems = [*problems, _of_engine(whole)]
-        told = [*_conditions(whole, sights, problems, now), sessions_bound(self._services.admission_policy)]
-        if group.spec is not None and group.spec.approval is Approval.MANUAL:
-            told.append(proposal_ready(whole.proposal))
+        bound = self._services.admission_policy
+        told = group_conditions(group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for)
         status = group_status(group, whole, seen, told, now, unacknowledged)
-        self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(group.status))
+        self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), group.status)
+        self._writer.looked()
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
         self._services.board.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts.partitions) for one in sights if one.view is not None}
-        found = worst(problems)
-        self._last = _snapshot(whole, self._counts(state), facts, scales, scribe, found, self._services.clock.ticks())
+        now_ticks = self._services.clock.ticks()
+        self._last = _snapshot(status, whole, self._counts(state), facts, scales, scribe, now_ticks)
         self._services.metrics.group(self._key, self._last)
-        return found
+        return worst(problems)
 
     def _counts(self, state: GroupState) -> PartitionCounts:
         """Counted once for each state: a step at rest gives the same one again."""
@@ -90,12 +84,11 @@ class Reporter:
 
     def halted(self, group: GroupView, problem: Problem, scribe: Scribe) -> None:
         """Nothing is done for the group meanwhile; all but this stays as it was last."""
-        before = group.status.get("conditions") or ()
-        made = conditions([ready(problem, "")], before, group.generation, self._services.clock.now())
-        rest = [one for one in before if one.get("type") != "Ready"]
-        shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
-        self._writer.want({**group.status, "conditions": [*shown, *rest]}, dict(group.status))
-        self._last = replace(self._last or self._nothing, trouble=problem.reason.value, **_of_ledger(scribe))
+        status = halted_status(group, problem, self._services.clock.now())
+        self._writer.want(status, group.status)
+        self._writer.looked()
+        found = {"state": status["state"], "trouble": problem.reason.value}
+        self._last = replace(self._last or self._nothing, **found, **_of_ledger(scribe))
         self._services.metrics.group(self._key, self._last)
 
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
@@ -107,6 +100,7 @@ class Reporter:
 
     def beat(self) -> None:
         """A round came to its end."""
+        self._writer.looked()
         if self._last is not None:
             self._last = replace(self._last, reconciled_at=self._services.clock.ticks())
             self._services.metrics.group(self._key, self._last)
@@ -115,98 +109,6 @@ class Reporter:
         """The group is gone, or somebody else's."""
         self._services.metrics.forget(self._key)
         self._services.board.forget(self._key)
-
-
-def group_status(
-    group: GroupView,
-    whole: Summary,
-    seen: Membership,
-    told: list[Told],
-    now: float,
-    unacknowledged: Mapping[Partition, int | None],
-) -> ConsumerGroupStatus:
-    """The status of a ConsumerGroup. Pure."""
-    return ConsumerGroupStatus(
-        observed_generation=group.generation,
-        state=whole.state,
-        hold_until=None if whole.hold_until is None else to_text(whole.hold_until),
-        assignment_generation=whole.generation,
-        members=whole.members,
-        standbys=whole.standbys,
-        partitions=whole.partitions,
-        moving=whole.moving,
-        moves=whole.moves,
-        lower_bound=whole.lower_bound,
-        deadline_misses=whole.deadline_misses,
-        assignor=whole.assignor,
-        selector=f"{GROUP_LABEL}={group.name}",
-        replicas=seen.pods,
-        handoffs=[_handoff(one, unacknowledged.get(one.partition)) for one in whole.in_flight[:MOST_HANDOFFS_SHOWN]],
-        proposal=None if whole.proposal is None else _proposal(whole.proposal),
-        conditions=conditions(told, group.status.get("conditions") or (), group.generation, now),
-    )
-
-
-def _proposal(one: Outlook) -> Proposal:
-    return Proposal(
-        id=one.id,
-        created_at=to_text(one.created),
-        reason=one.why[:256],
-        moves=one.count,
-        paused=one.paused,
-        paused_at_once=one.at_once,
-        longest_pause_seconds=None if one.longest is None else round(one.longest),
-        members=[
-            ProposedChange(member=change.member, before=change.before, after=change.after)
-            for change in one.changes[:MOST_PROPOSED_SHOWN]
-        ],
-        handoffs=[
-            ProposedMove(queue=move.queue, partitions=_ranges(move.numbers), giver=move.giver, receiver=move.receiver)
-            for move in one.moves[:MOST_PROPOSED_SHOWN]
-        ],
-    )
-
-
-def _ranges(numbers: tuple[int, ...]) -> str:
-    text = format_numbers(numbers)
-    return text if len(text) <= LONGEST_RANGES else text[: text.rindex(",", 0, LONGEST_RANGES)] + ",…"
-
-
-def _handoff(one: InFlight, unacknowledged: int | None) -> Handoff:
-    return Handoff(
-        queue=one.partition.queue,
-        partition=one.partition.number,
-        giver=one.giver,
-        receiver=one.receiver,
-        epoch=one.epoch,
-        deadline=None if one.deadline is None else to_text(one.deadline),
-        unacknowledged=unacknowledged,
-        reason=one.why[:256],
-    )
-
-
-def _conditions(whole: Summary, sights: list[QueueSight], problems: list[Problem], now: float) -> list[Told]:
-    spread = whole.balanced and not any(one.reason is Reason.NO_MEMBERS for one in problems)
-    return [
-        ready(worst(problems), _shared(whole)),
-        balanced(spread, whole.members),
-        rebalancing(whole.moving, None if whole.hold_until is None else to_text(whole.hold_until), _overdue(whole, sights, now)),
-        fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),
-    ]
-
-
-def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
-    unfenced = {sight.name for sight in sights if not sight.enforced}
-    return [
-        one.giver
-        for one in whole.in_flight
-        if one.giver is not None and one.deadline is not None and now > one.deadline and one.partition.queue in unfenced
-    ]
-
-
-def _shared(whole: Summary) -> str:
-    members = "1 member has" if whole.members == 1 else f"{whole.members} members share"
-    return f"{members} {whole.partitions} partition{'' if whole.partitions == 1 else 's'}"
 
 
 def _of_engine(whole: Summary) -> Problem:
@@ -219,16 +121,18 @@ def _of_engine(whole: Summary) -> Problem:
 
 
 def _snapshot(
+    status: ConsumerGroupStatus,
     whole: Summary,
     partitions: PartitionCounts,
     facts: Mapping[str, QueueFacts],
     scales: Mapping[QueueName, PartitionScaleStatus | None],
     scribe: Scribe,
-    found: Problem | None,
     ticks: float,
 ) -> Snapshot:
+    assert status.state is not None
+    is_ready = status.conditions[0]
     return Snapshot(
-        state=whole.state.value,
+        state=status.state.value,
         members=whole.members,
         standbys=whole.standbys,
         partitions=partitions,
@@ -249,7 +153,8 @@ def _snapshot(
             )
             for name, known in facts.items()
         },
-        trouble=None if found is None else found.reason.value,
+        trouble=None if is_ready.status is ConditionStatus.TRUE else is_ready.reason,
+        well=is_ready.reason,
     )
 
 

@@ -19,11 +19,20 @@ class Scaling:
         self._namespace = namespace
         self._scaler = scaler
         self._applied: tuple[Target, int] | None = None
+        self._found: tuple[Target, int, int] | None = None
+        """A target that somebody else scales, as it was when there was no member: its size, and how many pods were there."""
         self.problem: Problem | None = None
+
+    def asked_for(self, spec: ConsumerGroupSpec) -> int | None:
+        """How many pods there are to be, as far as that is known: what spec.replicas says, or that there are to be none."""
+        if spec.scale is None or spec.replicas is not None:
+            return spec.replicas
+        return 0 if self._found is not None and self._found[1] == self._found[2] == 0 else None
 
     def recheck(self) -> bool:
         """Somebody may have scaled the target by hand. False: there is no target."""
-        known, self._applied = self._applied is not None or self.problem is not None, None
+        known = self._applied is not None or self._found is not None or self.problem is not None
+        self._applied, self._found = None, None
         return known
 
     async def apply(
@@ -31,9 +40,14 @@ class Scaling:
     ) -> str | None:
         """Do what the spec says, unless that was done; returns a sentence if the target was scaled."""
         target = target_of(self._namespace, spec)
-        if target is None or spec.replicas is None:
-            self._applied, self.problem = None, None
+        if target is None:
+            self._applied, self._found, self.problem = None, None, None
             return None
+        if spec.replicas is None:
+            self._applied = None
+            await self._look_at(target, seen)
+            return None
+        self._found = None
         if self._applied == (target, spec.replicas):
             return None
         staying = {name: member for name, member in seen.members.items() if not member.terminating}
@@ -42,14 +56,25 @@ class Scaling:
             await self._scaler.mark_victims([pod for pod in pods if not pod.terminating], chosen)
             with boundary("scale"):
                 before = await self._scaler.scale(target, spec.replicas)
-        except ScaleError as error:
-            self.problem = Problem(Reason.SCALE_FAILED, str(error))
-            return None
-        except (ApiError, UnavailableError) as error:
-            self.problem = Problem(Reason.SCALE_FAILED, f"spec.scale: {target} cannot be scaled: {error}")
+        except (ScaleError, ApiError, UnavailableError) as error:
+            self.problem = _problem(error, f"{target} cannot be scaled")
             return None
         self._applied, self.problem = (target, spec.replicas), None
         return None if before is None else f"scaled {target} from {before} to {spec.replicas}"
+
+    async def _look_at(self, target: Target, seen: Membership) -> None:
+        """Somebody else scales it, and its size says whether nobody is meant to be there."""
+        if seen.members:
+            self._found, self.problem = None, None
+        elif self._found is None or (self._found[0], self._found[2]) != (target, seen.pods):
+            try:
+                self._found, self.problem = (target, await self._scaler.size(target), seen.pods), None
+            except (ScaleError, ApiError, UnavailableError) as error:
+                self.problem = _problem(error, f"the size of {target} cannot be read")
+
+
+def _problem(error: Exception, what: str) -> Problem:
+    return Problem(Reason.SCALE_FAILED, str(error) if isinstance(error, ScaleError) else f"spec.scale: {what}: {error}")
 
 
 def target_of(namespace: str, spec: ConsumerGroupSpec) -> Target | None:

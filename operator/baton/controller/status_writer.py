@@ -1,15 +1,30 @@
-"""Writes a resource's status when it changed, and not more often than people can read."""
+"""Writes a resource's status when it changed, and not more often than people can read; and, of groups, when an operator last
+looked, so that a status that nobody keeps up is known as such."""
 
 import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
 
 import structlog
 
 from baton.controller.faults import boundary
 from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
 from baton.kube.clock import Clock
+from baton.kube.times import to_seconds, to_text
 
 APART = 0.25
 RETRY = 1.0
+
+HEARTBEAT = 120.0
+"""Seconds after which a status that did not change is written with the time of the last look. Such a write costs the API server
+some 7 ms of a core and the operator 3 ms: with 1,000 groups 6 % and 2 % of one."""
+
+SPREAD = 20.0
+"""Seconds by which groups differ in this, so that a thousand that began together do not write together."""
+
+LAST_LOOK = "lastLookTime"
 
 log = structlog.get_logger("baton.status")
 
@@ -17,7 +32,8 @@ log = structlog.get_logger("baton.status")
 class StatusWriter:
     """One resource's /status. The latest wins; what was meanwhile is left out."""
 
-    def __init__(self, api: Api, path: str, uid: str, clock: Clock) -> None:
+    def __init__(self, api: Api, path: str, uid: str, clock: Clock, *, heartbeat: bool = False) -> None:
+        """`heartbeat`: the status says when its resource was last looked at."""
         self._clock = clock
         self._api = api
         self._path = path
@@ -25,13 +41,26 @@ class StatusWriter:
         self._wanted: Json | None = None
         self._written: Json | None = None
         self._news = asyncio.Event()
+        self._looked_at: float | None = None
+        """Unix seconds; None: its status does not say so."""
+        self._every = (HEARTBEAT - SPREAD * (crc32(uid.encode()) % 1000) / 1000) if heartbeat else math.inf
+        self._beat_at = -math.inf
+        """When the status is to be written in any case (unix seconds)."""
 
-    def want(self, status: Json, known: Json) -> None:
+    def want(self, status: Json, known: Mapping[str, Any]) -> None:
         """This is how it should read; `known` is how it reads, as far as it was seen."""
         if self._written is None:
-            self._written = dict(known)
+            self._written = {name: value for name, value in known.items() if name != LAST_LOOK}
+            self._beat_at = min(_seconds(known.get(LAST_LOOK)), self._clock.now()) + self._every
+        status = {name: value for name, value in status.items() if name != LAST_LOOK}
         if status != self._wanted:
             self._wanted = status
+            self._news.set()
+
+    def looked(self) -> None:
+        """The resource was compared with the facts just now."""
+        self._looked_at = self._clock.now()
+        if self._wanted is not None and self._looked_at >= self._beat_at:
             self._news.set()
 
     async def run(self) -> None:
@@ -43,16 +72,25 @@ class StatusWriter:
 
     async def flush(self) -> None:
         """Write now if there is anything to write."""
-        wanted = self._wanted
-        if wanted is None or wanted == self._written:
+        wanted, looked = self._wanted, self._looked_at
+        if wanted is None or (wanted == self._written and (looked is None or looked < self._beat_at)):
             return
+        shown = wanted if looked is None else {**wanted, LAST_LOOK: to_text(looked)}
         try:
             with boundary("status-write"):
-                await self._api.replace_status(self._path, self._uid, wanted)
-            self._written = wanted
+                await self._api.replace_status(self._path, self._uid, shown)
+            self._written, self._beat_at = wanted, self._clock.now() + self._every
         except (NotFoundError, ConflictError):
             pass  # it is gone, and what has its name now is not this writer's
         except (ApiError, UnavailableError) as error:
             log.warning("a status could not be written", path=self._path, error=str(error))
             self._written = {}
             asyncio.get_running_loop().call_at(self._clock.ticks() + RETRY, self._news.set)
+
+
+def _seconds(text: object) -> float:
+    """Of a time that stood in a status, which anybody may have written."""
+    try:
+        return to_seconds(str(text))
+    except ValueError:
+        return -math.inf

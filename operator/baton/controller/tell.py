@@ -14,7 +14,7 @@ from baton.controller import sentences
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import GroupKey
-from baton.controller.problems import Problem
+from baton.controller.problems import Problem, Reason
 from baton.engine.happenings import (
     ApprovalRefused,
     Approved,
@@ -125,6 +125,8 @@ class Teller:
 
     def trouble(self, problem: Problem | None) -> None:
         """What is wrong with the group; told when its reason changes, and when it is over."""
+        if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
+            problem = None  # it has not gone wrong
         before, self._trouble = self._trouble, problem
         if problem is not None and (before is None or before.reason is not problem.reason):
             self._say(problem.reason, problem.message, Kind.WARNING)

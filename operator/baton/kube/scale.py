@@ -37,16 +37,19 @@ class Scaler:
 
     async def scale(self, target: Target, replicas: int) -> int | None:
         """Make `replicas` the target's size; returns the size it had, or None where it already was so."""
-        path = await self._scale_path(target)
-        try:
-            found = await self._api.get(path)
-        except NotFoundError:
-            raise ScaleError(f"spec.scale.targetRef: there is no {target}; create it, or correct the reference") from None
-        before = int((found.get("spec") or {}).get("replicas") or 0)
+        before = await self.size(target)
         if before == replicas:
             return None
-        await self._api.merge(path, {"spec": {"replicas": replicas}})
+        await self._api.merge(await self._scale_path(target), {"spec": {"replicas": replicas}})
         return before
+
+    async def size(self, target: Target) -> int:
+        """How many replicas it is to have."""
+        try:
+            found = await self._api.get(await self._scale_path(target))
+        except NotFoundError:
+            raise ScaleError(f"spec.scale.targetRef: there is no {target}; create it, or correct the reference") from None
+        return int((found.get("spec") or {}).get("replicas") or 0)
 
     async def mark_victims(self, pods: Iterable[PodView], victims: frozenset[MemberId]) -> None:
         """Give the victims, and only them, the lowest deletion cost."""

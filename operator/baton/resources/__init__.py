@@ -3,7 +3,7 @@
 from baton.resources.attributes import Attributes, attributes
 from baton.resources.condition import Condition, ConditionStatus
 from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, engine_spec, sessions_required
-from baton.resources.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove
+from baton.resources.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
 from baton.resources.queue import (
     AccessType,
     PartitionedQueue,
@@ -30,6 +30,7 @@ __all__ = [
     "ProposedChange",
     "ProposedMove",
     "SessionRule",
+    "ShownState",
     "SourceType",
     "attributes",
     "engine_spec",

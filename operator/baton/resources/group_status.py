@@ -1,10 +1,10 @@
 """ConsumerGroup.status: what the operator says of a group."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
-from baton.engine import State
 from baton.resources.condition import Conditions
 from baton.resources.shape import Shape, list_map
 
@@ -16,6 +16,19 @@ MOST_PROPOSED_SHOWN = 50
 
 LONGEST_RANGES = 256
 """Characters of a list of partitions in the status."""
+
+
+class ShownState(StrEnum):
+    """A summary of the conditions in one word. Ready, Holddown, Rebalancing, Paused and ScaledToZero stand only where the
+    condition Ready is True."""
+
+    READY = "Ready"
+    HOLDDOWN = "Holddown"
+    REBALANCING = "Rebalancing"
+    PAUSED = "Paused"
+    SCALED_TO_ZERO = "ScaledToZero"
+    NOT_READY = "NotReady"
+    DELETING = "Deleting"
 
 
 class Handoff(Shape):
@@ -95,9 +108,13 @@ class ConsumerGroupStatus(Shape):
 
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
-    state: State | None = None
-    """Ready, Holddown (a change of the fleet is being waited out), Rebalancing (partitions change hands) or Paused. A summary of
-    the conditions."""
+    state: ShownState | None = None
+    """A summary of the conditions in one word. NotReady: the condition Ready is not True, and says why. Deleting: partitions are
+    taken back before the group goes. ScaledToZero: there is no pod, and none is asked for. Otherwise Ready, Holddown (a change of
+    the fleet is being waited out), Rebalancing (partitions change hands) or Paused."""
+    last_look_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When an operator last compared the group with the facts. Written with everything else, and every two minutes at rest. Where
+    it is older than five minutes no operator looks after the group, and everything here is as of then."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """When the holddown ends."""
     assignment_generation: int | None = None
@@ -129,4 +146,4 @@ class ConsumerGroupStatus(Shape):
     proposal: Proposal | None = None
     """What waits for approval."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Balanced, Rebalancing, Fenced and SessionsBound; with spec.approval Manual also ProposalReady."""
+    """Ready, Settled, Balanced, Rebalancing, Fenced and SessionsBound; with spec.approval Manual also ProposalReady."""

@@ -143,9 +143,9 @@ def test_a_group_of_which_everything_was_written_by_somebody_else(key: str, data
 
 def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: list[Mapping[str, Any]]) -> list[str]:
     on = console(width=100, file=io.StringIO())
-    one = view(manifest, ledger, queues)
+    one = view(manifest, ledger, queues, now=5.0)
     json.dumps(one)
-    for part in (*screen(clean(one), 5.0, on, 24), group_table([clean(one)]), partition_table(clean([]))):
+    for part in (*screen(clean(one), 5.0, on, 24), group_table([clean(one)], 5.0), partition_table(clean([]))):
         on.print(part)
     assert isinstance(on.file, io.StringIO)
     return on.file.getvalue().split("\n")

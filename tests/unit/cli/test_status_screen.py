@@ -1,7 +1,7 @@
 """What `baton status` shows of a group, on a terminal of 80 columns and 24 lines."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.unit.engine.group import Group
 
 from baton.cli.group_screen import handoff, screen
-from baton.cli.group_view import partitions, view
+from baton.cli.group_view import Json, partitions, view
 from baton.cli.main import main
 from baton.engine import dump
 from baton.engine.observation import Approval, GroupSpec
@@ -20,6 +20,7 @@ MANIFEST: Mapping[str, Any] = {
     "spec": {"queues": [{"name": "orders"}]},
     "status": {
         "observedGeneration": 1,
+        "lastLookTime": "1970-01-01T00:00:00Z",
         "state": "Rebalancing",
         "partitions": 4,
         "members": 3,
@@ -40,6 +41,11 @@ MOVE = {
     "unacknowledged": 2,
     "reason": "exec-7 joined",
 }
+
+
+def seen(group: Mapping[str, Any], ledger: Mapping[str, str], queues: Iterable[Mapping[str, Any]] = (), now: float = 5.0) -> Json:
+    """A look at a group that an operator looks after."""
+    return view(group, ledger, queues, now=now)
 
 
 def shown(one: Mapping[str, Any], now: float = 5.0, lines: int | None = 24) -> str:
@@ -67,7 +73,7 @@ def test_a_hand_off_is_a_sentence() -> None:
 def test_a_small_group_is_shown_whole() -> None:
     group = rebalancing()
     told = {**MANIFEST, "status": {**MANIFEST["status"], "handoffs": [MOVE]}}
-    text = shown(view(told, dump(group.state), QUEUES))
+    text = shown(seen(told, dump(group.state), QUEUES))
     assert len(text.splitlines()) <= 23
     assert "shop/orders: Rebalancing: c joined" in text
     assert "QUEUE   PARTITIONS  UNASSIGNED  READY  PAUSED  UNBOUND  SCALE" in text
@@ -90,7 +96,7 @@ def test_what_a_partition_is_doing_stands_in_the_whole_table() -> None:
 def test_a_large_group_is_summed_up_on_one_screen() -> None:
     group = Group(2000).start(*(f"exec-{number}" for number in range(400)))
     status = {**MANIFEST["status"], "moving": 400, "handoffs": [{**MOVE, "partition": number} for number in range(50)]}
-    one = view({**MANIFEST, "status": status}, dump(group.state), QUEUES)
+    one = seen({**MANIFEST, "status": status}, dump(group.state), QUEUES)
     text = shown(one)
     assert len(text.splitlines()) <= 23
     assert "more, with 5 to 5 partitions each" in text
@@ -101,7 +107,7 @@ def test_a_large_group_is_summed_up_on_one_screen() -> None:
 def test_a_vacant_seat_is_shown() -> None:
     group = Group(4).start("a", "b").leave("b")
     group.settle(100)
-    text = shown(view(MANIFEST, dump(group.state), QUEUES))
+    text = shown(seen(MANIFEST, dump(group.state), QUEUES))
     assert "the seat of b is kept: orders 1,3" in text
     assert "orders  4           0           2      0       2" in text
 
@@ -118,27 +124,27 @@ def test_a_proposal_is_shown_with_how_to_approve_it() -> None:
         "handoffs": [{"queue": "orders", "partitions": "3", "from": "b", "to": "c"}],
     }
     group = Group(4, GroupSpec(approval=Approval.MANUAL)).start("a", "b")
-    text = shown(view({**MANIFEST, "status": {"state": "Ready", "proposal": proposal}}, dump(group.state)))
+    text = shown(seen({**MANIFEST, "status": {"state": "Ready", "proposal": proposal}}, dump(group.state)))
     assert "proposal 17ab: 1 would move" in text and "orders 3: b -> c" in text
     assert "baton approve orders -n shop" in text
 
 
 @pytest.mark.parametrize(("ledger", "said"), [({}, "Rebalancing"), ({"group": "{"}, "The ledger does not read as one")])
 def test_a_group_without_a_readable_ledger_is_shown_all_the_same(ledger: dict[str, str], said: str) -> None:
-    assert said in shown(view(MANIFEST, ledger))
+    assert said in shown(seen(MANIFEST, ledger))
 
 
 def test_a_change_that_no_operator_has_seen_and_a_deletion_are_told() -> None:
     unseen = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "generation": 2}}
-    assert "Out of date: no operator has seen the last change" in shown(view(unseen, {}))
-    assert "Out of date" not in shown(view(MANIFEST, {}))
+    assert "Out of date: no operator has seen the last change" in shown(seen(unseen, {}))
+    assert "Out of date" not in shown(seen(MANIFEST, {}))
     gone = {**MANIFEST, "metadata": {**MANIFEST["metadata"], "deletionTimestamp": "1970-01-01T00:00:01Z"}}
-    assert "Deleted at 1970-01-01T00:00:01Z; it goes when" in shown(view(gone, {}))
+    assert "Deleted at 1970-01-01T00:00:01Z; it goes when" in shown(seen(gone, {}))
 
 
 def test_a_group_of_standbys_has_no_empty_table() -> None:
     entry = '{"group":"shop/orders","member":"a","uid":"u","generation":1,"active":false,"owned":{},"revoking":{}}'
-    text = shown(view(MANIFEST, {"a": entry}))
+    text = shown(seen(MANIFEST, {"a": entry}))
     assert "standing by: a" in text and "LETS GO OF" not in text
 
 

@@ -10,7 +10,7 @@ from baton.controller.conditions import conditions, fenced, proposal_ready, read
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_board import queue_status
 from baton.controller.queue_facts import QueueFacts
-from baton.controller.report import group_status
+from baton.controller.status import group_conditions, group_status, halted_status
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, Protocol
 from baton.kube.members import Membership
@@ -107,6 +107,9 @@ def test_a_server_that_may_lose_entries_is_named() -> None:
     assert (durable.status, durable.message) == (ConditionStatus.FALSE, "set appendonly yes")
 
 
+FINE_SO_FAR = [ready(None, "")]
+
+
 def group_view(**spec: Any) -> GroupView:
     made = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], **spec})
     return GroupView("shop", "orders", "uid", 2, made)
@@ -122,7 +125,7 @@ def proposing(spec: GroupSpec, **queue: Any) -> Group:
 
 def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> None:
     whole = summary(proposing(GroupSpec(approval=Approval.MANUAL, max_concurrent_handoffs=4), max_handoff=2.0).state)
-    told = group_status(group_view(approval="Manual"), whole, Membership(), [], NOW, {}).proposal
+    told = group_status(group_view(approval="Manual"), whole, Membership(), FINE_SO_FAR, NOW, {}).proposal
     assert told is not None
     assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 20, 4, 2)
     assert (told.created_at, told.reason) == ("1970-01-01T00:01:45Z", "c joined")
@@ -136,7 +139,7 @@ def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> N
 
 def test_a_pause_that_nothing_bounds_is_told_as_such_and_eager_pauses_all() -> None:
     spec = GroupSpec(approval=Approval.MANUAL, protocol=Protocol.EAGER)
-    told = group_status(group_view(), summary(proposing(spec, fenced=False).state), Membership(), [], NOW, {}).proposal
+    told = group_status(group_view(), summary(proposing(spec, fenced=False).state), Membership(), FINE_SO_FAR, NOW, {}).proposal
     assert told is not None
     assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 60, 60, None)
 
@@ -144,6 +147,116 @@ def test_a_pause_that_nothing_bounds_is_told_as_such_and_eager_pauses_all() -> N
 def test_a_hand_off_shows_what_is_unacknowledged() -> None:
     group = proposing(GroupSpec())
     partition = next(iter(group.state.moves))
-    first, *rest = group_status(group_view(), summary(group.state), Membership(), [], NOW, {partition: 7}).handoffs
+    first, *rest = group_status(group_view(), summary(group.state), Membership(), FINE_SO_FAR, NOW, {partition: 7}).handoffs
     assert (first.partition, first.unacknowledged) == (partition.number, 7)
     assert {one.unacknowledged for one in rest} == {None}
+
+
+def told_of(
+    group: Group, *problems: Problem, asked_for: int | None = None, deleting: bool = False, **spec: Any
+) -> tuple[str, dict[str, tuple[str, str]]]:
+    """The state in one word, and each condition with its reason."""
+    view = replace(group_view(**spec), deleting=deleting)
+    whole = summary(group.state)
+    told = group_conditions(view, whole, [], list(problems), NOW, sessions_are_bound=True, asked_for=asked_for)
+    status = group_status(view, whole, Membership(), told, NOW, {})
+    assert status.state is not None
+    return status.state.value, {one.type: (one.status.value, one.reason) for one in status.conditions}
+
+
+def changed() -> Group:
+    return Group(4).start("a", "b").join("c")
+
+
+def test_ready_in_one_word_means_that_all_is_well() -> None:
+    word, told = told_of(Group(4).start("a", "b"))
+    assert (word, told["Ready"], told["Settled"], told["Balanced"]) == (
+        "Ready",
+        ("True", "Ready"),
+        ("True", "Settled"),
+        ("True", "Balanced"),
+    )
+
+
+@pytest.mark.parametrize(
+    "reason", [reason for reason in Reason if reason not in (Reason.READY, Reason.DELETING, Reason.WAITING_FOR_QUEUE)]
+)
+def test_no_group_with_a_problem_is_called_ready_or_settled(reason: Reason) -> None:
+    for group in (Group(4).start("a", "b"), changed()):
+        word, told = told_of(group, Problem(reason, "?"))
+        assert (word, told["Ready"], told["Settled"]) == ("NotReady", ("False", reason.value), ("False", "NotReady"))
+
+
+def test_a_group_that_is_being_deleted_is_called_so_whatever_else_is_wrong() -> None:
+    for reason in (Reason.DELETING, Reason.INVALID_SPEC):
+        word, told = told_of(Group(4).start("a", "b"), Problem(reason, "?"), deleting=True)
+        assert (word, told["Settled"][0]) == ("Deleting", "False")
+
+
+def test_a_queue_that_has_not_answered_yet_is_no_trouble_and_not_ready_either() -> None:
+    word, told = told_of(Group(0), Problem(Reason.WAITING_FOR_QUEUE, "orders has not answered yet"))
+    assert (word, told["Ready"], told["Settled"]) == ("NotReady", ("Unknown", "WaitingForQueue"), ("False", "NotReady"))
+
+
+def test_the_words_for_what_partitions_do_stand_where_all_is_well() -> None:
+    group = changed()
+    group.settle(at=20)
+    assert told_of(group)[0] == "Holddown"
+    group.settle(at=25)
+    assert told_of(group)[0] == "Rebalancing"
+    paused = Group(4, GroupSpec(paused=True)).start("a", "b")
+    assert told_of(paused, paused=True)[0] == "Paused"
+
+
+def test_a_group_is_settled_only_when_nothing_is_under_way() -> None:
+    group = changed()
+    seen = []
+    for at in (20.0, 25.0, 28.0):
+        group.settle(at=at)
+        seen.append(told_of(group)[1]["Settled"])
+    assert seen == [("False", "Holddown"), ("False", "HandingOff"), ("True", "Settled")]
+
+
+def test_a_group_with_something_due_that_is_not_begun_is_not_settled() -> None:
+    assert told_of(Group(4, GroupSpec(paused=True)).start("a", "b"), paused=True)[1]["Settled"] == ("False", "Paused")
+    assert told_of(proposing(GroupSpec(approval=Approval.MANUAL)), approval="Manual")[1]["Settled"] == (
+        "False",
+        "WaitingForApproval",
+    )
+
+
+@pytest.mark.parametrize(("asked_for", "told"), [(2, ("True", "Settled")), (3, ("False", "Scaling")), (1, ("False", "Scaling"))])
+def test_a_group_whose_pods_are_still_to_come_or_go_is_not_settled(asked_for: int, told: tuple[str, str]) -> None:
+    assert told_of(Group(4).start("a", "b"), asked_for=asked_for)[1]["Settled"] == told
+
+
+def test_no_pods_where_none_are_asked_for_is_well_and_settled() -> None:
+    group = Group(4).start("a", "b").leave("a", "b")
+    group.settle(at=20)
+    assert told_of(group, asked_for=0)[0] == "Holddown", "as long as they may come back"
+    group.settle(at=60)
+    word, told = told_of(group, asked_for=0)
+    assert (word, told["Ready"], told["Settled"], told["Balanced"]) == (
+        "ScaledToZero",
+        ("True", "ScaledToZero"),
+        ("True", "ScaledToZero"),
+        ("False", "ScaledToZero"),
+    )
+
+
+def test_a_group_for_which_nothing_is_done_keeps_what_was_said_but_that_all_is_well() -> None:
+    whole = summary(Group(4).start("a", "b").state)
+    told = group_conditions(group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=None)
+    before = group_status(group_view(), whole, Membership(), told, NOW, {}).model_dump(by_alias=True, mode="json")
+    halted = halted_status(replace(group_view(), status=before), Problem(Reason.INVALID_SPEC, "?"), NOW)
+    assert (halted["state"], halted["partitions"]) == ("NotReady", 4)
+    assert {one["type"]: one["status"] for one in halted["conditions"]} == {
+        "Ready": "False",
+        "Settled": "False",
+        "Balanced": "True",
+        "Rebalancing": "False",
+        "Fenced": "True",
+        "SessionsBound": "True",
+    }
+    gone = halted_status(replace(group_view(), status=before, deleting=True), Problem(Reason.INVALID_SPEC, "?"), NOW)
+    assert gone["state"] == "Deleting"

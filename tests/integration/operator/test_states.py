@@ -1,0 +1,155 @@
+"""What `kubectl get`, `kubectl wait` and `baton status` say of a group: nothing that is not so."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cluster.cluster import Cluster as Machine
+from tests.integration.operator.test_scaling import scale
+from tests.integration.operator.test_status_command import status
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
+
+from baton.kube.api import group_path
+from baton.kube.objects import groups_path
+from baton.kube.times import to_seconds, to_text
+from baton.model.session import Release
+
+SETTLED = "--for=condition=Settled"
+
+
+async def shown(machine: Machine, group: str, namespace: str = "shop") -> dict[str, str]:
+    """The line of `kubectl get cg`, by column."""
+    text = await asyncio.to_thread(machine.kubectl, "get", "cg", group, "-n", namespace)
+    head, line = text.splitlines()
+    starts = [head.index(name) for name in head.split()]
+    cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    return dict(zip(head.split(), cells, strict=True))
+
+
+async def waited(machine: Machine, group: str, *what: str, seconds: int) -> bool:
+    """Whether `kubectl wait` saw it come about."""
+    arguments = ("wait", f"cg/{group}", "-n", "shop", *what, f"--timeout={seconds}s")
+    return "condition met" in await asyncio.to_thread(machine.kubectl, *arguments, check=False)
+
+
+async def state_is(world: World, group: str, word: str, seconds: float = 15) -> None:
+    async def so() -> bool:
+        return (await world.status(group)).get("state") == word
+
+    await eventually(so, f"the state of {group} is {word}", seconds, lambda: world.status(group))
+
+
+async def test_a_group_without_its_queue_is_not_called_ready(shop: World, control_plane: Machine) -> None:
+    await shop.group("queueless")
+    await shop.pod("queueless-a", "queueless")
+    await state_is(shop, "queueless", "NotReady")
+    line = await shown(control_plane, "queueless")
+    assert (line["STATE"], line["READY"]) == ("NotReady", "False")
+    await shop.external("queueless")
+    await state_is(shop, "queueless", "Ready")
+    line = await shown(control_plane, "queueless")
+    assert (line["STATE"], line["READY"]) == ("Ready", "True")
+
+
+async def test_a_group_whose_queue_is_away_is_not_called_ready(shop: World) -> None:
+    await shop.redis("away", "redis://127.0.0.1:1")
+    await shop.group("away")
+    await shop.pod("away-a", "away")
+    await state_is(shop, "away", "NotReady")
+    assert await shop.told("away", "QueueUnreachable")
+    assert (await shop.condition("away", "Settled"))["status"] == "False"
+
+
+async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, control_plane: Machine) -> None:
+    await shop.external("settles", partitions=4)
+    await shop.group("settles")
+    uids = {name: await shop.pod(name, "settles") for name in ("settles-a", "settles-b")}
+    assert await waited(control_plane, "settles", SETTLED, seconds=20)
+    assert sorted((await shop.counts("settles")).values()) == [2, 2]
+    await shop.pod("settles-c", "settles")
+
+    async def moves() -> bool:
+        return bool((await shop.status("settles")).get("moving"))
+
+    await eventually(moves, "a partition moves")
+    assert not await waited(control_plane, "settles", SETTLED, seconds=1)
+    assert not await waited(control_plane, "settles", "--for=condition=Balanced", seconds=1)
+    waiting = asyncio.create_task(waited(control_plane, "settles", SETTLED, seconds=30))
+    ((giver, revoking),) = [
+        (name, one.revoking["settles"]) for name, one in (await shop.entries("settles")).items() if one.revoking
+    ]
+    let_go = [Release(uids[giver], "settles", number, epoch) for number, epoch in revoking.items()]
+    await shop.session(giver, uids[giver], "settles", let_go, duration=600)
+    assert await waiting
+    assert sorted((await shop.counts("settles")).values()) == [1, 1, 2]
+
+
+async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop: World, control_plane: Machine) -> None:
+    await shop.external("asked-more", partitions=4)
+    await shop.group("asked-more", replicas=1, scale={"mode": "Spark"})
+    await shop.pod("asked-more-a", "asked-more")
+    assert await waited(control_plane, "asked-more", SETTLED, seconds=20)
+    await scale(shop, "asked-more", 2)
+    assert not await waited(control_plane, "asked-more", SETTLED, seconds=1), "a pod is still to come"
+    assert (await shop.condition("asked-more", "Settled"))["reason"] == "Scaling"
+    await scale(shop, "asked-more", 1)
+    assert await waited(control_plane, "asked-more", SETTLED, seconds=20)
+
+
+async def test_no_pods_where_none_are_asked_for_is_no_trouble(
+    shop: World, control_plane: Machine, shared_operator: Operator
+) -> None:
+    await shop.external("none")
+    await shop.group("none", replicas=0, scale={"mode": "Spark"})
+    await state_is(shop, "none", "ScaledToZero")
+    assert (await shown(control_plane, "none"))["READY"] == "True"
+    assert await waited(control_plane, "none", SETTLED, seconds=5)
+    assert not [one for one in await shop.events("NoMembers") if one["regarding"]["name"] == "none"]
+
+    async def told() -> bool:
+        return shared_operator.metric("baton_group_ready", namespace="shop", group="none", reason="ScaledToZero") == 1.0
+
+    await eventually(told, "the metric says so")
+
+
+async def test_a_deployment_that_was_scaled_to_zero_asks_for_nobody(shop: World) -> None:
+    path = group_path("apps/v1", shop.namespace, "deployments")
+    labels = {"app": "slept"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    await shop.api.create(path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "slept"}, "spec": spec})
+    await shop.external("slept")
+    await shop.group(
+        "slept", rebalance={"resyncSeconds": 1}, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "slept"}}
+    )
+    await state_is(shop, "slept", "ScaledToZero")
+    await shop.api.merge(f"{path}/slept", {"spec": {"replicas": 1}})
+    await state_is(shop, "slept", "NotReady")
+    assert (await shop.api.get(f"{path}/slept"))["spec"]["replicas"] == 1, "nobody but its owner scales it"
+
+
+async def test_a_group_that_no_operator_looks_after_is_known_as_such(
+    empty: World, start: Callable[..., Operator], control_plane: Machine, kubeconfig: Path
+) -> None:
+    await empty.external("orders")
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "--json")).stdout)
+    assert told["state"] == "Unknown"
+    operator = start(empty)
+    await state_is(empty, "orders", "Ready", 40)
+    assert abs(to_seconds((await empty.status("orders"))["lastLookTime"]) - time.time()) < 60
+    told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "--json")).stdout)
+    assert told["state"] == "Ready"
+    operator.stop()
+    path = groups_path(empty.namespace, "orders") + "/status"
+    await empty.api.merge(path, {"status": {"lastLookTime": to_text(time.time() - 600)}})
+    assert (await shown(control_plane, "orders", empty.namespace))["SEEN"] == "10m"
+    screen = (await status(kubeconfig, "orders", "-n", empty.namespace)).stdout
+    assert f"{empty.namespace}/orders: Unknown" in screen
+    assert "No operator has looked for 10 min: all this is as of then (Ready)" in screen
+    listed = (await status(kubeconfig, "-n", empty.namespace)).stdout
+    assert "Unknown" in listed and "10 min ago" in listed

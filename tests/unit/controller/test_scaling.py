@@ -1,0 +1,102 @@
+"""How many pods there are to be: by the group's spec, or by the workload that somebody else scales."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
+
+from baton.controller.scaling import Scaling
+from baton.engine.observation import ObservedMember
+from baton.kube.members import Membership
+from baton.kube.scale import Scaler
+from baton.model.ids import MemberId, Uid
+from baton.resources import ConsumerGroupSpec
+
+TARGET = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
+NOBODY = Membership()
+SOMEBODY = Membership({MemberId("a"): ObservedMember(Uid("u"), 0.0)}, pods=1)
+
+
+def spec(**fields: Any) -> ConsumerGroupSpec:
+    return ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], **fields})
+
+
+class Workload(MemoryApi):
+    """One Deployment, of which only the size is looked at."""
+
+    def __init__(self) -> None:
+        self.replicas = 3
+        self.asked = 0
+        self.fault: Fault | None = None
+        super().__init__(ApiServer(Random(1), lambda: 0.0), lambda verb, path: self.fault)
+
+    async def get(self, path: str, **query: str) -> Any:
+        if self.fault is not None:
+            return await super().get(path, **query)
+        if path == "/apis/apps/v1":
+            return {"resources": [{"name": "deployments", "kind": "Deployment"}, {"name": "deployments/scale", "kind": "Scale"}]}
+        assert path == "/apis/apps/v1/namespaces/shop/deployments/consumers/scale"
+        self.asked += 1
+        return {"spec": {"replicas": self.replicas}}
+
+
+@pytest.fixture
+def workload() -> Workload:
+    return Workload()
+
+
+@pytest.fixture
+def scaling(workload: Workload) -> Scaling:
+    return Scaling("shop", Scaler(workload))
+
+
+async def look(scaling: Scaling, seen: Membership = NOBODY, **fields: Any) -> int | None:
+    made = spec(**fields)
+    await scaling.apply(made, seen, [], {})
+    return scaling.asked_for(made)
+
+
+async def test_what_the_spec_asks_for_is_known(scaling: Scaling) -> None:
+    assert await look(scaling) is None
+    assert await look(scaling, scale={"mode": "Spark"}, replicas=0) == 0
+    assert await look(scaling, scale={"mode": "Spark"}, replicas=2) == 2
+
+
+async def test_a_workload_that_was_scaled_to_zero_asks_for_nobody(scaling: Scaling, workload: Workload) -> None:
+    assert await look(scaling, scale=TARGET) is None, "it has a size, and its pods are to come"
+    workload.replicas = 0
+    assert scaling.recheck()
+    assert await look(scaling, scale=TARGET) == 0
+    workload.replicas = 2
+    assert scaling.recheck()
+    assert await look(scaling, scale=TARGET) is None
+
+
+async def test_it_is_asked_for_its_size_only_where_nobody_is_there_and_something_changed(
+    scaling: Scaling, workload: Workload
+) -> None:
+    for _ in range(3):
+        await look(scaling, SOMEBODY, scale=TARGET)
+    assert workload.asked == 0 and not scaling.recheck()
+    for _ in range(3):
+        await look(scaling, scale=TARGET)
+    assert workload.asked == 1
+
+
+async def test_pods_that_are_there_all_the_same_are_not_meant_by_a_workload_of_none(scaling: Scaling, workload: Workload) -> None:
+    workload.replicas = 0
+    assert await look(scaling, scale=TARGET) == 0
+    assert await look(scaling, Membership(pods=2), scale=TARGET) is None
+
+
+async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Scaling, workload: Workload) -> None:
+    workload.fault = Refuse(403, "Forbidden", "no")
+    await look(scaling, scale=TARGET)
+    assert (
+        scaling.problem is not None
+        and "spec.scale: the size of Deployment shop/consumers cannot be read" in scaling.problem.message
+    )
+    workload.fault = None
+    await look(scaling, scale=TARGET)
+    assert scaling.problem is None
