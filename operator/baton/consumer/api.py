@@ -1,5 +1,6 @@
 """A session's Lease at the API server."""
 
+import json
 from typing import Any
 
 from kubernetes import client
@@ -8,6 +9,10 @@ from baton.consumer.lease import Manifest
 
 _TIMEOUT = (2.0, 4.0)
 """Seconds that the API server has to take a connection, and to answer."""
+
+
+class LeaseRefused(Exception):  # noqa: N818 -- what became of the request, for the user
+    """The API server did not do what was asked: its words, on one line."""
 
 
 class KubernetesLease:
@@ -24,7 +29,7 @@ class KubernetesLease:
         except client.ApiException as error:
             if error.status == 404:
                 return None
-            raise
+            raise _refusal(error) from None
 
     def write(self, lease: Manifest) -> Manifest | None:
         lease["metadata"] |= {"namespace": self._namespace, "name": self._name}
@@ -36,9 +41,18 @@ class KubernetesLease:
         except client.ApiException as error:
             if error.status in (404, 409):
                 return None
-            raise
+            raise _refusal(error) from None
         return self._manifest(written)
 
     def _manifest(self, lease: Any) -> Manifest:
         manifest: Manifest = self._leases.api_client.sanitize_for_serialization(lease)
         return manifest
+
+
+def _refusal(error: client.ApiException) -> LeaseRefused:
+    """Without headers, and with what a policy or a role has to say: who may, and what to do."""
+    try:
+        said = str(json.loads(error.body or "")["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        said = str(error.reason)
+    return LeaseRefused(f"{error.status} {' '.join(said.split())[:1000]}")

@@ -152,6 +152,20 @@ async def test_the_consumers_session_and_the_drivers_work_with_the_tokens_of_the
     drivers[1].close(give_up=True)
 
 
+async def test_a_session_that_is_refused_says_so_in_one_line_with_the_cure(
+    consumers: World, act: ActAs, kubeconfig: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await act(pod="a", account="consumer")
+    another = KubernetesLease(blocking(kubeconfig, await token_of(consumers, "consumer", "a")), consumers.namespace, "baton-b")
+    session = Session(another, holder=await uid(consumers, "a"), group="orders")
+    session.start()
+    until(lambda: caplog.messages, "it is logged", 30)
+    session.close()
+    (said,) = [message for message in caplog.messages if "cannot be renewed" in message]
+    assert "cannot be renewed: 403 leases.coordination.k8s.io" in said and "\n" not in said
+    assert "Lease baton-b is the word of the pod b, which alone writes it" in said
+
+
 async def test_a_lease_without_the_label_is_nobodys_business(consumers: World, act: ActAs) -> None:
     loose = await act(account="consumer")
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "baton-a"}, "spec": {}}
