@@ -260,6 +260,23 @@ def test_a_namespace_goes_with_its_groups(down: bool, restarted: bool) -> None:
 
 
 @in_virtual_time
+async def test_a_namespace_waits_no_longer_for_a_queue_that_went_away_before_its_pods(world: OneReplica) -> None:
+    """Then nothing happens between the ledger's end and that of the wait."""
+    await serve(world)
+    world.queues["orders"].down = True
+    await world.until_told("QueueUnreachable")
+    world.delete_pod("orders-a")
+    world.delete_pod("orders-b")
+    await asyncio.sleep(20)
+    world.delete("/api/v1/namespaces/shop")
+
+    async def gone() -> bool:
+        return await world.found("/api/v1/namespaces/shop") is None
+
+    await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + 20)
+
+
+@in_virtual_time
 async def test_a_group_that_is_deleted_does_not_wait_for_a_dead_queue_for_ever_and_releases_the_other(world: OneReplica) -> None:
     await serve(world)
     world.queue("more")

@@ -194,6 +194,7 @@ class GroupLoop:
             self._log.warning("the ledger cannot be written", error=str(error))
             if group.deleting and can_forsake_ledger(error, self._scribe.attempts.lasted):
                 self._scribe.forsake()
+                self.wake()  # for queues are not waited for as long any more
                 await self._advance(group, spec, sights, seen)
 
     def _adopt(self, landed: Landed) -> None:
