@@ -6,7 +6,8 @@ those of docs/concepts/rules.md.
 
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.happenings import State
-from baton.engine.ledger import dump, load
+from baton.engine.ledger import dump
+from baton.engine.ledger_reading import load
 from baton.engine.partition_state import PartitionState, partition_state, partition_states
 from baton.engine.state import GroupState, Problem
 from baton.engine.step import Step, step

@@ -34,14 +34,15 @@ def parse_numbers(text: str) -> frozenset[int]:
     """The inverse of `format_numbers`. Raises ValueError for anything else."""
     numbers: set[int] = set()
     named = 0
-    for part in filter(None, text.split(",")):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{quoted(part)} is not a partition or a range of partitions such as 0-3")
-        between = _between(match[1], match[2], part)
+    for between in _numbers(text):
         named = _counted(named, between)
         numbers.update(between)
     return frozenset(numbers)
+
+
+def count_numbers(text: str) -> int:
+    """How many partitions the text names, without making any of them. Raises ValueError as `parse_numbers` does."""
+    return sum(map(len, _numbers(text)))
 
 
 def format_grants(grants: Grants) -> str:
@@ -104,6 +105,14 @@ class GrantSpans:
         """This partition, at this epoch."""
         n = bisect_right(self._starts, (epoch, number)) - 1
         return n >= 0 and self._starts[n][0] == epoch and number <= self._ends[n]
+
+
+def _numbers(text: str) -> Iterator[range]:
+    for part in filter(None, text.split(",")):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{quoted(part)} is not a partition or a range of partitions such as 0-3")
+        yield _between(match[1], match[2], part)
 
 
 def _grants(text: str) -> Iterator[tuple[range, Epoch]]:

@@ -1,0 +1,197 @@
+"""The ledger ConfigMap's data, as it is read. Anybody may have written it: whatever stands there, the answer is a state or
+LedgerError, and what it costs has a bound.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from baton.engine.checked import checked
+from baton.engine.ledger import ALIKE, VERSION
+from baton.engine.ledger_bounds import check_extent
+from baton.engine.observation import Protocol
+from baton.engine.spelling import read_grants, read_numbers
+from baton.engine.state import (
+    Facts,
+    GroupState,
+    Holddown,
+    KnownMember,
+    KnownQueue,
+    Move,
+    Proposal,
+    Rebalance,
+    Seat,
+    Slot,
+    Totals,
+)
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ledger import LedgerError, MemberEntry, flat
+from baton.model.names import LEDGER_GROUP_KEY
+
+_CAPACITY = re.compile(r"[0-9]{1,20}(/[0-9]{1,20})?")
+"""As `str` writes a Fraction. Another text that makes one is 1e999999999, a number of a billion digits."""
+
+
+def load(data: Mapping[str, str]) -> GroupState:
+    """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for anything else (a hand edited it)."""
+    if LEDGER_GROUP_KEY not in data:
+        raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
+    with _refused(LEDGER_GROUP_KEY):
+        raw = json.loads(data[LEDGER_GROUP_KEY])
+        check_extent(raw, (text for key, text in data.items() if key != LEDGER_GROUP_KEY))
+    entries = {}
+    for key, text in data.items():
+        if key != LEDGER_GROUP_KEY:
+            with _refused(key):
+                entries[MemberId(key)] = MemberEntry.from_json(text)
+    with _refused(LEDGER_GROUP_KEY):
+        return _read(raw, entries)
+
+
+@contextmanager
+def _refused(key: str) -> Iterator[None]:
+    """Whatever is wrong with this key is said with its name."""
+    try:
+        yield
+    except KeyError as error:
+        raise LedgerError(f"{key}: {error} is missing, or names what is not there") from None
+    except RecursionError:
+        raise LedgerError(f"{key}: nested too deeply") from None
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise LedgerError(f"{key}: {error}") from None
+
+
+def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> GroupState:
+    if raw["version"] != VERSION:
+        raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {VERSION}")
+    queues = {QueueName(name): checked(KnownQueue, **facts) for name, facts in raw.get("queues", {}).items()}
+    slots, revoking = _read_slots(raw, queues, entries)
+    known = _read_known(raw, entries)
+    moves = _read_moves(raw.get("moves", ()), slots, known)
+    strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
+    strays |= {p for p in slots if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
+    if strays:
+        raise LedgerError(f"{min(strays)} has an owner but no queue, or a revoke but no deadline")
+    running = raw.get("rebalance")
+    origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in read_numbers(part["of"])}
+    recorded = raw.get("facts")
+    return checked(
+        GroupState,
+        group=str(raw["group"]),
+        generation=int(raw["generation"]),
+        queues=queues,
+        slots=slots,
+        tombs=read_grants(raw.get("tombs", {})),
+        known=known,
+        seats=tuple(_read_seat(seat, known, slots) for seat in raw.get("seats", ())),
+        standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),
+        moves=moves,
+        waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
+        proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], slots, known),
+        holddown=None if raw.get("holddown") is None else checked(Holddown, **raw["holddown"]),
+        rebalance=None if running is None else checked(Rebalance, origins=origins, **running),
+        facts=None if recorded is None else checked(Facts, **{**recorded, "protocol": Protocol(recorded["protocol"])}),
+        fenced=frozenset((MemberId(name), Uid(uid)) for name, uid in raw.get("fenced", ())),
+        replicas=None if raw.get("scale") is None else int(raw["scale"]["replicas"]),
+        victims=tuple((MemberId(name), Uid(uid)) for name, uid in raw.get("victims", ())),
+        totals=checked(Totals, **raw.get("totals", {})),
+    )
+
+
+def _read_slots(
+    raw: Mapping[str, Any], queues: Mapping[QueueName, KnownQueue], entries: Mapping[MemberId, MemberEntry]
+) -> tuple[dict[Partition, Slot], set[Partition]]:
+    """Who has what, and which of it is being revoked: from the members' keys, and what nobody has from the key `group`."""
+    slots = {Partition(name, number): Slot() for name, queue in queues.items() for number in range(queue.partitions)}
+    free: set[Partition] = set()
+    for part in raw.get("free", ()):
+        like = checked(Slot, last=part.get("last"))
+        for partition, epoch in read_grants(part["of"]).items():
+            slots[partition] = like._replace(epoch=epoch)
+            free.add(partition)
+    revoking: set[Partition] = set()
+    for member, entry in entries.items():
+        if entry.group != raw["group"] or entry.member != member:
+            raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
+        for queues_of, gives in ((entry.owned, False), (entry.revoking, True)):
+            for partition, epoch in flat(queues_of):
+                if partition in free or slots.get(partition, Slot()).owner is not None:
+                    raise LedgerError(f"partition {partition.number} of {partition.queue} stands at {member} and elsewhere")
+                slots[partition] = Slot(epoch, member, member)
+                if gives:
+                    revoking.add(partition)
+    return slots, revoking
+
+
+def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> dict[MemberId, KnownMember]:
+    subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
+    instances = raw.get("instances", {})
+    capacities = {MemberId(m): _capacity(text) for m, text in raw.get("capacities", {}).items()}
+    return {
+        member: checked(
+            KnownMember,
+            uid=entry.uid,
+            active=entry.active,
+            generation=entry.generation,
+            instance=instances.get(member),
+            subscribed=subscribed.get(member),
+            capacity=capacities.get(member, Fraction(1)),
+        )
+        for member, entry in entries.items()
+    }
+
+
+def _read_seat(raw: Any, known: Mapping[MemberId, KnownMember], slots: Mapping[Partition, Slot]) -> Seat:
+    if isinstance(raw, str):
+        member = _present(MemberId(raw), known)
+        return Seat(member, known[member].uid, known[member].instance)
+    left = frozenset(_in(p, slots) for p in read_numbers(raw["left"]))
+    if not left:
+        raise LedgerError(f"seats: that of {raw['member']!r} is vacant, and has no partitions")
+    return checked(Seat, **{**raw, "left": left})
+
+
+def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]) -> Proposal:
+    receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in read_numbers(of)}
+    uids = {member: known[_present(member, known)].uid for member in receivers.values()}
+    return checked(Proposal, id=raw["id"], receivers=receivers, uids=uids, why=raw["why"], created=raw["created"])
+
+
+def _read_moves(
+    raw: Iterable[Mapping[str, Any]], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]
+) -> dict[Partition, Move]:
+    moves: dict[Partition, Move] = {}
+    for batch in raw:
+        alike = {name: batch[name] for name in ALIKE if name in batch}
+        like = checked(Move, receiver=None, uid=None, epoch=Epoch(0), **alike)
+        for name, of in batch["to"].items():
+            receiver = MemberId(name) if name else None
+            uid = None if receiver is None else batch.get("uids", {}).get(receiver) or known[receiver].uid
+            for partition, epoch in read_grants(of).items():
+                slot = slots[partition]
+                if partition in moves or (slot.owner is None and slot.epoch != epoch):
+                    raise LedgerError(f"{partition} is on its way twice, or at two epochs")
+                moves[partition] = replace(like, receiver=receiver, uid=uid, epoch=epoch, giver=slot.owner)
+    return moves
+
+
+def _present(member: MemberId, known: Mapping[MemberId, KnownMember]) -> MemberId:
+    if member not in known:
+        raise LedgerError(f"the key of {member!r} is missing")
+    return member
+
+
+def _in(partition: Partition, slots: Mapping[Partition, Slot]) -> Partition:
+    if partition not in slots:
+        raise LedgerError(f"{partition} is not a partition of the group")
+    return partition
+
+
+def _capacity(text: str) -> Fraction:
+    if not _CAPACITY.fullmatch(text) or (made := Fraction(text)) <= 0:
+        raise LedgerError(f"capacities: {text[:40]!r} is no number above 0")
+    return made
