@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 
-from baton.controller.observe import QueueSight
+from baton.controller.observe import QueueSight, without_room
 from baton.controller.problems import Problem, Reason
+from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.members import LeftOut, Membership
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
@@ -19,7 +20,16 @@ MOST_TOLD = 5
 
 def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem]:
     """What is wrong with the group's queues."""
+    queues = list(queues)
     problems = []
+    if without := sorted(without_room(queues)):
+        problems.append(
+            Problem(
+                Reason.SIZE_LIMIT,
+                f"{first_of(without, 3)}, which spec.queues names, left as before: the group would have more than "
+                f"{MOST_PARTITIONS:,} partitions in all; give some of its queues a group of their own",
+            )
+        )
     for sight in queues:
         view = sight.view
         if not sight.named:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from baton.controller.queue_facts import QueueFacts
+from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, OnDeadline, Outcome
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
@@ -79,7 +80,7 @@ def observation(
         spec=GroupSpec(delay=0.0)
         if group.deleting
         else engine_spec(spec, [one.spec for one in queues if one.spec and one.wanted]),
-        queues={one.name: seen for one in queues if (seen := _queue(one, spec)) is not None},
+        queues=_queues(queues, spec),
         members=membership.members,
         away=membership.away,
         releases=membership.releases,
@@ -90,10 +91,26 @@ def observation(
     )
 
 
-def _queue(sight: QueueSight, group: ConsumerGroupSpec) -> ObservedQueue | None:
-    partitions = sight.partitions
-    if partitions is None:
-        return None
+def without_room(queues: Iterable[QueueSight]) -> frozenset[QueueName]:
+    """Queues that are left as the ledger has them, for the group would have more partitions than a group can have."""
+    sights = sorted(queues, key=lambda one: one.name)
+    left, without = MOST_PARTITIONS - sum(one.recorded or 0 for one in sights), set()
+    for sight in sights:
+        more = (sight.partitions or 0) - (sight.recorded or 0)
+        if more > max(0, left):
+            without.add(sight.name)
+        else:
+            left -= max(0, more)
+    return frozenset(without)
+
+
+def _queues(sights: list[QueueSight], group: ConsumerGroupSpec) -> dict[QueueName, ObservedQueue]:
+    without = without_room(sights)
+    counts = {one.name: one.recorded if one.name in without else one.partitions for one in sights}
+    return {one.name: _queue(one, count, group) for one in sights if (count := counts[one.name]) is not None}
+
+
+def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> ObservedQueue:
     spec = sight.spec
     handoff = group.rebalance.max_handoff_seconds
     if handoff is None:

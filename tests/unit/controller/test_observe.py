@@ -15,6 +15,7 @@ from baton.controller.diagnosis import (
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_facts import QueueFacts
+from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import ObservedMember, OwnerRecord
 from baton.kube.members import LeftOut, Membership
 from baton.kube.objects import GroupView, QueueView
@@ -40,6 +41,29 @@ def sight(**changes: Any) -> QueueSight:
 def shown(*sights: QueueSight, group: GroupView = GROUP) -> dict[QueueName, int]:
     seen = observation(group, SPEC, sights, Membership())
     return {name: one.partitions for name, one in seen.queues.items()}
+
+
+def many(name: str, partitions: int, recorded: int | None) -> QueueSight:
+    return sight(name=QueueName(name), facts=QueueFacts(partitions=partitions), recorded=recorded)
+
+
+@pytest.mark.parametrize(
+    ("sights", "partitions"),
+    [
+        ([many("a", MOST_PARTITIONS, None)], [MOST_PARTITIONS]),
+        ([many("a", MOST_PARTITIONS + 1, None)], []),
+        ([many("a", MOST_PARTITIONS, None), many("b", 1, None)], [MOST_PARTITIONS]),
+        ([many("a", MOST_PARTITIONS, None), many("b", 4, 4)], [4]),
+        ([many("a", MOST_PARTITIONS, 4), many("b", 4, 4)], [4, 4]),
+        ([many("a", 4, MOST_PARTITIONS), many("b", 4, 4)], [4, 4]),
+    ],
+)
+def test_a_group_has_no_more_partitions_than_its_ledger_may_name(sights: list[QueueSight], partitions: list[int]) -> None:
+    assert list(shown(*sights).values()) == partitions
+    told = [one.message for one in queue_problems("shop", sights) if one.reason is Reason.SIZE_LIMIT]
+    fits = partitions == [one.partitions for one in sights]
+    assert (told == []) is fits
+    assert fits or "give some of its queues a group of their own" in told[0]
 
 
 AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
