@@ -56,6 +56,21 @@ class Account:
         }
         await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
 
+    async def may_finish_deletions(self) -> None:
+        """As the chart's value rbac.finishDeletions lets it."""
+        name = f"{self.name}-deletions"
+        rules = [{"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "verbs": ["get", "list", "watch", "patch"]}]
+        body = {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+        await self._put(group_path(RBAC, None, "clusterroles"), body)
+        binding = {
+            "apiVersion": RBAC,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
+        }
+        await self._put(group_path(RBAC, None, "clusterrolebindings"), binding)
+
     async def unbind(self, namespace: str) -> None:
         await self._api.delete(group_path(RBAC, namespace, "rolebindings", self.name))
 

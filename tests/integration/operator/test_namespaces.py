@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.operator.accounts import account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
@@ -173,6 +174,31 @@ async def test_namespaces_go_where_the_operator_is_killed_again_and_again_meanwh
         operator.kill()
         operator = await operate("restarted").leads()
     await all_gone(worlds)
+
+
+async def test_namespaces_go_where_the_operators_rights_in_them_go_first(
+    api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
+) -> None:
+    """With watchNamespaces and rbac.finishDeletions."""
+    home = await namespace(api, "rights-home")
+    names = [f"rights-{number}" for number in range(3)]
+    for name in names:
+        await namespace(api, name)
+    mine = await account(api, "rights", kubeconfig, tmp_path, [home.namespace, *names])
+    await mine.may_finish_deletions()
+    served = [option for name in names for option in ("--namespace", name)]
+    operator = Operator(mine.kubeconfig, home.namespace, "rights", tmp_path, *served)
+    try:
+        await operator.leads()
+        worlds = [await doomed(name, redis) for name in names]
+        for world in worlds:
+            await world.spread("orders", 2, 2, seconds=20)
+        await mine.unbind(names[0])  # the others lose theirs when Kubernetes comes to it
+        for world in worlds:
+            await delete(world)
+        await all_gone(worlds)
+    finally:
+        operator.kill()
 
 
 async def test_a_group_that_is_deleted_alone_takes_its_ledger_along_in_the_foreground_too(

@@ -100,6 +100,16 @@ def test_named_namespaces_are_bound_one_by_one_and_the_cluster_is_not(objects, t
     assert "shop" in str(args) and "bank" in str(args)
 
 
+def test_deletions_in_named_namespaces_are_finished_by_one_right_more_if_asked_for(objects) -> None:
+    named = ("--set", "watchNamespaces={shop}")
+    assert ("ClusterRole", "baton-deletions") not in objects(*named)
+    made = objects(*named, "--set", "rbac.finishDeletions=true")
+    rules = made["ClusterRole", "baton-deletions"]["rules"]
+    assert rules == [{"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "verbs": ["get", "list", "watch", "patch"]}]
+    assert made["ClusterRoleBinding", "baton-deletions"]["subjects"][0]["namespace"] == "here"
+    assert ("ClusterRole", "baton-deletions") not in objects("--set", "rbac.finishDeletions=true"), "all namespaces are served"
+
+
 def test_extra_volumes_and_variables_reach_the_container(objects, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(
