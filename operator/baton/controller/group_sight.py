@@ -1,6 +1,7 @@
 """What the mirror shows of one group: the group itself, its pods, and the sessions that speak for them."""
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from baton.controller.diagnosis import (
     annotation_problems,
@@ -20,7 +21,8 @@ from baton.model.ids import MemberId
 from baton.resources import ConsumerGroupSpec, sessions_required
 
 SESSION_WITHIN = 15.0
-"""Seconds for which a pod may be Ready before it has a session: a consumer that has just started is nothing to tell of."""
+"""Seconds for which a pod may be Ready without a session: a consumer that has just started is nothing to tell of, and one whose
+Lease somebody has deleted writes it again."""
 
 
 class GroupSight:
@@ -67,7 +69,9 @@ class GroupSight:
         )
         silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
         self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
-        return seen
+        # A Lease that is gone is not renewed either: its session lapses in the end, or a pod that hangs would be waited for.
+        ended = {name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN}
+        return replace(seen, away={name: uid for name, uid in seen.away.items() if name not in ended}) if ended else seen
 
     def problems(self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None) -> list[Problem]:
         """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known."""

@@ -9,6 +9,7 @@ from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
+from baton.kube.objects import GROUP_VERSION
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
@@ -134,7 +135,13 @@ async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_truste
     false = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": ledger_name("orders"), "labels": {"baton.dev/group": "orders"}},
+        "metadata": {
+            "name": ledger_name("orders"),
+            "labels": {"baton.dev/group": "orders", "app.kubernetes.io/managed-by": "baton"},
+            "ownerReferences": [
+                {"apiVersion": GROUP_VERSION, "kind": "ConsumerGroup", "name": "orders", "uid": "an-earlier-one"}
+            ],
+        },
         "data": {"group": "{}", "zombie": "mine"},
     }
     await empty.api.create(core_path(empty.namespace, "configmaps"), false)
@@ -194,7 +201,7 @@ async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_f
         message = await empty.told("orders", "Deleting", seconds=15)
 
         async def waits_for_the_queue() -> bool:
-            return "remove the finalizer baton.dev/release" in (await empty.condition("orders"))["message"]
+            return "It waits, a minute at most: Redis at" in (await empty.condition("orders"))["message"]
 
         await eventually(waits_for_the_queue, f"it says more than {message}", 15, lambda: empty.condition("orders"))
         operator.kill()

@@ -185,7 +185,7 @@ async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, re
     await shop.told("members", "Ready")
 
 
-async def test_a_session_that_somebody_deletes_is_a_member_that_goes(shop: World) -> None:
+async def test_a_session_that_somebody_deletes_and_nobody_renews_lapses(shop: World) -> None:
     await a_group(shop, "gave", "gave-a", "gave-b", membership={"session": "Required"})
     await shop.api.delete(leases_path("shop", session_lease_name(MemberId("gave-b"))))
-    await shop.spread("gave", 4)
+    await shop.spread("gave", 4, seconds=40)
