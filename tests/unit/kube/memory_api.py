@@ -13,10 +13,11 @@ _AWAY = Refuse(503, "ServiceUnavailable", "away")
 
 
 class ShopApi(MemoryApi):
-    """There are the namespaces `shop` and `baton`, and nothing in them."""
+    """There are the namespaces `shop` and `baton`, and nothing in them. Its controllers never act: a test of one object need not make
+    the owner that the object names."""
 
     def __init__(self) -> None:
-        super().__init__(ApiServer(Random(1), lambda: 0.0), self._wrong)
+        super().__init__(ApiServer(Random(1), lambda: 0.0, later=lambda seconds, do: None), self._wrong)
         self.away = False
         self.read_only = False
         """Writes are not carried out."""
