@@ -9,7 +9,6 @@ from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
-from baton.kube.objects import GROUP_VERSION
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
@@ -132,28 +131,26 @@ async def test_a_ledger_that_was_spoilt_meanwhile_is_rebuilt_above_the_queues_ep
 
 
 async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_trusted(empty: World, start: Start) -> None:
-    false = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": ledger_name("orders"),
-            "labels": {"baton.dev/group": "orders", "app.kubernetes.io/managed-by": "baton"},
-            "ownerReferences": [
-                {"apiVersion": GROUP_VERSION, "kind": "ConsumerGroup", "name": "orders", "uid": "an-earlier-one"}
-            ],
-        },
-        "data": {"group": "{}", "zombie": "mine"},
-    }
-    await empty.api.create(core_path(empty.namespace, "configmaps"), false)
-    await start(empty, "one").leads()
+    operator = await start(empty, "one").leads()
     await empty.external("orders")
-    await empty.group("orders")
+    earlier = await empty.group("orders")
     await empty.pod("a", "orders")
+    await empty.spread("orders", 6)
+    operator.kill()
+    path = core_path(empty.namespace, "configmaps", ledger_name("orders"))
+    await empty.api.merge(path, {"data": {"zombie": "mine"}})
+    await empty.delete("consumergroups", "orders")
+    await empty.change("consumergroups", "orders", {"metadata": {"finalizers": None}})
+    made = await empty.group("orders")
+    assert made["metadata"]["uid"] != earlier["metadata"]["uid"]
+    await start(empty, "one").leads()
 
     async def replaced() -> bool:
-        return set(await empty.ledger_data("orders") or {}) == {"group", "a"}
+        found = await empty.api.find(path) or {"metadata": {}}
+        owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
+        return owners == [made["metadata"]["uid"]] and set(found["data"]) == {"group", "a"}
 
-    await eventually(replaced, "nothing of it is left", shown=lambda: empty.ledger_data("orders"))
+    await eventually(replaced, "nothing of it is left", 20, shown=lambda: empty.ledger_data("orders"))
     await empty.spread("orders", 6)
 
 
