@@ -13,8 +13,8 @@ _AWAY = Refuse(503, "ServiceUnavailable", "away")
 
 
 class ShopApi(MemoryApi):
-    """There are the namespaces `shop` and `baton`, and nothing in them. Its controllers never act: a test of one object need not make
-    the owner that the object names."""
+    """There are the namespaces `shop` and `baton`, and nothing in them. Its controllers never act: a test of one object need not
+    make the owner that the object names."""
 
     def __init__(self) -> None:
         super().__init__(ApiServer(Random(1), lambda: 0.0, later=lambda seconds, do: None), self._wrong)
