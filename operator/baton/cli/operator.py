@@ -1,6 +1,5 @@
 """`baton operator`: the operator itself."""
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -95,7 +94,7 @@ def operator(
     from baton.controller.faults import BadFault
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
-    from baton.controller.program import Options, default_identity, operate
+    from baton.controller.program import Options, default_identity, run
     from baton.kube.election import Terms
 
     set_up(log_level, log_format)
@@ -119,7 +118,7 @@ def operator(
     try:
         if kubeconfig is not None:
             context_of(kubeconfig)
-        asyncio.run(operate(options))
+        run(options)
     except KubeconfigError as error:
         say(f"baton operator: {error}", error=True)
         sys.exit(2)

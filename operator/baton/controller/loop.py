@@ -128,6 +128,7 @@ class GroupLoop:
             self._reporter.halted(group, problem, self._scribe)
 
     async def _begin(self) -> bool:
+        await self._services.pace.turn()
         state = await self._takeover.state()
         if state is None:
             return False
@@ -138,6 +139,7 @@ class GroupLoop:
     async def _cycle(self) -> bool:
         """Once around; False when the group is gone and nothing is left to do."""
         await self._scribe.gather()
+        await self._services.pace.turn()
         self._news.clear()
         self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
         group = self._sight.group
@@ -236,6 +238,7 @@ class GroupLoop:
 
     async def _resync(self) -> bool:
         """Every now and then have the facts listed, in case a notification was lost; what differs wakes the loop."""
+        await self._services.pace.turn()
         group, now = self._sight.group, self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
         if now >= self._resync_at:

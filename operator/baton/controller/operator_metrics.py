@@ -1,4 +1,4 @@
-"""What Prometheus is told of the operator itself: its lists, watches and tasks. Names and labels: docs/reference/metrics.md."""
+"""What Prometheus is told of the operator itself: its event loop, lists, watches and tasks."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,6 +7,7 @@ from prometheus_client.registry import Collector
 
 from baton.controller.metrics import counter, gauge
 from baton.controller.relists import Relists
+from baton.controller.stalls import Stalls
 from baton.controller.supervision import Tasks
 from baton.controller.watches import Watches
 from baton.kube.clock import Clock
@@ -15,7 +16,8 @@ from baton.kube.clock import Clock
 class OperatorMetrics(Collector):
     """Read when it is scraped, on another thread."""
 
-    def __init__(self, clock: Clock, relists: Relists, tasks: Tasks, watches: Watches) -> None:
+    def __init__(self, clock: Clock, relists: Relists, tasks: Tasks, watches: Watches, stalls: Stalls) -> None:
+        self._stalls = stalls
         self._clock = clock
         self._relists = relists
         self._tasks = tasks
@@ -23,6 +25,18 @@ class OperatorMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield from self._of_lists()
+        yield gauge(
+            "baton_loop_stall_seconds",
+            "The longest time in the last five minutes for which the event loop looked at nothing new",
+            (),
+            [((), self._stalls.recent())],
+        )
+        yield gauge(
+            "baton_loop_stall_longest_seconds",
+            "The same since the start",
+            (),
+            [((), self._stalls.longest)],
+        )
         yield counter(
             "baton_watch_restarts",
             "Times the watch of a namespace ended and was started again",

@@ -13,11 +13,13 @@ from uuid import uuid4
 import structlog
 
 from baton.controller.adapters import open_queue
+from baton.controller.collector import Collector
 from baton.controller.faults import arm
 from baton.controller.feed import Feed
 from baton.controller.health import HealthServer
 from baton.controller.operator_metrics import OperatorMetrics
 from baton.controller.replica import Replica
+from baton.controller.stalls import Stalls
 from baton.controller.watch import OWN, served, watch
 from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
@@ -50,8 +52,14 @@ def default_identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
-async def operate(options: Options) -> None:
+def run(options: Options) -> None:
     """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault and PortTaken."""
+    stalls = Stalls()
+    with asyncio.Runner(loop_factory=stalls.loop) as runner:
+        runner.run(_operate(options, stalls))
+
+
+async def _operate(options: Options, stalls: Stalls) -> None:
     arm()
     stop = asyncio.Event()
     _on_signals(stop)
@@ -70,7 +78,8 @@ async def operate(options: Options) -> None:
         )
         feed = Feed(asyncio.get_running_loop(), replica.mirror.event)
         watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)
-        replica.metrics.registry.register(OperatorMetrics(replica.clock, replica.services.relists, replica.tasks, watches))
+        itself = OperatorMetrics(replica.clock, replica.services.relists, replica.tasks, watches, stalls)
+        replica.metrics.registry.register(itself)
         health = HealthServer(
             options.metrics_address,
             options.metrics_port,
@@ -84,6 +93,9 @@ async def operate(options: Options) -> None:
             await _crds(api, replica, stop)
             if not stop.is_set():
                 watches.start()
+                collector = Collector()
+                collector.begin()
+                replica.tasks.keep("collector", collector.run)
                 running = replica.tasks.start("replica", replica.run())
                 await stop.wait()
                 running.cancel()

@@ -55,16 +55,20 @@ class Relists:
         """List all of the group's scope, unless that was begun since then (monotonic seconds); `listed` is called when it has
         come to its end, however late."""
         scope = self._scope(key[0])
-        self._waiting[scope][key] = (at, listed)
-        self._want(scope, at)
-        self._tell(scope)
+        if self._listed_since(scope) >= at:
+            listed()
+        else:
+            self._waiting[scope][key] = (at, listed)
+            self._want(scope, at)
 
     def want_sessions(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
         """The same for the sessions of the group's scope alone."""
         scope = self._scope(key[0])
-        self._waiting_for_sessions[scope][key] = (at, listed)
-        self._sessions(scope).want(at)
-        self._tell(scope)
+        if self._sessions(scope).begun >= at:
+            listed()
+        else:
+            self._waiting_for_sessions[scope][key] = (at, listed)
+            self._sessions(scope).want(at)
 
     def forget(self, key: GroupKey) -> None:
         """The group waits for nothing any more."""
@@ -121,6 +125,9 @@ class Relists:
     def _scope(self, namespace: str) -> Scope:
         return namespace if namespace in self._scopes else None
 
+    def _listed_since(self, scope: Scope) -> float:
+        return min(lister.begun for lister in self._scopes[scope])
+
     def _sessions(self, scope: Scope) -> Lister:
         return next(lister for lister in self._scopes[scope] if lister.of is Watched.LEASES)
 
@@ -148,7 +155,7 @@ class Relists:
 
     def _tell(self, scope: Scope) -> None:
         for waiting, since in (
-            (self._waiting[scope], min(lister.begun for lister in self._scopes[scope])),
+            (self._waiting[scope], self._listed_since(scope)),
             (self._waiting_for_sessions[scope], self._sessions(scope).begun),
         ):
             ready = [(key, listed) for key, (at, listed) in waiting.items() if at <= since]

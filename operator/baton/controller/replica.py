@@ -10,6 +10,7 @@ from baton.controller.adapters import OpenQueue
 from baton.controller.fleet import Fleet
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
+from baton.controller.pace import Pace
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
 from baton.controller.services import Services
@@ -60,6 +61,7 @@ class Replica:
             mirror=self.mirror,
             clock=clock,
             tasks=self.tasks,
+            pace=Pace(),
             events=self.events,
             metrics=self.metrics,
             elector=self.elector,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from baton.controller.adapters import OpenQueue
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
+from baton.controller.pace import Pace
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
 from baton.controller.supervision import Tasks
@@ -26,6 +27,7 @@ class Services:
     mirror: Mirror
     clock: Clock
     tasks: Tasks
+    pace: Pace
     events: Events
     metrics: Metrics
     elector: Elector

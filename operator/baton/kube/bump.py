@@ -5,8 +5,10 @@ a restarted operator repeats none.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 import structlog
@@ -36,6 +38,7 @@ class Bump:
     mark: str
 
 
+@lru_cache(maxsize=20_000)
 def mark(entry: str) -> str:
     """The annotation's value for a ledger entry: changes when the entry does."""
     return sha256(entry.encode()).hexdigest()[:16]
@@ -56,16 +59,19 @@ class Bumper:
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._sent: dict[tuple[str, MemberId], tuple[str, float]] = {}
-        """The mark that each pod was last sent, and when."""
+        self._sent: OrderedDict[tuple[str, MemberId], tuple[str, float]] = OrderedDict()
+        """The mark that each pod was last sent, and when; in that order."""
         self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def carry_out(self, wanted: Iterable[Bump]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
         now = self._clock.ticks()
-        self._sent = {pod: sent for pod, sent in self._sent.items() if now < sent[1] + SHOWN_WITHIN}
+        while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
+            self._sent.popitem(last=False)
         fresh = [bump for bump in wanted if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] != bump.mark]
-        self._sent |= {(bump.namespace, bump.pod): (bump.mark, now) for bump in fresh}
+        for bump in fresh:
+            self._sent[bump.namespace, bump.pod] = (bump.mark, now)
+            self._sent.move_to_end((bump.namespace, bump.pod))
         await asyncio.gather(*map(self._one, fresh))
 
     async def _one(self, bump: Bump) -> None:

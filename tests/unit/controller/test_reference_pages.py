@@ -15,6 +15,7 @@ from baton.controller.mirror import Mirror
 from baton.controller.operator_metrics import OperatorMetrics
 from baton.controller.problems import Reason
 from baton.controller.relists import Relists
+from baton.controller.stalls import Stalls
 from baton.controller.supervision import Tasks
 from baton.controller.watches import Watches
 from baton.kube.clock import Clock
@@ -46,7 +47,8 @@ def families() -> dict[str, set[str]]:
     for lister in relists.listers:
         lister.begun = 0.0
         lister.failures["403"] += 1
-    metrics.registry.register(OperatorMetrics(Clock(), relists, tasks, Watches(lambda scope, began: asyncio.sleep(0), ["shop"])))
+    watches = Watches(lambda scope, began: asyncio.sleep(0), ["shop"])
+    metrics.registry.register(OperatorMetrics(Clock(), relists, tasks, watches, Stalls()))
     return {
         family.name + ("_total" if family.type == "counter" else ""): {
             label for sample in family.samples for label in sample.labels

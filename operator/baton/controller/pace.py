@@ -1,0 +1,47 @@
+"""Groups that have something to do at the same moment go one after the other, and others have their turn in between.
+
+A list, a new leader or a resync wakes a thousand groups at once. On one turn of the event loop their rounds would hold up Leases,
+watches and requests for a second.
+"""
+
+import asyncio
+from collections import deque
+
+AT_ONCE = 10
+"""Rounds that are begun on one turn of the event loop."""
+
+
+class Pace:
+    """Of one event loop."""
+
+    def __init__(self) -> None:
+        self._left = AT_ONCE
+        self._counting = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def turn(self) -> None:
+        """Wait for one's turn, in the order of asking."""
+        if self._left == 0 or self._waiting:
+            mine = asyncio.get_running_loop().create_future()
+            self._waiting.append(mine)
+            self._count()
+            await mine
+        else:
+            self._left -= 1
+            self._count()
+
+    def _count(self) -> None:
+        if not self._counting:
+            self._counting = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._counting = False
+        self._left = AT_ONCE
+        while self._waiting and self._left:
+            one = self._waiting.popleft()
+            if not one.done():  # who was cancelled wants no turn
+                self._left -= 1
+                one.set_result(None)
+        if self._waiting:
+            self._count()
