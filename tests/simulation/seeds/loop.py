@@ -7,10 +7,11 @@ those that are ready nor its timers. What it has sent is on its way in the world
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any, TypeVar
 
 from baton.simulation.virtual_time import NothingToWaitForError, VirtualTimeLoop
@@ -23,21 +24,23 @@ PROCESS: ContextVar[object | None] = ContextVar("PROCESS", default=None)
 Computed = Callable[[Any, tuple[Any, ...], Any], float]
 """Hears of the process, the arguments and the result of what was given to a thread; says how many seconds it takes."""
 
-
 MOST_AT_ONCE = 20_000
 """Rounds of the loop without any time passing. A task that goes round and round would hold up everybody."""
 
 
 class SeedLoop(VirtualTimeLoop):
-    """See above."""
+    """See above. Timers of one moment run in the order in which they were set."""
 
     def __init__(self, spins: Callable[[], None]) -> None:
         """`spins` is called where time does not pass any more."""
         super().__init__()
-        self._selector = _Rounds(self, spins)
         self._world = copy_context()
         self.computed: Computed = lambda process, arguments, result: 0.0
-        self._held: dict[object, list[asyncio.Handle]] = {}
+        self._spins = spins
+        self._rounds = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = count()
+        self._held: dict[object, tuple[list[asyncio.Handle], list[tuple[float, int, asyncio.TimerHandle]]]] = {}
 
     def context_of(self, process: object) -> Context:
         """What runs in it belongs to this process."""
@@ -47,37 +50,44 @@ class SeedLoop(VirtualTimeLoop):
 
     def later(self, seconds: float, do: Callable[..., object], *arguments: Any) -> None:
         """In nobody's context."""
-        self.call_at(self.time() + seconds, do, *arguments, context=self._world)
+        self.call_at(self._now + seconds, do, *arguments, context=self._world)
 
     def hold(self, process: object) -> None:
         """SIGSTOP."""
         if process in self._held:
             return
-        ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]
-        held: list[asyncio.Handle] = []
-        for n, handle in enumerate(ready):
+        ready: list[asyncio.Handle] = []
+        for n, handle in enumerate(self._ready):  # type: ignore[attr-defined]
             if handle._context.get(PROCESS) is process:
-                held.append(handle)
-                ready[n] = asyncio.Handle(_nothing, (), self, self._world)  # so many are to be run in this round
-        held += [timer for timer in timers if timer._context.get(PROCESS) is process]
-        timers[:] = [timer for timer in timers if timer._context.get(PROCESS) is not process]
-        heapq.heapify(timers)
-        self._held[process] = held
+                ready.append(handle)
+                self._ready[n] = asyncio.Handle(_nothing, (), self, self._world)  # type: ignore[attr-defined] # so many run in this round
+        timers = [timer for timer in self._timers if timer[2]._context.get(PROCESS) is process]  # type: ignore[attr-defined]
+        self._timers[:] = [timer for timer in self._timers if timer[2]._context.get(PROCESS) is not process]  # type: ignore[attr-defined]
+        heapify(self._timers)
+        self._held[process] = ready, timers
 
     def let_go(self, process: object) -> None:
         """SIGCONT: what was ready, then what became due meanwhile, in the order of its time."""
-        handles = [handle for handle in self._held.pop(process, ()) if not handle.cancelled()]
-        self._ready.extend(handle for handle in handles if not isinstance(handle, asyncio.TimerHandle))  # type: ignore[attr-defined]
-        for handle in handles:
-            if isinstance(handle, asyncio.TimerHandle):
-                heapq.heappush(self._scheduled, handle)  # type: ignore[attr-defined]
+        ready, timers = self._held.pop(process, ([], []))
+        self._ready.extend(ready)  # type: ignore[attr-defined]
+        for timer in timers:
+            heappush(self._timers, timer)
+
+    # -- the event loop
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         handle = asyncio.Handle(callback, args, self, context)
-        ready = self._ready  # type: ignore[attr-defined]
-        if self._held:
-            ready = self._held.get(handle._context.get(PROCESS), ready)  # type: ignore[attr-defined]
-        ready.append(handle)
+        if self._held and (held := self._held.get(handle._context.get(PROCESS))) is not None:  # type: ignore[attr-defined]
+            held[0].append(handle)
+        else:
+            self._ready.append(handle)  # type: ignore[attr-defined]
         return handle
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
@@ -91,34 +101,34 @@ class SeedLoop(VirtualTimeLoop):
         call = func.args if isinstance(func, partial) else args
         seconds = self.computed(PROCESS.get(), call, result)
         if seconds > 0:
-            self.call_at(self.time() + seconds, _answer, done, result)
+            self.call_at(self._now + seconds, _answer, done, result)
         else:
             done.set_result(result)
         return done
 
-
-class _Rounds:
-    """Stands where the event loop waits: moves the time on, and sees that it moves."""
-
-    def __init__(self, loop: SeedLoop, spins: Callable[[], None]) -> None:
-        self._loop = loop
-        self._spins = spins
-        self._rounds = 0
-
-    def select(self, timeout: float | None) -> tuple[()]:
-        if timeout is None:
-            raise NothingToWaitForError("all tasks wait, and no timer is set")
-        if timeout > 0:
-            self._rounds = 0
-            self._loop.advance()
-        else:
+    def _run_once(self) -> None:
+        """What is ready now; where nothing is, what the next timer makes so."""
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
+        if ready or self._stopping:  # type: ignore[attr-defined]
             self._rounds += 1
             if self._rounds == MOST_AT_ONCE:
                 self._spins()
-        return ()
+        else:
+            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+                heappop(timers)
+            if not timers:
+                raise NothingToWaitForError("all tasks wait, and no timer is set")
+            self._rounds = 0
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
-    def close(self) -> None:
-        """There is nothing to close."""
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is left out when its time comes."""
 
 
 def _answer(future: asyncio.Future[T], result: T) -> None:
