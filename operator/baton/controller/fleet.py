@@ -71,6 +71,7 @@ class Fleet:
         if not leads:
             if self._leads:
                 await self._stop_all()
+            self._due.clear()  # whoever begins to lead looks at all groups
             return
         if not self._leads:
             self._begin()

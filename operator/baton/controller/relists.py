@@ -117,6 +117,7 @@ class Relists:
         """Somebody else leads."""
         for lister in self.listers:
             await lister.stop()
+        self._ledgers.clear()
         for waiting in (*self._waiting.values(), *self._waiting_for_sessions.values()):
             waiting.clear()
 

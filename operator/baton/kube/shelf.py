@@ -7,6 +7,7 @@ One object never stops the others: whatever its view raises, the rest of the lis
 it is told as unread.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +16,10 @@ import structlog
 from baton.model.names import GROUP_LABEL
 
 Manifest = Mapping[str, Any]
+
+MOST_GONE = 1000
+"""Objects of which it is remembered that they are gone, so that an old story does not bring them back. A list that is laid over
+the shelf forgets them, but a replica that does not lead may list nothing for months."""
 
 log = structlog.get_logger("baton.watch")
 
@@ -43,6 +48,8 @@ class Shelf(Generic[V]):
         self._changed = changed
         self._objects: dict[str, dict[str, tuple[int, V | None]]] = {}
         """By namespace and name: the version last seen, and the view; None once it is gone."""
+        self._gone: deque[tuple[str, str, int]] = deque()
+        """Namespace, name and version of those that went last, as far as they have not come back."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
         self._unread: dict[tuple[str, str], tuple[int, str, str]] = {}
         """By namespace and name: the version that could not be read, the bucket that it names, and why."""
@@ -131,6 +138,8 @@ class Shelf(Generic[V]):
     def _replace(self, key: tuple[str, str], version: int, after: V | None) -> None:
         _, before = self._seen(*key)
         self._objects.setdefault(key[0], {})[key[1]] = (version, after)
+        if after is None:
+            self._went(*key, version)
         if before is not None:
             held = self._buckets[before.namespace, before.group]
             held.pop(before.name, None)
@@ -140,6 +149,15 @@ class Shelf(Generic[V]):
             self._buckets.setdefault((after.namespace, after.group), {})[after.name] = after
         if before is not None or after is not None:
             self._changed(before, after)
+
+    def _went(self, namespace: str, name: str, version: int) -> None:
+        self._gone.append((namespace, name, version))
+        while len(self._gone) > MOST_GONE:
+            namespace, name, version = self._gone.popleft()
+            if self._seen(namespace, name) == (version, None):
+                del self._objects[namespace][name]
+                if not self._objects[namespace]:
+                    del self._objects[namespace]
 
 
 class Listing(Generic[V]):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.simulation.api_server.faults import Fault, Hang, LoseAnswer
+from tests.simulation.seeds.ending import ENDINGS
 from tests.simulation.seeds.manifests import IDENTITY_LABEL
 from tests.simulation.seeds.queues import DOWN, FULL, HANGS
 from tests.simulation.seeds.tenant import Tenant
@@ -31,8 +32,10 @@ class Life(NamedTuple):
     operators: int
     """How many there are at the start."""
     events: list[Event]
-    neighbour: bool
-    """The second tenant's troubles do not end where the first one's do."""
+    ending: str | None
+    """How the tenants are deleted in the end; None: they are not."""
+    remembers: bool
+    """After that it is seen what the operators remember."""
 
 
 LENGTH = 30.0
@@ -67,7 +70,9 @@ def make(seed: int) -> Life:
     if neighbour:
         events += [Event(round(rng.random() * LENGTH, 2), "bank", *_bad(rng, tenants[1])) for _ in range(rng.randint(3, 12))]
     operators = rng.choice((1, 1, 2, 2, 3)) if storm > CALM else 1
-    return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), neighbour)
+    ending = rng.choice((None, None, *ENDINGS))
+    remembers = ending is not None and rng.random() < 0.1
+    return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), ending, remembers)
 
 
 def _tenant(rng: random.Random, world: World, name: str) -> Tenant:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.simulation.seeds.checks import Turn
+from tests.simulation.seeds.ending import end, forget
 from tests.simulation.seeds.events import happen
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.life import Event, make
@@ -42,6 +43,11 @@ def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[flo
             world.run(event.at - world.now)
             happen(world, event)
         _to_peace(world, tenants)
+        if life.ending is not None:
+            for tenant in tenants:
+                end(tenant, life.ending)
+        if life.remembers:
+            forget(world)
     except InvariantError as violation:
         problem = f"at {world.now:.3f}: {violation}"
     except Exception as error:

@@ -9,11 +9,14 @@ from tests.simulation.api_server.refusals import Refused
 from tests.simulation.seeds import manifests
 from tests.simulation.seeds.checks import Checks
 from tests.simulation.seeds.consumers import MOUNT_LAG, Consumer, Key
+from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.neighbour import Neighbour
 from tests.simulation.seeds.operators import EPOCH
 from tests.simulation.seeds.queues import UP, Queue
+from tests.simulation.seeds.vigil import says_ready
 
 from baton.kube.api import core_path
+from baton.kube.ledger import WRITER_ANNOTATION
 from baton.kube.objects import REBALANCE_ANNOTATION, groups_path, queues_path
 from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, ledger_name
 
@@ -38,6 +41,14 @@ class Tenant:
         self.pods: dict[str, Consumer] = {}
         self.ledger: Mapping[str, str] = {}
         """As it stands at the API server."""
+        self.uids: set[str] = set()
+        """Of the pods that there are."""
+        self.says_ready = False
+        """Its group's condition, as it stands at the API server."""
+        self._marks: dict[str, str | None] = {}
+        """Of every pod, by its UID: the annotation that makes its kubelet hurry."""
+        self._term = 0
+        """Of the leader that wrote the ledger last."""
         self._texts: dict[str, str | None] = {}
         """What every pod's key said when its map was last to be refreshed, by UID."""
         self.checks = Checks(self)
@@ -211,6 +222,7 @@ class Tenant:
         """At the API server."""
         if manifest["metadata"]["name"] != ledger_name(self.group):
             return
+        self._no_deposed_leader_writes(kind, manifest)
         before, self.ledger = self.ledger, {} if kind == "DELETED" else manifest.get("data") or {}
         if kind != "DELETED" and (self.ledger != before or kind == "ADDED"):
             self.checks.written(self.ledger)
@@ -220,14 +232,34 @@ class Tenant:
                 self._texts[pod.uid] = text
                 self._refresh_soon(pod, self.world.rng.uniform(MOUNT_LAG / 3, MOUNT_LAG - 2))
 
-    def pod_changed(self, manifest: Mapping[str, Any], marks: dict[str, Any]) -> None:
+    def _no_deposed_leader_writes(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        term = (manifest["metadata"].get("annotations") or {}).get(WRITER_ANNOTATION, "0")
+        if self.strict and kind != "DELETED" and int(term) < self._term:
+            raise InvariantError(f"a leader of term {term} wrote after one of term {self._term}")
+        self._term = int(term) if self.strict else 0
+
+    def pod_changed(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """At the API server. A change of an annotation makes the kubelet refresh its pod's map at once."""
         metadata = manifest["metadata"]
+        uid = metadata["uid"]
+        if kind == "DELETED":
+            self.uids.discard(uid)
+            return
+        self.uids.add(uid)
         pod = self.pods.get(metadata["name"])
+        if pod is None or pod.uid != uid:
+            return
         mark = (metadata.get("annotations") or {}).get(LEDGER_KEY_ANNOTATION)
-        if pod is not None and pod.uid == metadata["uid"] and marks.get(pod.uid) != mark:
-            marks[pod.uid] = mark
+        if self._marks.get(uid) != mark:
+            self._marks[uid] = mark
             self._refresh_soon(pod, self.world.latency(0.4))
+        if "deletionTimestamp" in metadata and not pod.terminating:
+            self.world.later(self.world.latency(1.0), self.remove, pod)  # with its namespace
+
+    def group_changed(self, kind: str, manifest: Mapping[str, Any]) -> None:
+        """At the API server."""
+        if manifest["metadata"]["name"] == self.group:
+            self.says_ready = kind != "DELETED" and says_ready(manifest)
 
     def _refresh_soon(self, pod: Consumer, seconds: float) -> None:
         self.world.later(seconds, self._refresh, pod)

@@ -15,9 +15,11 @@ from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.loop import SeedLoop
 from tests.simulation.seeds.operators import EPOCH, LEASE, Operator
 from tests.simulation.seeds.tenant import Tenant
+from tests.simulation.seeds.vigil import Vigil
 
 from baton.engine import Step
-from baton.model.names import GROUP_LABEL
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.queues import Queue
@@ -93,9 +95,10 @@ class World:
 
     def begin(self, tenants: list[Tenant]) -> None:
         self.ask("create", "/api/v1/namespaces", manifests.namespace(LEASE[0]))
-        marks: dict[str, Any] = {}
-        self._hear("/api/v1/configmaps", lambda tenant, kind, manifest: tenant.ledger_changed(kind, manifest))
-        self._hear("/api/v1/pods", lambda tenant, kind, manifest: tenant.pod_changed(manifest, marks))
+        self._hear(core_path(None, "configmaps"), Tenant.ledger_changed)
+        self._hear(core_path(None, "pods"), Tenant.pod_changed)
+        self._hear(groups_path(None), Tenant.group_changed)
+        self.later(0.5, Vigil(self).look)
         for tenant in tenants:
             self.tenants[tenant.namespace] = tenant
             tenant.begin()
@@ -106,7 +109,7 @@ class World:
             if tenant is not None:
                 self.guarded(hear, tenant, event["type"], event["object"])
 
-        self.server.watch(path, {"labelSelector": GROUP_LABEL, "resourceVersion": "0"}, told, lambda: None)
+        self.server.watch(path, {"resourceVersion": "0"}, told, lambda: None)
 
     def ask(self, verb: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Somebody who may do everything does it at once. Answers Refused where it cannot be done."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from baton.kube.pods import PodView, view
-from baton.kube.shelf import Shelf
+from baton.kube.shelf import MOST_GONE, Shelf
 
 
 def pod(name: str, version: int, group: str = "orders", uid: str = "u") -> dict[str, Any]:
@@ -36,6 +36,19 @@ def test_an_old_event_changes_nothing() -> None:
     one = Listener()
     one.shelf.event("DELETED", pod("a", 5))
     one.shelf.event("MODIFIED", pod("a", 4))
+    assert one.names() == set()
+
+
+def test_only_the_last_that_went_are_remembered() -> None:
+    one = Listener()
+    for number in range(MOST_GONE + 1):
+        one.shelf.event("ADDED", pod(f"p{number}", 10 * number + 1))
+        one.shelf.event("DELETED", pod(f"p{number}", 10 * number + 5))
+    one.shelf.event("MODIFIED", pod("p1", 12))
+    assert one.names() == set(), "it is known to be gone"
+    one.shelf.event("MODIFIED", pod("p0", 2))
+    assert one.names() == {"p0"}, "nothing is known of it; the next list puts that right"
+    one.shelf.listed("shop", [], "99999")
     assert one.names() == set()
 
 

@@ -1,0 +1,110 @@
+"""The end of a group or of its namespace, and what an operator still remembers of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.api_server import MemoryApi
+from tests.simulation.api_server.refusals import Refused
+from tests.simulation.seeds.invariant import InvariantError
+from tests.simulation.seeds.peace import REACTION
+
+from baton.controller.replica import Replica
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path, queues_path
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.tenant import Tenant
+    from tests.simulation.seeds.world import World
+
+GROUP, NAMESPACE, ALONE = "its group", "its namespace", "its namespace, while no operator runs"
+ENDINGS = (GROUP, NAMESPACE, ALONE)
+
+SWEPT_WITHIN = 40.0
+"""Seconds that the namespace controller takes besides: it looks again every few seconds."""
+
+LIMITED = ("_sent", "_said", "_objects", "_gone")
+"""Fields that may remember a little: what is sent and said now and then, until the next time; and the last objects that went."""
+
+FORGOTTEN_AFTER = 650.0
+"""Seconds after which an operator remembers nothing of what is gone: what was told is not told again for ten minutes."""
+
+
+def end(tenant: Tenant, what: str) -> None:
+    """Delete it, and see that it goes, and that its queues are free. Raises InvariantError."""
+    world = tenant.world
+    world.say(f"{tenant.namespace} is deleted: {what}")
+    path = groups_path(tenant.namespace, tenant.group)
+    if what == ALONE:
+        for operator in world.living:
+            operator.kill()
+        world.later(5.0, world.new_operator)
+    if what != GROUP:
+        path = f"/api/v1/namespaces/{tenant.namespace}"
+    world.ask("delete", path)
+    longest = tenant.max_handoff() + 2 * REACTION + (SWEPT_WITHIN if what != GROUP else 0.0) + (20.0 if what == ALONE else 0.0)
+    until = world.now + longest
+    while not isinstance(world.ask("get", path), Refused):
+        if world.now >= until:
+            raise InvariantError(f"{path} is still there, {longest:.0f} s after it was deleted")
+        world.run(1.0)
+    held = [name for name in tenant.named if tenant.servers[name].group is not None]
+    if held and what == GROUP:  # with its namespace goes what says where its queues are
+        raise InvariantError(f"{tenant} is gone, and still has {held}")
+    for pod in list(tenant.pods.values()):
+        tenant.remove(pod)
+    for name in tenant.queue_specs:
+        world.ask("delete", queues_path(tenant.namespace, name))
+
+
+def forget(world: World) -> None:
+    """After a while no operator remembers anything of what is gone. Raises InvariantError."""
+    for tenant in world.tenants.values():
+        world.ask("delete", core_path(None, "namespaces", tenant.namespace))
+    world.run(FORGOTTEN_AFTER)
+    names = frozenset(world.tenants) - frozenset(world.watched)
+    for operator in world.living:
+        assert operator.replica is not None
+        if paths := sorted(set(remembered(operator.replica, names))):
+            raise InvariantError(f"{operator} remembers what is gone: {'; '.join(paths[:10])}")
+
+
+def remembered(replica: Replica, names: frozenset[str]) -> Iterator[str]:
+    """Where in the replica's objects one of these words stands."""
+    seen: set[int] = set()
+    waiting: deque[tuple[str, Any]] = deque([("replica", replica)])
+    while waiting:
+        path, thing = waiting.popleft()
+        if isinstance(thing, str):
+            if thing in names:
+                yield f"{path}: {thing}"
+            continue
+        if id(thing) in seen or isinstance(thing, (int, float, bytes, type, MemoryApi, asyncio.AbstractEventLoop)):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, asyncio.Task):
+            yield from _task(path, thing, names)
+        elif isinstance(thing, Mapping):
+            for key, value in thing.items():
+                waiting += [(f"{path} key", key), (f"{path}[{key!r}]", value)]
+        elif isinstance(thing, (list, tuple, set, frozenset, deque)):
+            waiting += [(f"{path}[]", one) for one in thing]
+        elif type(thing).__module__.startswith("baton.") or type(thing).__module__.startswith("prometheus_client"):
+            waiting += [(f"{path}.{name}", value) for name, value in _fields(thing) if name not in LIMITED]
+
+
+def _task(path: str, task: asyncio.Task[Any], names: frozenset[str]) -> Iterator[str]:
+    if not task.done() and any(name in task.get_name() for name in names):
+        yield f"{path}: the task {task.get_name()}"
+
+
+def _fields(thing: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(thing, "__dict__", {}).items()
+    for kind in type(thing).__mro__:
+        slots = getattr(kind, "__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name != "__weakref__" and hasattr(thing, name):
+                yield name, getattr(thing, name)

@@ -1,0 +1,73 @@
+"""Sees that no group says Ready while its ledger is older than it may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from baton.controller.lister import BLIND_AFTER
+from baton.kube.objects import groups_path
+from baton.model.names import LEDGER_GROUP_KEY
+
+if TYPE_CHECKING:
+    from tests.simulation.seeds.operators import Operator
+    from tests.simulation.seeds.tenant import Tenant
+    from tests.simulation.seeds.world import World
+
+EVERY = 1.0
+REACTION = 20.0
+"""Seconds that a slow network, a full server and attempts that become rarer may take besides."""
+
+_UID = re.compile(r'"uid":"([^"]+)"')
+
+
+class Vigil:
+    """Looks every second. A ledger is behind while it names a pod that is gone."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._leader: Operator | None = None
+        self._led_since = 0.0
+        self._behind_since: dict[str, float] = {}
+        """By namespace."""
+
+    def look(self) -> None:
+        world = self._world
+        leader = world.leader
+        if leader is None or leader is not self._leader or leader.stopped:
+            self._leader, self._led_since = leader, world.now
+        for tenant in world.tenants.values():
+            if not _behind(tenant) or not self._can_be_said(tenant):
+                self._behind_since.pop(tenant.namespace, None)
+                continue
+            since = self._behind_since.setdefault(tenant.namespace, world.now)
+            lasted = world.now - max(since, self._led_since)
+            if tenant.says_ready and lasted > bound(tenant):
+                world.violated(f"{tenant} says Ready, and its ledger has been behind for {lasted:.0f} s")
+        world.later(EVERY, self.look)
+
+    def _can_be_said(self, tenant: Tenant) -> bool:
+        status = groups_path(tenant.namespace, tenant.group) + "/status"
+        return not any(window.meets("patch", status) for window in self._world.troubles.windows)
+
+
+def bound(tenant: Tenant) -> float:
+    """Seconds for which a group may be behind and not know it."""
+    return 2 * float(tenant.rebalance["resyncSeconds"]) + BLIND_AFTER + REACTION
+
+
+def _behind(tenant: Tenant) -> bool:
+    """Static members keep their place for a while after they are gone."""
+    if tenant.session_timeout:
+        return False
+    return any(
+        key != LEDGER_GROUP_KEY and (found := _UID.search(text)) is not None and found[1] not in tenant.uids
+        for key, text in tenant.ledger.items()
+    )
+
+
+def says_ready(manifest: Mapping[str, Any]) -> bool:
+    """Of a ConsumerGroup."""
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
