@@ -65,17 +65,17 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
     if not group:
         return None
     problems: list[str] = []
+    holder = _holder(spec.get("holderIdentity"), problems)
+    of_driver = metadata["name"] == driver_lease_name(group)
     return LeaseView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         group=group,
-        holder=_holder(spec.get("holderIdentity"), problems),
+        holder=holder,
         duration=_duration(spec.get("leaseDurationSeconds"), problems),
-        executors=_executors(annotations.get(EXECUTORS_ANNOTATION), problems)
-        if metadata["name"] == driver_lease_name(group)
-        else frozenset(),
+        executors=_executors(annotations.get(EXECUTORS_ANNOTATION), problems) if of_driver else frozenset(),
         spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
-        said=_said(annotations.get(RELEASES_ANNOTATION), problems),
+        said=_said(annotations.get(RELEASES_ANNOTATION), None if of_driver else holder, problems) if holder else {},
         problem="; ".join(problems) or None,
         renewal=str(spec.get("renewTime") or "")[:64],
     )
@@ -111,9 +111,10 @@ def _app(text: str | None, problems: list[str]) -> str | None:
     return text or None
 
 
-def _said(text: str | None, problems: list[str]) -> Mapping[Uid, Said]:
+def _said(text: str | None, of: Uid | None, problems: list[str]) -> Mapping[Uid, Said]:
+    """A driver speaks for others; a pod for itself (`of`)."""
     try:
-        return parse_releases(text or "")
+        return parse_releases(text or "", of)
     except ValueError as error:
         problems.append(f"annotation {RELEASES_ANNOTATION}: {error}: nothing of it counts as released")
         return {}

@@ -20,8 +20,10 @@ LONGEST = 256 * 1024
 LONGEST_SAID = 192 * 1024
 """Characters that a consumer writes: the Lease has other annotations, too. What does not fit is said when some of it is done."""
 
-MOST_SAID = 10_000
+MOST_SAID = 8_000
 """UIDs, and queues of all of them, that one Lease speaks of."""
+
+TOO_MANY = f"it speaks of more than {MOST_SAID:,} pods and queues"
 
 LONGEST_UID = 64
 LONGEST_QUEUE = 253
@@ -102,8 +104,9 @@ def format_releases(releases: Iterable[Release], longest: int = LONGEST_SAID) ->
     )
 
 
-def parse_releases(text: str) -> dict[Uid, Said]:
+def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
     """The inverse of `format_releases`, by UID; the empty text has none. What a grant is, is looked at when somebody asks.
+    `of`: only what is said of this pod (None: of all).
 
     Raises ValueError, with a short message, for anything else, and for what is longer than anybody has to say.
     """
@@ -119,6 +122,10 @@ def parse_releases(text: str) -> dict[Uid, Said]:
         raise ValueError(f'it is not JSON such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}') from None
     if not isinstance(raw, dict):
         raise ValueError(f'it is no object such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}')
+    if of is not None:
+        raw = {of: raw[of]} if of in raw else {}
+    if len(raw) > MOST_SAID:
+        raise ValueError(TOO_MANY)
     said: dict[Uid, Said] = {}
     room = MOST_SAID
     for uid, queues in raw.items():
@@ -126,7 +133,7 @@ def parse_releases(text: str) -> dict[Uid, Said]:
             raise ValueError(f'what stands under {quoted(uid)} is no object such as {{"orders":"5@12"}}')
         room -= 1 + len(queues)
         if room < 0:
-            raise ValueError(f"it speaks of more than {MOST_SAID:,} pods and queues")
+            raise ValueError(TOO_MANY)
         if len(uid) > LONGEST_UID:
             raise ValueError(f"{quoted(uid)} is no UID")
         for queue, grants in queues.items():

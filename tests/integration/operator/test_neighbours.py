@@ -118,7 +118,7 @@ async def revoked(world: World, group: str, pod: str, count: int) -> list[Releas
     return await so()
 
 
-UNREADABLE = ("deep", "deeper", "many-pods", "digits")
+UNREADABLE = ("deep", "deeper", "digits")
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)

@@ -119,3 +119,14 @@ def test_a_renewal_alone_makes_no_difference_to_a_group() -> None:
 
 def test_a_lease_without_the_label_is_none_of_ours() -> None:
     assert view({"metadata": {"namespace": "shop", "name": "l"}, "spec": {}}) is None
+
+
+def test_a_pods_lease_speaks_of_that_pod_only_and_a_drivers_of_all() -> None:
+    text = '{"u1":{"orders":"5@12"},"u2":{"orders":"6@12"},"u3":7}'
+    lease = manifest(**{"baton.dev/releases": text.replace(',"u3":7', "")})
+    drivers = view(lease)
+    assert drivers is not None and set(drivers.said) == {"u1", "u2"}
+    own = manifest(**{"baton.dev/releases": text})
+    own["metadata"]["name"] = "baton-a"  # type: ignore[index]
+    seen = view(own)
+    assert seen is not None and set(seen.said) == {"u1"} and seen.problem is None
