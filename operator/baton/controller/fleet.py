@@ -7,6 +7,7 @@ from baton.controller.loop import GroupLoop
 from baton.controller.mirror import GroupKey, QueueKey
 from baton.controller.services import Services
 from baton.controller.strays import PodWarnings
+from baton.controller.supervision import end
 from baton.kube.objects import GroupView
 from baton.kube.shelf import Manifest
 
@@ -118,10 +119,7 @@ class Fleet:
 
     async def _stop_all(self) -> None:
         self._leads = False
-        tasks = [task for _, task in self._loops.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end([task for _, task in self._loops.values()])
         self._loops.clear()
         self._not_before.clear()
         await self._services.relists.stop()

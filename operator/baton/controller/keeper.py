@@ -83,6 +83,13 @@ class Keeper:
         """It is being given up."""
         return self._patient is not None
 
+    def stop(self) -> None:
+        """Leave the queue as it is. Not by cancelling the task alone: a task group passes that on to its tasks only once,
+        and one that loses it would go on for ever."""
+        self.ended = True
+        self._turn.set()
+        self._look_now.set()
+
     # -- the task
 
     async def run(self) -> None:
@@ -195,7 +202,7 @@ class Keeper:
         return self.records.found(await answer(self.queue, adapter.owners()), afresh=afresh)
 
     async def _look_again(self, adapter: QueueAdapter) -> None:
-        while True:
+        while not self._turn.is_set():
             await self._measure(adapter)
             await _until(self._look_now, LOOK_EVERY if adapter.fenced else None)
             await self._look(adapter)

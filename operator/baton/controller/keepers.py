@@ -14,7 +14,7 @@ from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.queue_work import NOTHING
-from baton.controller.supervision import Tasks
+from baton.controller.supervision import Tasks, end
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.state import KnownQueue
@@ -106,10 +106,9 @@ class Keepers:
         """Leave everything as it is."""
         if self._timer is not None:
             self._timer.cancel()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for keeper in self._keepers.values():
+            keeper.stop()
+        await end(list(self._tasks.values()))
         for name in list(self._keepers):
             self._forget(name)
 

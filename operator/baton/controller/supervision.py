@@ -5,12 +5,13 @@ A task that nobody looks at keeps its exception to itself: its work simply stops
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 import structlog
 
 from baton.kube.clock import Clock
+from baton.model.wording import first_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before what ended is started again: the first time, and in the long run."""
@@ -18,7 +19,23 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 CALM = 60.0
 """Seconds after which a failure counts as the first one again."""
 
+CANCEL_AGAIN, GIVE_UP_AFTER = 1.0, 15.0
+"""Seconds after which a task that was cancelled and has not ended is cancelled again, and after which it is left to itself."""
+
 log = structlog.get_logger("baton.tasks")
+
+
+async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended; but not for ever. A cancellation can be lost on its way through a library,
+    and whoever stops a group must not hang because one of its tasks does."""
+    for _ in range(round(GIVE_UP_AFTER / CANCEL_AGAIN)):
+        if not (left := [task for task in tasks if not task.done()]):
+            return
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCEL_AGAIN)
+    if left := [task.get_name() for task in tasks if not task.done()]:
+        log.error("cancelled tasks do not end", tasks=first_of(sorted(left), 3))
 
 
 class Tasks:

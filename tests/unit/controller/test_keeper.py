@@ -204,3 +204,23 @@ async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
         assert keeper.facts.problem.reason is Reason.UNSUPPORTED_SOURCE
     finally:
         task.cancel()
+
+
+async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_keeper(kept: Kept) -> None:
+    """As a library may swallow it: the task group around it passes it on only once."""
+    asked, lost = asyncio.Event(), asyncio.Event()
+
+    async def lag() -> dict[int, int]:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.set()
+        return {}
+
+    kept.queue.lag = lag  # type: ignore[method-assign, assignment]
+    await until(asked.is_set)
+    kept.keeper.stop()
+    kept.task.cancel()
+    await asyncio.wait({kept.task}, timeout=10)
+    assert lost.is_set() and kept.task.done()

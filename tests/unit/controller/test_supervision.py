@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import baton
-from baton.controller.supervision import FIRST_PAUSE, LONGEST_PAUSE, Tasks
+from baton.controller.supervision import FIRST_PAUSE, GIVE_UP_AFTER, LONGEST_PAUSE, Tasks, end
 from baton.kube.clock import Clock
 from baton.simulation import virtual_time
 
@@ -105,3 +105,36 @@ def unsupervised(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
         if isinstance(node, ast.ImportFrom) and node.module == "asyncio":
             yield from (node.lineno for alias in node.names if alias.name in MAKERS)
+
+
+async def deaf(cancellations: float) -> None:
+    """A task that loses so many cancellations."""
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if cancellations <= 0:
+                raise
+            cancellations -= 1
+
+
+def ended(cancellations: float) -> tuple[bool, float]:
+    """Whether a task that loses so many is over when it has been ended, and how long that took (virtual seconds)."""
+
+    async def main() -> tuple[bool, float]:
+        task = asyncio.create_task(deaf(cancellations))
+        await asyncio.sleep(0)
+        await end([task])
+        return task.done(), asyncio.get_running_loop().time()
+
+    return virtual_time.run(main())
+
+
+def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
+    assert ended(0) == (True, 0.0)
+    over, took = ended(3)
+    assert over and took < GIVE_UP_AFTER
+
+
+def test_a_task_that_never_ends_is_not_waited_for_for_ever() -> None:
+    assert ended(GIVE_UP_AFTER) == (False, GIVE_UP_AFTER)
