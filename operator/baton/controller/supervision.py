@@ -34,8 +34,8 @@ async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
         for task in left:
             task.cancel()
         await asyncio.wait(left, timeout=CANCEL_AGAIN)
-    if left := [task.get_name() for task in tasks if not task.done()]:
-        log.error("cancelled tasks do not end", tasks=first_of(sorted(left), 3))
+    if deaf := [task.get_name() for task in tasks if not task.done()]:
+        log.error("cancelled tasks do not end", tasks=first_of(sorted(deaf), 3))
 
 
 class Tasks:
