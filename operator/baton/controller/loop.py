@@ -3,35 +3,33 @@ to do. It only says in which order: what each of these means stands in a module 
 """
 
 import asyncio
-import sys
 from collections import Counter
-from contextlib import suppress
 
 import structlog
 
 from baton.controller.bumping import Bumping
 from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
 from baton.controller.doubt import contradicted, in_doubt, told_of
-from baton.controller.ending import can_forsake_ledger, patience
+from baton.controller.ending import patience
 from baton.controller.event_reasons import EventReason
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_sight import GroupSight
 from baton.controller.keepers import Keepers
 from baton.controller.mirror import GroupKey
-from baton.controller.observe import QueueSight, observation
+from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
-from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
-from baton.controller.scribe import REFUSALS, Scribe
+from baton.controller.scribe import Scribe
 from baton.controller.services import Services
+from baton.controller.steps import Steps
 from baton.controller.takeover import Takeover
 from baton.controller.tell import Teller
 from baton.engine import GroupState
 from baton.kube.events import Regarding
-from baton.kube.ledger import Deposed, Landed, Ledger, Owner, TooLarge
+from baton.kube.ledger import Deposed, Ledger, Owner
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.shelf import Manifest
@@ -40,9 +38,6 @@ from baton.resources import ConsumerGroupSpec
 
 AGAIN_AFTER = 1.0
 """Seconds after which a finalizer that somebody was faster to change is taken off again."""
-
-FITS_AFTER = 10.0
-"""Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
@@ -76,6 +71,17 @@ class GroupLoop:
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         self._runtime = GroupRuntime(GroupState.new(group.full_name), services.clock, self._scribe, self._keepers)
+        self._steps = Steps(
+            self._owner,
+            self._runtime,
+            self._scribe,
+            self._keepers,
+            self._sight,
+            self._teller,
+            self._reporter,
+            services.clock,
+            services.ledger_limit,
+        )
         self._resync_at = float("-inf")
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._takeover = Takeover(
@@ -158,7 +164,8 @@ class GroupLoop:
         seen = self._sight.membership(spec, sights, self._services.clock.ticks())
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
             self._services.relists.want_sessions(self.key, since, self.wake)
-        await self._keep_ledger(group, spec, sights, seen)
+        if await self._steps.take(group, spec, sights, seen):
+            self.wake()
         self._bumping.follow(self._scribe.written or {}, self._sight.pods)
         if not group.deleting:
             await self._apply_scale(spec, seen)
@@ -171,61 +178,11 @@ class GroupLoop:
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
         """The spec does not read as one."""
-        self._runtime.wake_at = None
-        if self._scribe.attempts.due:
-            try:
-                await self._put_right(group)
-            except Landed as landed:
-                self._adopt(landed)
-            except REFUSALS as error:
-                self._log.warning("the ledger cannot be written", error=str(error))
+        if await self._steps.rest(group):
+            self.wake()
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
-        self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)
+        self._stuck(worst([invalid, *self._steps.problems()]) or invalid)
         return True
-
-    async def _keep_ledger(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> None:
-        """Put it right, and take a step. Where it cannot be written, everything stays as it says until it can."""
-        if not self._scribe.attempts.due:
-            return
-        try:
-            await self._put_right(group)
-            await self._advance(group, spec, sights, seen)
-        except Landed as landed:
-            self._adopt(landed)
-        except REFUSALS as error:
-            self._log.warning("the ledger cannot be written", error=str(error))
-            if group.deleting and can_forsake_ledger(error, self._scribe.attempts.lasted):
-                self._scribe.forsake()
-                self.wake()  # for queues are not waited for as long any more
-                await self._advance(group, spec, sights, seen)
-
-    def _adopt(self, landed: Landed) -> None:
-        """What the ledger was thought not to say, it says."""
-        made = self._runtime.adopt(landed.data)
-        if made is not None:
-            self._teller.tell(made.happenings, self._services.clock.now())
-        self._scribe.settled()
-        self.wake()
-
-    async def _put_right(self, group: GroupView) -> None:
-        if await self._scribe.check() and not group.deleting:
-            self._restored()
-
-    async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> None:
-        """One step of the engine. Only what stands in the ledger is done and told."""
-        now, restored = self._services.clock.now(), self._scribe.tally.restored
-        # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
-        limit = sys.maxsize if group.deleting else self._services.ledger_limit
-        with suppress(TooLarge):
-            made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
-            self._reporter.taken_in(self._sight.newly_eligible(seen))
-            self._teller.tell(made.happenings, now)
-            self._keepers.settle(sights)
-        self._scribe.settled()
-        if self._runtime.held_back is not None:
-            self._runtime.wake_at = min(now + FITS_AFTER, self._runtime.wake_at or float("inf"))
-        if self._scribe.tally.restored > restored and not group.deleting:
-            self._restored()
 
     def _compare_with_queues(self) -> None:
         """Whenever a queue has recorded something else than what was known."""
@@ -259,16 +216,12 @@ class GroupLoop:
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
         problems = queue_problems(self.key[0], sights)
         problems += self._sight.problems(spec, seen, self._services.clock.ticks(), self._scaling.asked_for(spec))
-        problems += self._services.relists.problems(self.key[0]) + self._ledger_problems()
+        problems += self._services.relists.problems(self.key[0]) + self._steps.problems()
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
             problems.append(deletion_problem(len(self._state.slots), problems))
         return problems
-
-    def _ledger_problems(self) -> list[Problem]:
-        lasted = self._scribe.attempts.lasted
-        return ledger_problems(self._owner, self._scribe.refusal, lasted, self._runtime.held_back)
 
     async def _let_go(self, group: GroupView) -> bool:
         """Release queues whose partitions have all been taken back; True when a deleted group has nothing else to do."""
@@ -290,13 +243,6 @@ class GroupLoop:
         scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
         if scaled is not None:
             self._teller.say(EventReason.SCALED, scaled)
-
-    def _restored(self) -> None:
-        self._teller.warn(
-            EventReason.LEDGER_RESTORED,
-            "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
-            "ConsumerGroup instead",
-        )
 
     def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
         return [QueueName(queue.name) for queue in spec.queues]

@@ -14,7 +14,7 @@ MOST_PARTITIONS = 200_000
 """Of all queues of a group together."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
-"""A partition stands with its owner or among the free, and may have a move, an origin, a tomb, and places in a plan."""
+"""A partition stands with its owner or among the free, and may have a move, an origin, a kept epoch, and places in a plan."""
 
 
 def check_extent(group: Mapping[str, Any], members: Iterable[str]) -> None:

@@ -1,0 +1,127 @@
+"""The steps of one group: its ledger is put right, the engine's step is written into it, and only then told and carried out.
+
+Where the ledger cannot be written, everything stays as it says, until it can.
+"""
+
+import sys
+from contextlib import suppress
+
+import structlog
+
+from baton.controller.ending import can_forsake_ledger
+from baton.controller.event_reasons import EventReason
+from baton.controller.group_sight import GroupSight
+from baton.controller.keepers import Keepers
+from baton.controller.observe import QueueSight, observation
+from baton.controller.problems import Problem
+from baton.controller.refusals import ledger_problems
+from baton.controller.report import Reporter
+from baton.controller.runtime import GroupRuntime
+from baton.controller.scribe import REFUSALS, Scribe
+from baton.controller.tell import Teller
+from baton.kube.clock import Clock
+from baton.kube.ledger import Landed, Owner, TooLarge
+from baton.kube.members import Membership
+from baton.kube.objects import GroupView
+from baton.resources import ConsumerGroupSpec
+
+FITS_AFTER = 10.0
+"""Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""
+
+
+class Steps:
+    """See above. Methods raise Deposed."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        runtime: GroupRuntime,
+        scribe: Scribe,
+        keepers: Keepers,
+        sight: GroupSight,
+        teller: Teller,
+        reporter: Reporter,
+        clock: Clock,
+        ledger_limit: int,
+    ) -> None:
+        """`ledger_limit`: bytes of a ledger that a plan may lead to."""
+        self._owner = owner
+        self._runtime = runtime
+        self._scribe = scribe
+        self._keepers = keepers
+        self._sight = sight
+        self._teller = teller
+        self._reporter = reporter
+        self._clock = clock
+        self._ledger_limit = ledger_limit
+        self._log = structlog.get_logger("baton.group").bind(namespace=owner.namespace, group=owner.group)
+
+    async def take(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> bool:
+        """A step, unless the ledger cannot be written. True: another should follow at once."""
+        if not self._scribe.attempts.due:
+            return False
+        try:
+            await self._restore(group)
+            await self._advance(group, spec, sights, seen)
+        except Landed as landed:
+            self._adopt(landed)
+            return True
+        except REFUSALS as error:
+            self._log.warning("the ledger cannot be written", error=str(error))
+            if group.deleting and can_forsake_ledger(error, self._scribe.attempts.lasted):
+                self._scribe.forsake()
+                await self._advance(group, spec, sights, seen)
+                return True  # for queues are not waited for as long any more
+        return False
+
+    async def rest(self, group: GroupView) -> bool:
+        """No step, but the ledger is put right where somebody edited it. True: look again at once."""
+        self._runtime.wake_at = None
+        if not self._scribe.attempts.due:
+            return False
+        try:
+            await self._restore(group)
+        except Landed as landed:
+            self._adopt(landed)
+            return True
+        except REFUSALS as error:
+            self._log.warning("the ledger cannot be written", error=str(error))
+        return False
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the ledger."""
+        lasted = self._scribe.attempts.lasted
+        return ledger_problems(self._owner, self._scribe.refusal, lasted, self._runtime.held_back)
+
+    async def _restore(self, group: GroupView) -> None:
+        if await self._scribe.check() and not group.deleting:
+            self._tell_restored()
+
+    async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> None:
+        now, restored = self._clock.now(), self._scribe.tally.restored
+        # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
+        limit = sys.maxsize if group.deleting else self._ledger_limit
+        with suppress(TooLarge):
+            made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
+            self._reporter.taken_in(self._sight.newly_eligible(seen))
+            self._teller.tell(made.happenings, now)
+            self._keepers.settle(sights)
+        self._scribe.settled()
+        if self._runtime.held_back is not None:
+            self._runtime.wake_at = min(now + FITS_AFTER, self._runtime.wake_at or float("inf"))
+        if self._scribe.tally.restored > restored and not group.deleting:
+            self._tell_restored()
+
+    def _adopt(self, landed: Landed) -> None:
+        """What the ledger was thought not to say, it says."""
+        made = self._runtime.adopt(landed.data)
+        if made is not None:
+            self._teller.tell(made.happenings, self._clock.now())
+        self._scribe.settled()
+
+    def _tell_restored(self) -> None:
+        self._teller.warn(
+            EventReason.LEDGER_RESTORED,
+            "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
+            "ConsumerGroup instead",
+        )
