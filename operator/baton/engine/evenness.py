@@ -1,18 +1,55 @@
 """Whether the partitions are spread as they should be (rules 2 and 8)."""
 
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 
+from baton.assignors import lower_bound
 from baton.engine.draft import Draft
-from baton.model.ids import MemberId, QueueName
+from baton.engine.exclusive import several_active
+from baton.model.ids import MemberId, Partition, QueueName
 
 
 def evenly_spread(draft: Draft, members: Collection[MemberId]) -> bool:
-    """Among these members, those of the plan: as the assignor in use makes it."""
-    return (within_one(draft, members) or _as_the_assignor_has_it(draft)) and not several_active(draft, members)
+    """Among these members, those of the plan: as the assignor in use makes it. Other assignors than Solace's aim at something
+    else than what is even: weights, zones, equal numbers together. What they planned and carried out is as even as it will be."""
+    others = draft.facts is not None and draft.facts.assignor not in (None, "solace") and draft.problem is None
+    return (others or even(draft, members)) and not several_active(draft, members)
+
+
+def even(draft: Draft, members: Collection[MemberId]) -> bool:
+    """In total and then in each queue, as far as their subscriptions allow: no plan by Solace's assignor would share out
+    otherwise what these members have. Exclusive queues do not count."""
+    loads = draft.loads()
+    shared = frozenset(queue for queue, facts in draft.queues.items() if not facts.exclusive)
+    reads = {member: draft.subscribed(member) & shared for member in members}
+    has = {member: [p for p in loads.get(member, ()) if p.queue in reads[member]] for member in members}
+    if len(set(reads.values())) > 1:
+        return _least_moves(reads, has) == 0
+    queues: defaultdict[QueueName, Counter[MemberId]] = defaultdict(Counter)
+    for member, partitions in has.items():
+        for partition in partitions:
+            queues[partition.queue][member] += 1
+    totals = Counter({member: len(partitions) for member, partitions in has.items()})
+    return all(_within_one(counts, members) for counts in (totals, *queues.values()))
+
+
+def _within_one(counts: Counter[MemberId], members: Collection[MemberId]) -> bool:
+    return not members or max(counts[member] for member in members) - min(counts[member] for member in members) <= 1
+
+
+def _least_moves(reads: Mapping[MemberId, frozenset[QueueName]], has: Mapping[MemberId, Collection[Partition]]) -> int:
+    """To any balance of what they have."""
+    sizes: Counter[QueueName] = Counter()
+    owners: dict[Partition, MemberId] = {}
+    for member, partitions in sorted(has.items()):
+        for partition in partitions:
+            owners[Partition(partition.queue, sizes[partition.queue])] = member
+            sizes[partition.queue] += 1
+    return lower_bound(sizes, reads, owners)
 
 
 def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
-    """No single move makes two of these members more even. Exclusive queues do not count."""
+    """No single move makes the totals of two of these members more even. Exclusive queues do not count."""
     loads = draft.loads()
     counts = {m: sum(not draft.queues[p.queue].exclusive for p in loads.get(m, ())) for m in members}
     if not counts or max(counts.values()) - min(counts.values()) <= 1:
@@ -27,22 +64,3 @@ def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
         if any(queue in least and count - least[queue] > 1 for queue in has):
             return False
     return True
-
-
-def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueName]:
-    """Exclusive queues that have more than one active member, where a plan for these members would make it one."""
-    exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
-    if not exclusive:
-        return []
-    active: dict[QueueName, set[MemberId]] = {queue: set() for queue in exclusive}
-    for member, partitions in draft.loads().items():
-        for queue in exclusive & {partition.queue for partition in partitions}:
-            active[queue].add(member)
-    reads = {queue for member in members for queue in draft.subscribed(member)}
-    return sorted(queue for queue, those in active.items() if len(those) > 1 and queue in reads)
-
-
-def _as_the_assignor_has_it(draft: Draft) -> bool:
-    """Other assignors than Solace's aim at something else than totals within one: weights, zones, equal numbers together. What
-    they planned is as even as it will be when it has been carried out and nothing has happened since."""
-    return draft.facts is not None and draft.facts.assignor not in (None, "solace") and draft.problem is None

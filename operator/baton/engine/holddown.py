@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.evenness import several_active, within_one
+from baton.engine.evenness import even, within_one
+from baton.engine.exclusive import several_active
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
 from baton.engine.tuning import outside_the_rooms
@@ -24,11 +25,12 @@ def watch(draft: Draft) -> None:
         draft.trigger("partitions have no owner")
     if any(partition not in resting for partition in _stranded(draft)):
         draft.trigger("partitions are left with who is stopping")
-    if draft.unsettled and not within_one(draft, seated):
+    solace = draft.facts is not None and draft.facts.assignor == "solace"
+    if draft.unsettled and not (even if solace else within_one)(draft, seated):
         draft.trigger("members are not within one partition of each other")
     if draft.holddown is not None and not draft.holddown.pinned and not empty and not new:
         # All seats are taken and nobody is left over. But an old imbalance does not perpetuate itself (rule 2).
-        if draft.facts is not None and draft.facts.assignor == "solace" and not within_one(draft, seated):
+        if solace and not even(draft, seated):
             draft.holddown = replace(draft.holddown, pinned=True)
         else:
             draft.holddown = None

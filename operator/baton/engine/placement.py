@@ -1,11 +1,12 @@
 """Who is to own what: everything, what is homeless, or only what is new."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from baton.assignors import get, place_new
 from baton.engine.asking import ask
 from baton.engine.draft import Draft
+from baton.engine.exclusive import owners_of_exclusive
 from baton.engine.failure import FAILURES, problem_of
 from baton.model.ids import MemberId, Partition
 
@@ -76,7 +77,7 @@ def fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId
     resting = _resting(draft) - set(new)
     claims = draft.loads()
     owners = ask(draft, place_new, seated, claims, resting)
-    owners |= _exclusive(draft, seated, claims, resting, owners)
+    owners |= owners_of_exclusive(draft, seated, claims, resting, owners)
     return {partition: owners[partition] for partition in new if partition in owners}
 
 
@@ -85,7 +86,7 @@ def _by_assignor(
 ) -> dict[Partition, MemberId]:
     assert draft.facts is not None and draft.facts.assignor is not None
     owners = ask(draft, get(draft.facts.assignor), members, claims, kept)
-    return owners | _exclusive(draft, members, claims, kept, owners)
+    return owners | owners_of_exclusive(draft, members, claims, kept, owners)
 
 
 def _seated(draft: Draft) -> list[MemberId]:
@@ -95,26 +96,3 @@ def _seated(draft: Draft) -> list[MemberId]:
 def _resting(draft: Draft) -> set[Partition]:
     """What nobody has, what is on its way to nobody, and what those have who are not members any more."""
     return {partition for partition in draft.slots if draft.heading(partition) not in draft.eligible}
-
-
-def _exclusive(
-    draft: Draft,
-    members: Sequence[MemberId],
-    claims: Mapping[MemberId, set[Partition]],
-    kept: Collection[Partition],
-    others: Mapping[Partition, MemberId],
-) -> dict[Partition, MemberId]:
-    """One active member has all of an exclusive queue (rule 8): who has most of it, else who has least of everything."""
-    load = Counter(others.values())
-    owners: dict[Partition, MemberId] = {}
-    for queue, facts in sorted(draft.queues.items()):
-        readers = [member for member in members if queue in draft.subscribed(member)]
-        if not facts.exclusive or not readers:
-            continue
-        mine = [Partition(queue, number) for number in range(facts.partitions)]
-        there = set(mine)  # without those that are being withdrawn
-        has = {member: len(there & claims.get(member, set())) for member in readers}
-        active = max(readers, key=lambda member: (has[member], -load[member], -readers.index(member)))
-        load[active] += len(mine)
-        owners.update((partition, active) for partition in mine if partition not in kept)
-    return owners

@@ -103,11 +103,9 @@ def _members(draft: Draft) -> list[MemberId]:
     waiting; then newcomers, by joining.
     """
     loads = draft.loads()
-    seated = sorted(taken(draft), key=lambda member: -len(loads.get(member, ())))
-    rest = _rest(draft)
+    line = sorted(taken(draft) + _rest(draft), key=lambda member: -len(loads.get(member, ())))
     room = Room(draft)
-    members = [member for member in seated if room.admit(member)]
-    members += [member for member in rest if room.admit(member)]
+    members = [member for member in line if room.admit(member)]
     draft.standbys = [member for member in draft.standbys if member not in members]
     return sorted(members, key=lambda member: (draft.eligible[member].joined, member))
 

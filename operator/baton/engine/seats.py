@@ -4,15 +4,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from baton.engine.draft import Draft
+from baton.engine.exclusive import active_members
 from baton.engine.room import Room
-from baton.engine.state import Seat, Slot
+from baton.engine.state import Seat, Slot, moment
 from baton.model.ids import MemberId, QueueName
 
 
 def fill_seats(draft: Draft) -> None:
     """Who returns takes its own; then who has stood by longest; then newcomers, while they are no more than the seats."""
-    _expire(draft)
     _return(draft)
+    _expire(draft)
+    leave_to_the_active(draft)
     _relieve(draft)
     _promote(draft)
     _take_over(draft)
@@ -21,8 +23,27 @@ def fill_seats(draft: Draft) -> None:
 def take_seats(draft: Draft) -> None:
     """The same where no plan may follow: a static member's seat waits on, and who stands by for want of partitions does too."""
     _return(draft)
+    leave_to_the_active(draft)
     _relieve(draft)
     _take_over(draft)
+
+
+def leave_to_the_active(draft: Draft) -> None:
+    """What is vacant of an exclusive queue goes to who is active there: whoever took it with the seat would be active too
+    (rule 8)."""
+    if not any(draft.queues[partition.queue].exclusive for seat in _free(draft) for partition in seat.left or ()):
+        return
+    active = active_members(draft, taken(draft) + draft.standbys)
+    for seat in _free(draft):
+        theirs = {p: active[p.queue] for p in sorted(seat.left or ()) if p.queue in active}
+        for partition, member in theirs.items():
+            draft.aim(partition, member, f"{member} is active on {partition.queue}")
+            draft.new_generation()
+        if theirs:
+            at, rest = draft.seats.index(seat), (seat.left or frozenset()) - theirs.keys()
+            seatless = sorted(set(theirs.values()) - set(taken(draft)))
+            draft.seats[at : at + 1] = [draft.sit(m) for m in seatless] + ([replace(seat, left=rest)] if rest else [])
+            draft.standbys = [member for member in draft.standbys if member not in seatless]
 
 
 def _relieve(draft: Draft) -> None:
@@ -89,16 +110,34 @@ def stand_by(draft: Draft, members: Iterable[MemberId]) -> None:
 
 
 def _expire(draft: Draft) -> None:
-    """A static member did not come back in time: its seat is for anybody, and there is no delay (rule 6)."""
+    """A static member did not come back in time: its seat is for anybody, and there is no delay (rule 6). But a plan would end
+    the delay of those who left other seats: as long as there are such, it waits for the end of that."""
+    held = draft.holddown
+    others = held is not None and held.until > draft.now and draft.at_once is None and bool(vacant(draft))
     for n, seat in enumerate(draft.seats):
-        if seat.expires is not None and draft.now >= seat.expires:
+        if seat.expires is None:
+            continue
+        over = draft.now >= seat.expires
+        if over and others and held is not None:
+            length = max(seat.length, moment(held.until - draft.now))
+            draft.seats[n] = replace(seat, expires=held.until, length=length, late=True)
+        elif over or (seat.late and not others):
             draft.seats[n] = replace(seat, expires=None)
             draft.at_once = f"{seat.member} did not come back in time"
 
 
 def _return(draft: Draft) -> None:
-    for seat in [seat for seat in draft.seats if seat.left is not None]:
-        member = _owner_of(draft, seat)
+    """The same pod, a pod of the same name, or of the same static identity comes back. Its member may have several seats: what is
+    kept for it, what an exclusive queue or one that cannot fence had for it."""
+    empty = [seat for seat in draft.seats if seat.left is not None]
+    if not empty:
+        return
+    uids = {seen.uid: member for member, seen in draft.eligible.items()}
+    static = draft.eligible.items() if draft.spec.session_timeout > 0 else ()
+    identities = {seen.instance: member for member, seen in static if seen.instance is not None}
+    for seat in empty:
+        owner = uids.get(seat.uid) or (identities.get(seat.instance) if seat.instance is not None else None)
+        member = seat.member if seat.member in draft.eligible else owner
         if member is None or seat.left is None:
             continue
         reads = draft.subscribed(member)
@@ -110,16 +149,6 @@ def _return(draft: Draft) -> None:
             draft.seats[at : at + 1] = [replace(seat, left=mine), replace(seat, left=seat.left - mine, expires=None)]
             seat = replace(seat, left=mine)
         _take(draft, seat, member, f"{member} is back")
-
-
-def _owner_of(draft: Draft, seat: Seat) -> MemberId | None:
-    """Who comes back to this seat: the same pod, a pod of the same name, or of the same static identity."""
-    if seat.member in draft.eligible:
-        return seat.member
-    for member in unseated(draft) + draft.standbys:
-        if draft.eligible[member].uid == seat.uid or _same_identity(draft, seat, member):
-            return member
-    return None
 
 
 def _same_identity(draft: Draft, seat: Seat, member: MemberId) -> bool:

@@ -68,6 +68,8 @@ class Seat:
     """Vacant, of a static member: until when it is kept for it."""
     length: float = 0.0
     """Seconds for which a static member's seat is kept."""
+    late: bool = False
+    """Vacant, of a static member whose term is over: it waits on for the end of the holddown that ran then."""
     overtaken: bool = False
     """Vacant: partitions were shared out meanwhile, as suited the others without this seat's."""
 

@@ -17,7 +17,7 @@ from baton.engine.observation import HeldBack, Observation, ScaleMode
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
-from baton.engine.seats import fill_seats, take_seats
+from baton.engine.seats import fill_seats, leave_to_the_active, take_seats
 from baton.engine.settled import balanced, settled
 from baton.engine.state import GroupState, View
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
@@ -82,6 +82,7 @@ def _decide(draft: Draft) -> None:
     follow_capacities(draft)
     fill_seats(draft)
     place_opened(draft)
+    leave_to_the_active(draft)
     rest_static(draft)
     watch(draft)
     withdraw_overtaken(draft)
