@@ -16,6 +16,7 @@ MAX_HANDOFF = 6
 """Seconds. Longer than a batch, so that only who is stopped misses the deadline."""
 LEDGER = "/etc/baton/assignments"
 
+_RBAC = "rbac.authorization.k8s.io"
 _API = f"{API_GROUP}/{API_VERSION}"
 
 
@@ -24,10 +25,20 @@ def namespace() -> Json:
 
 
 def queue(url: str) -> list[Json]:
-    """The queue, and the Secret that says where it is."""
+    """The queue, the Secret that says where it is, and the operator's right to read it."""
+    reader = f"{QUEUE}-redis-reader"
+    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"{QUEUE}-redis"], "verbs": ["get"]}
     source = {"type": "Redis", "redis": {"urlSecretRef": {"name": f"{QUEUE}-redis", "key": "url"}}}
     return [
         {"apiVersion": "v1", "kind": "Secret", "metadata": _named(f"{QUEUE}-redis"), "stringData": {"url": url}},
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": _named(reader), "rules": [rule]},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": _named(reader),
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": reader},
+            "subjects": [{"kind": "ServiceAccount", "name": "baton", "namespace": "baton-system"}],
+        },
         {
             "apiVersion": _API,
             "kind": "PartitionedQueue",
@@ -62,15 +73,14 @@ def access() -> list[Json]:
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
         {"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "resourceNames": [GROUP], "verbs": ["join"]},
     ]
-    rbac = "rbac.authorization.k8s.io"
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named("driver")},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": _named("driver"), "rules": rules},
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": _named("driver"), "rules": rules},
         {
-            "apiVersion": f"{rbac}/v1",
+            "apiVersion": f"{_RBAC}/v1",
             "kind": "RoleBinding",
             "metadata": _named("driver"),
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "driver"},
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "driver"},
             "subjects": [{"kind": "ServiceAccount", "name": "driver", "namespace": NAMESPACE}],
         },
     ]

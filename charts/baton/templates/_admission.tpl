@@ -11,6 +11,19 @@
     && request.userInfo.username != 'system:kube-controller-manager'
 {{- end -}}
 
+{{/* The operator itself. */}}
+{{- define "baton.admission.operator" -}}
+- name: the-operator
+  expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "baton.serviceAccount" . }}'
+{{- end -}}
+
+{{/* What is Kubernetes' own is none of the operator's business. */}}
+{{- define "baton.admission.notOfKubernetes" -}}
+- expression: "!(request.namespace in ['kube-system', 'kube-public', 'kube-node-lease'])"
+  reason: Forbidden
+  message: the operator writes nothing in the namespaces of Kubernetes itself
+{{- end -}}
+
 {{/* A policy's name: how it is bound. */}}
 {{- define "baton.admission.binding" -}}
 apiVersion: admissionregistration.k8s.io/v1

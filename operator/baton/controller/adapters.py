@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import SecretStr
 
-from baton.kube.api import Api, NotFoundError, core_path
+from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.resources import PartitionedQueueSpec, SourceType
@@ -66,6 +66,14 @@ async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> 
         secret = await api.get(core_path(queue.namespace, "secrets", reference.name))
     except NotFoundError:
         raise QueueUnreachable(f"{where} does not exist: create it with the key {reference.key}") from None
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        raise QueueUnreachable(
+            f"{where} may not be read by the operator: set the chart's value rbac.secrets.{queue.namespace} to "
+            f"[{reference.name}], or give the operator's service account the verb get on it by a Role in namespace "
+            f"{queue.namespace}: {error.message}"
+        ) from None
     try:
         url = SecretStr(base64.b64decode((secret.get("data") or {})[reference.key], validate=True).decode().strip())
     except KeyError:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.api import FORBIDDEN, ApiError, UnavailableError
 from baton.kube.members import Membership
 from baton.kube.pods import PodView
 from baton.kube.scale import ScaleError, Scaler, Target, victims
@@ -74,7 +74,10 @@ class Scaling:
 
 
 def _problem(error: Exception, what: str) -> Problem:
-    return Problem(Reason.SCALE_FAILED, str(error) if isinstance(error, ScaleError) else f"spec.scale: {what}: {error}")
+    if isinstance(error, ScaleError):
+        return Problem(Reason.SCALE_FAILED, str(error))
+    cure = "; is its kind among the chart's value rbac.scaleTargets?" if getattr(error, "status", None) == FORBIDDEN else ""
+    return Problem(Reason.SCALE_FAILED, f"spec.scale: {what}: {error}{cure}")
 
 
 def target_of(namespace: str, spec: ConsumerGroupSpec) -> Target | None:

@@ -29,6 +29,9 @@ JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+FORBIDDEN = 403
+"""The status of a refusal for want of a right."""
+
 PAGE = 250
 """Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
 

@@ -91,7 +91,7 @@ async def account(api: Cluster, name: str, admin: Path, folder: Path, namespaces
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     token = (await api.create(core_path(HOME, "serviceaccounts", name) + "/token", request))["status"]["token"]
     made = Account(api, name, folder / f"{name}.kubeconfig")
-    made.kubeconfig.write_text(_kubeconfig(admin, token))
+    of_token(admin, token, made.kubeconfig)
     served = list(namespaces)
     for namespace in served:
         await made.bind(namespace)
@@ -99,11 +99,13 @@ async def account(api: Cluster, name: str, admin: Path, folder: Path, namespaces
     return made
 
 
-def _kubeconfig(admin: Path, token: str) -> str:
+def of_token(admin: Path, token: str, file: Path) -> Path:
+    """A kubeconfig for the same server, as whom the token is."""
     config: dict[str, Any] = yaml.safe_load(admin.read_text())
     for user in config["users"]:
         user["user"] = {"token": token}
-    return yaml.safe_dump(config)
+    file.write_text(yaml.safe_dump(config))
+    return file
 
 
 def _chart_role() -> Json:

@@ -67,10 +67,12 @@ async def empty(api: Cluster) -> World:
 
 @pytest.fixture
 def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
-    """Start an operator of one's own: `start(world, identity, *options, fault=…)`."""
+    """Start an operator of one's own: `start(world, identity, *options, fault=…, kubeconfig=…)`."""
     started: list[Operator] = []
 
-    def one(world: World, identity: str = "one", *options: str, fault: str | None = None) -> Operator:
+    def one(
+        world: World, identity: str = "one", *options: str, fault: str | None = None, kubeconfig: Path = kubeconfig
+    ) -> Operator:
         made = Operator(kubeconfig, world.namespace, identity, tmp_path, *options, fault=fault)
         started.append(made)
         return made

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from charts.render import CHART, ROOT
+from tests.unit.chart.conftest import Template
 
 
 def test_the_chart_passes_helm_lint(helm: Path) -> None:
@@ -61,43 +62,118 @@ def test_the_pods_meet_the_restricted_profile(objects) -> None:
     }
 
 
-def test_two_replicas_lead_by_a_lease_that_they_may_write_in_their_own_namespace_only(objects) -> None:
-    found = objects()
-    assert found["Deployment", "baton"]["spec"]["replicas"] == 2
-    leader = found["Role", "baton-leader"]
-    assert leader["metadata"]["namespace"] == "here"
-    assert [rule["resources"] for rule in leader["rules"]] == [["leases"]]
-    everywhere = {resource: rule["verbs"] for rule in found["ClusterRole", "baton"]["rules"] for resource in rule["resources"]}
-    assert everywhere["leases"] == ["get", "list", "watch"]
+def documents(template: Template, *arguments: str) -> list[Any]:
+    """All that the chart renders; in several namespaces there may be some of one name."""
+    done = template(*arguments)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
-def test_no_rule_asks_for_more_than_the_floor(objects) -> None:
-    rules = objects()["ClusterRole", "baton"]["rules"]
+def rights(found: list[Any], namespace: str | None) -> dict[str, list[dict[str, Any]]]:
+    """What the operator's account may do by RBAC in a namespace (None: in all), by resource."""
+    where = "RoleBinding" if namespace else "ClusterRoleBinding"
+    bound = [
+        one["roleRef"]
+        for one in found
+        if one["kind"] == where and one["metadata"].get("namespace") == namespace and one["subjects"][0]["name"] == "baton"
+    ]
+    roles = [
+        one
+        for one in found
+        if {"kind": one["kind"], "name": one["metadata"]["name"], "apiGroup": "rbac.authorization.k8s.io"} in bound
+        and one["metadata"].get("namespace") == namespace
+    ]
+    assert len(roles) == len(bound)
+    by: dict[str, list[dict[str, Any]]] = {}
+    for role in roles:
+        for rule in role["rules"]:
+            for resource in rule["resources"]:
+                by.setdefault(resource, []).append(rule)
+    return by
+
+
+def verbs(rules: list[dict[str, Any]]) -> set[str]:
+    return {verb for rule in rules for verb in rule["verbs"]}
+
+
+def test_two_replicas_lead_by_a_lease_of_one_name_in_their_own_namespace(objects, template) -> None:
+    assert objects()["Deployment", "baton"]["spec"]["replicas"] == 2
+    found = documents(template)
+    assert rights(found, "here")["leases"] == [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["get", "update"],
+            "resourceNames": ["baton-operator"],
+        },
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    ]
+    assert verbs(rights(found, None)["leases"]) == {"get", "list", "watch"}
+
+
+def test_no_rule_asks_for_more_than_the_floor(template) -> None:
+    found = documents(template)
+    rules = [rule for one in found if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
     assert not [rule for rule in rules if "*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])]
-    verbs = {resource: set(rule["verbs"]) for rule in rules for resource in rule["resources"]}
-    assert verbs["secrets"] == {"get"}
-    assert verbs["pods"] == {"get", "list", "watch", "patch"}
-    assert not [resource for resource, allowed in verbs.items() if "delete" in allowed]
+    everywhere = rights(found, None)
+    assert "secrets" not in everywhere
+    assert verbs(everywhere["pods"]) == {"get", "list", "watch", "patch"}
+    assert verbs(everywhere["configmaps"]) == {"get", "list", "watch", "create", "update"}
+    assert not [resource for resource, of in everywhere.items() if "delete" in verbs(of)]
 
 
-def test_without_read_secrets_no_secret_can_be_read(objects) -> None:
-    rules = objects("--set", "rbac.readSecrets=false")["ClusterRole", "baton"]["rules"]
-    assert "secrets" not in [resource for rule in rules for resource in rule["resources"]]
+def test_no_secret_can_be_read_but_those_that_are_named(template) -> None:
+    assert not [name for name in [None, "here"] if "secrets" in rights(documents(template), name)]
+    found = documents(template, "--set", "rbac.secrets.shop={orders-redis,mail-redis}", "--set", "rbac.secrets.bank={*}")
+    (shop,), (bank,) = rights(found, "shop")["secrets"], rights(found, "bank")["secrets"]
+    assert (shop["verbs"], shop["resourceNames"]) == (["get"], ["orders-redis", "mail-redis"])
+    assert bank["verbs"] == ["get"] and "resourceNames" not in bank
+    assert "secrets" not in rights(found, None)
 
 
-def test_named_namespaces_are_bound_one_by_one_and_the_cluster_is_not(objects, template) -> None:
-    found = objects("--set", "watchNamespaces={shop,bank}")
-    assert not [name for name in found if name[0] == "ClusterRoleBinding"]
-    bindings = [document for document in yaml.safe_load_all(template("--set", "watchNamespaces={shop,bank}").stdout) if document]
-    for role in ("baton", "baton-ledger"):
-        assert [
-            document["metadata"]["namespace"]
-            for document in bindings
-            if document["kind"] == "RoleBinding"
-            and document["roleRef"] | {"apiGroup": ""} == {"apiGroup": "", "kind": "ClusterRole", "name": role}
-        ] == ["shop", "bank"]
-    args = found["Deployment", "baton"]["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert "shop" in str(args) and "bank" in str(args)
+@pytest.mark.parametrize(
+    "value", ["rbac.secrets.shop={}", "rbac.secrets.shop={Orders}", "rbac.secrets.Shop={a}", "rbac.secrets={a}"]
+)
+def test_secrets_that_cannot_be_meant_so_are_refused(template, value: str) -> None:
+    assert template("--set", value).returncode != 0
+
+
+def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster_and_makes_no_role_of_it(template) -> None:
+    found = documents(template, "--set", "watchNamespaces={shop,bank}")
+    assert not [one["kind"] for one in found if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+    everywhere = rights(documents(template), None)
+    assert rights(found, "shop") == rights(found, "bank") == everywhere
+    assert rights(found, "here").keys() == {"leases"}
+    args = next(one for one in found if one["kind"] == "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--namespace=shop" in args and "--namespace=bank" in args
+
+
+def test_people_get_their_rights_by_the_roles_of_the_cluster_or_by_roles_to_be_bound(template) -> None:
+    def of_people(*arguments: str) -> set[tuple[str, str, str | None]]:
+        return {
+            (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace"))
+            for one in documents(template, *arguments)
+            if one["kind"] in ("Role", "ClusterRole") and one["metadata"]["name"].endswith(("-view", "-edit", "-join"))
+        }
+
+    of_cluster = {("ClusterRole", f"baton-{name}", None) for name in ("view", "edit", "join")}
+    assert of_people() == of_cluster
+    assert of_people("--set", "rbac.aggregate=false") == set()
+    named = ("--set", "watchNamespaces={shop,bank}")
+    assert of_people(*named) == {("Role", f"baton-{name}", where) for name in ("view", "edit") for where in ("shop", "bank")}
+    assert of_people(*named, "--set", "rbac.aggregate=true") == of_cluster
+
+
+def test_who_edits_by_a_role_to_be_bound_may_do_what_who_edits_by_the_clusters_roles_may(template) -> None:
+    aggregated = [
+        one["rules"] for one in documents(template) if one["kind"] == "ClusterRole" and one["metadata"]["name"] != "baton"
+    ]
+    (to_bind,) = [
+        one["rules"]
+        for one in documents(template, "--set", "watchNamespaces={shop}")
+        if one["kind"] == "Role" and one["metadata"]["name"] == "baton-edit"
+    ]
+    assert sorted(map(str, to_bind)) == sorted(str(rule) for rules in aggregated for rule in rules)
 
 
 def test_deletions_in_named_namespaces_are_finished_by_one_right_more_if_asked_for(objects) -> None:
@@ -140,7 +216,9 @@ def test_the_version_is_the_packages_own() -> None:
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
-POLICIES = {"baton-sessions", "baton-ledgers", "baton-members", "baton-workloads", "baton-cronjobs"}
+POLICIES = {f"baton-{name}" for name in ("sessions", "ledgers", "members", "workloads", "cronjobs")}
+POLICIES |= {f"baton-operator-{name}" for name in ("ledgers", "pods", "scales")}
+"""Of others, and of the operator itself."""
 
 
 def policies(found: dict[tuple[str, str], Any], kind: str = "ValidatingAdmissionPolicy") -> set[str]:
@@ -178,11 +256,16 @@ def test_the_policies_hold_where_this_operator_serves(objects) -> None:
         assert (expression["key"], expression["values"]) == ("kubernetes.io/metadata.name", ["shop", "bank"])
 
 
-def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operator_writes_ledgers(objects) -> None:
+def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operator_writes_ledgers(objects, template) -> None:
     found = objects()
-    verbs = {name: [rule["verbs"] for rule in role["rules"]] for (kind, name), role in found.items() if kind == "ClusterRole"}
-    assert [name for name, those in verbs.items() if ["join"] in those] == ["baton-join"]
+    granted = {name: [rule["verbs"] for rule in role["rules"]] for (kind, name), role in found.items() if kind == "ClusterRole"}
+    assert [name for name, those in granted.items() if ["join"] in those] == ["baton-join"]
     assert "rbac.authorization.k8s.io/aggregate-to-edit" in found["ClusterRole", "baton-join"]["metadata"]["labels"]
-    assert found["ClusterRoleBinding", "baton-ledger"]["subjects"] == [
-        {"kind": "ServiceAccount", "name": "baton", "namespace": "here"}
+    writers = [
+        one["metadata"]["name"]
+        for one in documents(template)
+        if one["kind"] in ("Role", "ClusterRole")
+        for rule in one["rules"]
+        if "consumergroups/ledger" in rule["resources"]
     ]
+    assert writers == ["baton"]

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import pytest
+from tests.simulation.api_server import Fault, Refuse
 from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.adapters import UnsupportedSource, open_queue
@@ -55,3 +56,13 @@ async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str,
         api.put(core_path("shop", "secrets", "redis"), {"data": data})
     with pytest.raises(QueueUnreachable, match=rf"Secret shop/redis, which .*urlSecretRef of queue orders names, .*{said}"):
         await open_queue(api, queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
+
+
+async def test_a_secret_that_may_not_be_read_is_named_with_the_charts_value() -> None:
+    class Forbidding(ShopApi):
+        def _wrong(self, verb: str, path: str) -> Fault | None:
+            return Refuse(403, "Forbidden", "secrets is forbidden")
+
+    said = r"Secret shop/redis, .* may not be read by the operator: set the chart's value rbac\.secrets\.shop to \[redis\], or"
+    with pytest.raises(QueueUnreachable, match=said):
+        await open_queue(Forbidding(), queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))

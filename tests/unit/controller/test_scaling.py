@@ -93,10 +93,9 @@ async def test_pods_that_are_there_all_the_same_are_not_meant_by_a_workload_of_n
 async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Scaling, workload: Workload) -> None:
     workload.fault = Refuse(403, "Forbidden", "no")
     await look(scaling, scale=TARGET)
-    assert (
-        scaling.problem is not None
-        and "spec.scale: the size of Deployment shop/consumers cannot be read" in scaling.problem.message
-    )
+    assert scaling.problem is not None
+    assert "spec.scale: the size of Deployment shop/consumers cannot be read" in scaling.problem.message
+    assert "rbac.scaleTargets" in scaling.problem.message
     workload.fault = None
     await look(scaling, scale=TARGET)
     assert scaling.problem is None

@@ -31,7 +31,7 @@ ActAs = Callable[..., Awaitable[Actor]]
 def rendered() -> list[dict[str, Any]]:
     """What the chart makes of policies and roles, for operators that serve these namespaces."""
     command = [helm_binary(), "template", "baton", CHART, "--namespace", "baton-system", "--kube-version", KUBE_VERSION]
-    command += ["--set", f"watchNamespaces={{{','.join(NAMESPACES)}}}"]
+    command += ["--set", f"watchNamespaces={{{','.join(NAMESPACES)}}}", "--set", "rbac.aggregate=true"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [document for document in yaml.safe_load_all(text) if document]
 
@@ -52,9 +52,10 @@ async def policies(api: Cluster, rendered: list[dict[str, Any]]) -> None:
 async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list[dict[str, Any]]) -> World:
     """A namespace of one's own where they are."""
     world = await namespace(api, next(_free))
-    for document in rendered:
-        if document["kind"] == "RoleBinding" and document["metadata"]["namespace"] == world.namespace:
-            await api.create(group_path("rbac.authorization.k8s.io/v1", world.namespace, "rolebindings"), document)
+    for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings")):
+        for document in rendered:
+            if document["kind"] == kind and document["metadata"]["namespace"] == world.namespace:
+                await api.create(group_path("rbac.authorization.k8s.io/v1", world.namespace, plural), document)
     await account(world, "probe", LEASE_WRITER)
 
     async def in_force() -> bool:
