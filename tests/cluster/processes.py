@@ -37,12 +37,16 @@ class Process(NamedTuple):
 
 
 def start_time(pid: int) -> int | None:
-    """When this process started, in clock ticks after the machine's start; None where there is none or it has ended."""
+    """When this process started, in clock ticks after the machine's start; None where there is none or it has ended.
+
+    A process whose first thread has ended while others end still holds its sockets: it has not ended.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    return None if state == "X" or (state == "Z" and threads <= 1) else started
 
 
 def marked(folder: Path) -> list[Process]:
