@@ -5,6 +5,7 @@ Nothing is waited for, and nothing outside the process is listened to. Code that
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -37,9 +38,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = 0.0
         self._selector = _Timers(self)
-        self._clock_resolution = 1e-9
+        self._go_to(0.0)
 
     def time(self) -> float:
         """Seconds since the loop was made."""
@@ -47,7 +47,12 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def advance(self) -> None:
         """On to the first timer."""
-        self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
+        self._go_to(max(self._now, self._scheduled[0].when()))  # type: ignore[attr-defined]
+
+    def _go_to(self, moment: float) -> None:
+        """asyncio runs timers that much early. Time stands still while anybody is at work, so one that is early finds nothing due,
+        and whoever then sets it again for the rest goes round for ever: the smallest step that there is makes none early."""
+        self._now, self._clock_resolution = moment, math.ulp(moment)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         done: asyncio.Future[T] = self.create_future()

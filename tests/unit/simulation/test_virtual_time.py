@@ -1,6 +1,7 @@
 """Time that passes only when everybody sleeps."""
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -64,3 +65,25 @@ def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
 
     with pytest.raises(NothingToWaitForError):
         run(stuck())
+
+
+def test_no_timer_fires_before_its_time_even_by_the_least_that_a_number_can_say() -> None:
+    async def sets_it_for_the_rest() -> list[float]:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(81.05)
+        fired: list[float] = []
+        done = asyncio.Event()
+        due = math.nextafter(loop.time(), math.inf)
+
+        def fire() -> None:
+            fired.append(loop.time())
+            done.set()
+
+        loop.call_later(due - loop.time(), fire)
+        for _ in range(10):  # somebody is at work, so that time stands still
+            await asyncio.sleep(0)
+        assert not fired
+        await done.wait()
+        return [at - due for at in fired]
+
+    assert run(sets_it_for_the_rest()) == [0.0]
