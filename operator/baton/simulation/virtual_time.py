@@ -50,8 +50,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._go_to(max(self._now, self._scheduled[0].when()))  # type: ignore[attr-defined]
 
     def _go_to(self, moment: float) -> None:
-        """asyncio runs timers that much early. Time stands still while anybody is at work, so one that is early finds nothing due,
-        and whoever then sets it again for the rest goes round for ever: the smallest step that there is makes none early."""
+        """asyncio runs timers early by the clock's resolution. Time stands still while anybody is at work: who finds nothing due
+        and sets the timer again for the rest would go round for ever. With the smallest step that there is, none is early."""
         self._now, self._clock_resolution = moment, math.ulp(moment)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
