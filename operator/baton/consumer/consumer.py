@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if nobody has called it."""
+_WATCH_EVERY = 0.05
+"""Seconds after which a busy consumer sees to it that the partitions at rest are waited for."""
 _LAST_SECONDS = 5.0
 """Of the grace period, kept for the entry in hand and the last word to the operator."""
 
@@ -60,6 +62,7 @@ class Consumer:
         self._wake = threading.Event()
         self._interruption = threading.Event()
         self._stop_at: float | None = None
+        self._watched_at = 0.0
         self._entry: MemberEntry | None = None
         self._holdings: dict[Partition, Holding] = {}
         self._readers: dict[QueueName, Reader] = {}
@@ -104,7 +107,9 @@ class Consumer:
                 self._follow_ledger()
                 worked = self._serve(work)
                 self._report()
-                if not worked:
+                if worked:
+                    self._watch_beside(work)
+                else:
                     self._idle(work)
             for holding in self._holdings.values():
                 if not holding.over:
@@ -174,13 +179,23 @@ class Consumer:
         """Until a queue, the ledger or the end calls, or something that failed is to be tried again."""
         now = time.monotonic()
         until = now + _IDLE if self._stop_at is None else min(now + _IDLE, self._stop_at)
-        for queue, waiter in self._waiters.items():
-            serving = [h for h in self._holdings.values() if h.partition.queue == queue and h.phase is Phase.SERVING]
-            waiter.watch(frozenset(h.partition.number for h in serving if work.not_before(h) <= now))
+        self._watch(work, now)
         for holding in self._holdings.values():
             if not holding.over and (again := work.not_before(holding)) > now:
                 until = min(until, again)
         self._wake.wait(max(0.0, until - now))
+
+    def _watch_beside(self, work: Work) -> None:
+        """Partitions at rest are waited for while others have much to do."""
+        now = time.monotonic()
+        if now - self._watched_at > _WATCH_EVERY:
+            self._watch(work, now)
+
+    def _watch(self, work: Work, now: float) -> None:
+        self._watched_at = now
+        for queue, waiter in self._waiters.items():
+            serving = [h for h in self._holdings.values() if h.partition.queue == queue and h.phase is Phase.SERVING]
+            waiter.watch(frozenset(h.partition.number for h in serving if work.at_rest(h, self._readers[queue], now)))
 
     def _reader(self, queue: QueueName) -> Reader:
         if queue not in self._readers:

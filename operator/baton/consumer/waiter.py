@@ -29,9 +29,9 @@ class Waiter:
         self._thread.start()
 
     def watch(self, partitions: frozenset[int]) -> None:
-        """Wait for these, once; a wait for just the same that is under way goes on."""
+        """Wait for these, once; a wait for all of them that is under way goes on."""
         with self._condition:
-            if partitions == self._waiting:
+            if partitions <= self._waiting or partitions <= self._asked:
                 return
             self._asked = partitions
             interrupt = bool(self._waiting)

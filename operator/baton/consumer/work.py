@@ -71,6 +71,10 @@ class Work:
         outage = self._outages.get(holding.partition.queue)
         return holding.not_before if outage is None else max(holding.not_before, outage.until)
 
+    def at_rest(self, holding: Holding, reader: Reader, now: float) -> bool:
+        """There is nothing to do for it until its queue says so."""
+        return self.not_before(holding) <= now and not self._has_work(holding, reader)
+
     def finish(self, holding: Holding, reader: Reader) -> None:
         """Time is up: acknowledge what is done, and let go. A queue that is away is not asked again."""
         try:

@@ -56,6 +56,28 @@ async def test_an_entry_costs_an_idle_consumer_the_same_however_many_partitions_
     assert costs[1] <= costs[0] + 5, "commands for one entry, the same with 100 partitions as with 1"
 
 
+async def test_an_entry_reaches_its_consumer_over_the_network_once(queue: Queue, tmp_path: Path) -> None:
+    """What wakes the consumer does not carry it."""
+    size = 1_000_000
+    async with operating(queue, tmp_path) as operator:
+        pod = operator.pod("owner")
+        await operator.grant(pod, (0, 1), (1, 1))
+        queue.send("first")
+        until(lambda: len(pod.log) == 1)
+        with queue.raw() as raw:
+            until(lambda: _blocked(raw), "it waits for the next entry")
+            before = _sent(raw)
+            queue.send("x" * size)
+            until(lambda: len(pod.log) == 2)
+            assert size < _sent(raw) - before < 1.5 * size
+
+
+def _sent(raw: redis.Redis) -> int:
+    """Bytes that the server has sent."""
+    stats: Any = raw.info("stats")
+    return int(stats["total_net_output_bytes"])
+
+
 def _blocked(raw: redis.Redis) -> bool:
     clients: Any = raw.info("clients")
     return bool(clients["blocked_clients"])

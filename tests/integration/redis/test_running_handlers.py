@@ -107,6 +107,19 @@ async def test_everybody_gets_a_turn_however_often_it_is_interrupted(wide: Opera
     until(lambda: len(pod.log) == PARTITIONS)
 
 
+async def test_a_partition_that_was_at_rest_gets_its_turn_beside_one_with_much_to_do(operator: Operator, queue: Queue) -> None:
+    pod = operator.pod("a")
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("before", partition=1)
+    until(lambda: pod.values(1) == [b"before"])
+    pod.before = lambda entry: time.sleep(0.005)
+    queue.send(*map(str, range(800)))
+    until(lambda: len(pod.values(0)) > 20)
+    queue.send("beside", partition=1)
+    until(lambda: pod.values(1) == [b"before", b"beside"])
+    assert len(pod.values(0)) < 400
+
+
 async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> None:
     grace = 10.0
     with RedisServer() as server:

@@ -13,7 +13,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
 from baton.queues.redis import records, scripts
 from baton.queues.redis.batch import Batches, Request
-from baton.queues.redis.connection import OLDEST, async_client, explained
+from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.routing import RoutingTable
@@ -162,6 +162,11 @@ class RedisQueue:
     async def _discover(self) -> Server:
         with self._explained():
             server = Server.from_info(await self._client.info())
+            if server.replica:  # it was the primary, perhaps, and another has its address now
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+                server = Server.from_info(await self._client.info())
+        if server.replica:
+            raise QueueUnreachable(not_primary("READONLY", self._url.place, self._queue))
         if server.version < OLDEST:
             version = ".".join(map(str, server.version))
             raise QueueUnreachable(f"{self._url.place} is version {version}; {self._queue} needs Redis 7.0 or later, or Valkey.")

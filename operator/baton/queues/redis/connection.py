@@ -12,11 +12,9 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
-    BusyLoadingError,
     ConnectionError,  # noqa: A004 - the library's name
     NoPermissionError,
     OutOfMemoryError,
-    ReadOnlyError,
     RedisError,
     ResponseError,
     TimeoutError,  # noqa: A004 - likewise
@@ -24,6 +22,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.primary import NotPrimaryError, leaving
 from baton.queues.redis.url import RedisUrl
 
 OLDEST = (7, 0)
@@ -64,7 +63,7 @@ def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
     """A client for threads. `block`: for how long a command may block (seconds)."""
     options = _options(url)
     pool = redis.ConnectionPool(
-        connection_class=_class_of(url, redis),
+        connection_class=leaving(_class_of(url, redis), tasks=False),
         **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
@@ -74,7 +73,7 @@ def async_client(url: RedisUrl, *, connections: int) -> "aioredis.Redis":
     """A client for tasks, which share so many connections."""
     options = _options(url)
     pool = aioredis.BlockingConnectionPool(
-        connection_class=_class_of(url, aioredis),
+        connection_class=leaving(_class_of(url, aioredis), tasks=True),
         max_connections=connections,
         timeout=options["socket_timeout"],
         **options | {"retry": AsyncRetry(**RETRY)},
@@ -114,8 +113,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             return _refused_password(place, queue)
         case NoPermissionError():
             return f"{place} does not permit what the queue {queue} needs ({url.hidden(text)}). Give its user +@all on pq:*."
-        case BusyLoadingError():
-            return f"{place} is still loading its data. Work on {queue} goes on when it is done."
+        case NotPrimaryError():
+            return not_primary(error.status, place, queue)
         case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
             return (
                 f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
@@ -128,8 +127,6 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back.{hint}"
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
-        case ReadOnlyError():
-            return f"{place} is a read-only replica. Point the URL of {queue} at the primary."
         case ResponseError() if text.startswith("WRONGTYPE"):
             return f"{place} has other data under the keys pq:{{{queue}…. Move them away, or use another database for {queue}."
         case ResponseError() if text.startswith("MISCONF"):
@@ -139,6 +136,24 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         case ResponseError() if "DB index" in text:
             return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
     return f"{place} refused a request for {queue}: {url.hidden(text)}"
+
+
+def not_primary(status: str, place: str, queue: str) -> str:
+    """What a server's refusal to be worked with means (`NotPrimaryError.status`), and the cure."""
+    match status:
+        case "LOADING":
+            return f"{place} is still loading its data. Work on {queue} goes on when it is done."
+        case "MOVED" | "CLUSTERDOWN":
+            return (
+                f"{place} is a node of a Redis Cluster ({status}), and Baton does not speak to one yet. Point the URL of "
+                f"{queue} at a single server, or a primary with replicas."
+            )
+        case "MASTERDOWN":
+            return f"{place} is a replica that has lost its primary. Work on {queue} goes on when its address leads to a primary."
+    return (
+        f"{place} is a read-only replica. Point the URL of {queue} at the primary; after a failover work goes on when its "
+        "address leads there."
+    )
 
 
 def _refused_password(place: str, queue: str) -> str:

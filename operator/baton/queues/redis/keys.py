@@ -19,9 +19,9 @@ class PartitionKeys(NamedTuple):
     """Stream of a segment. The n-th entry has the id `n-segment` and the fields k, v and t."""
     progress: str
     """Hash of a segment: last (entry added), done (how many are finished with), dead (how many of these went to the dead
-    letters), committed, and the plan in force."""
+    letters), committed, the plan in force, and waits: 1 if its owner has read everything and is to be woken."""
     wake: str
-    """Stream that wakes blocked readers: one entry whose id is the epoch of the last grant."""
+    """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry of the segment."""
     refused: str
     """Counter of refused stale owners."""
     slots: str

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import SecretStr
 from redis.exceptions import (
-    BusyLoadingError,
     ConnectionError,  # noqa: A004 - the library's name
     NoScriptError,
     OutOfMemoryError,
@@ -27,7 +26,7 @@ from baton.queues.redis.url import read
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
 _BATCH_BYTES = 1_000_000
-_PASSING = (ConnectionError, TimeoutError, BusyLoadingError, OutOfMemoryError, OSError)
+_PASSING = (ConnectionError, TimeoutError, OutOfMemoryError, OSError)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 

@@ -16,12 +16,14 @@ from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Owner
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import client, explained
-from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_id, entry_number, partition_keys
+from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
 _PAGE = 1000
 _ACKS = 5000
+_ONLY_GRANTS = 2**64 - 1
+"""As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ class _Position:
     received: int = 0
     """The last entry that it received singly under this epoch."""
     tail: int | None = None
-    """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, full, or not ours)."""
+    """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, or not ours)."""
     more: bool = True
     """There may be something to read right now."""
     began: bool = False
@@ -88,7 +90,7 @@ class RedisReader:
             position.received = entry_number(raw[-1][0])
             position.in_line = 0
         position.more = more == 1 or not new
-        position.tail = None if full else last
+        position.tail = last
         self._holds(position, outstanding, full=full == 1)
         return entries
 
@@ -124,16 +126,12 @@ class RedisReader:
         elsewhere = self._elsewhere(position, uid or self._uid)
         answer = self._ask(scripts.PLAN, partition, (uid or self._uid, epoch, limit, elsewhere))
         position.more = False
-        if answer[0] == b"FULL":
-            position.tail = None
-            self._holds(position, 0, full=True)
-            return None
-        if answer[0] == b"NONE":
+        if answer[0] in (b"FULL", b"NONE"):
             position.tail = answer[1]
-            self._holds(position, 0)
+            self._holds(position, 0, full=answer[0] == b"FULL")
             return None
-        _, start, end, count, seen = answer
-        position.tail = end
+        _, start, end, count, seen, last = answer
+        position.tail, position.more = end, end < last
         self._holds(position, count)
         return Plan(partition, epoch, FIRST_SEGMENT, start, end, count, seen)
 
@@ -189,21 +187,20 @@ class RedisReader:
         ready = {partition for partition, position in positions.items() if position is None or position.more}
         if ready:
             return ready
-        streams: dict[str, str] = {}
-        partition_of: dict[str, int] = {}
-        for partition, position in positions.items():
-            assert position is not None
-            keys = self._keys(partition)
-            streams[keys.wake] = f"{position.epoch}-0"
-            partition_of[keys.wake] = partition
-            if position.tail is not None:
-                streams[keys.stream] = entry_id(position.tail)
-                partition_of[keys.stream] = partition
-        with explained(self._url, self._queue):
-            woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
-        for partition in woken:
-            if position := positions[partition]:
-                position.more = True
+        partition_of = {self._keys(partition).wake: partition for partition in partitions}
+        streams = {
+            key: f"{position.epoch}-{_ONLY_GRANTS if position.tail is None else position.tail}"
+            for key, partition in partition_of.items()
+            if (position := positions[partition])
+        }
+        woken = set(partitions)  # after a failure the server may have forgotten who waits
+        try:
+            with explained(self._url, self._queue):
+                woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
+        finally:
+            for partition in woken:
+                if position := positions[partition]:
+                    position.more = True
         return woken
 
     def interrupt(self) -> None:

@@ -10,6 +10,8 @@ class Server:
     """One run of a server, read from its INFO."""
 
     run_id: str
+    replica: bool
+    """It follows a primary, and takes no writes."""
     version: tuple[int, ...]
     append_only_file: bool
     replicas: int
@@ -20,6 +22,7 @@ class Server:
     def from_info(cls, info: Mapping[str, Any]) -> "Server":
         return cls(
             run_id=str(info["run_id"]),
+            replica=info.get("role") == "slave",
             version=tuple(int(part) for part in str(info["redis_version"]).split(".") if part.isdigit()),
             append_only_file=bool(int(info.get("aof_enabled", 0))),
             replicas=int(info.get("connected_slaves", 0)),

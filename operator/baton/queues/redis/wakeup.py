@@ -1,6 +1,7 @@
 """Waiting for streams to grow, without polling and without outstaying the welcome.
 
-A blocking read of a consumer group cannot be fenced. So a plain XREAD blocks, which only wakes up; entries are taken by script.
+A blocking read of a consumer group cannot be fenced. So a plain XREAD blocks, of streams that carry no entries and only wake up;
+entries are taken by script.
 """
 
 import threading
@@ -8,7 +9,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import redis
 from redis.exceptions import RedisError
 
 from baton.queues.redis.connection import client
@@ -16,6 +16,8 @@ from baton.queues.redis.url import RedisUrl
 
 _LONGEST_BLOCK = 4.0
 """Seconds. A server that died without a word is noticed a little later."""
+_WRITES = "#!lua flags=allow-oom\nreturn 0"
+"""A script that might write, for all that the server knows: a replica refuses it, and would take a blocking read."""
 _UNBLOCK_TRIES = 50
 _UNBLOCK_PAUSE = 0.002
 
@@ -26,13 +28,15 @@ class Wakeup:
     def __init__(self, url: RedisUrl) -> None:
         self._client = client(url, block=_LONGEST_BLOCK)
         self._interrupted = threading.Event()
+        self._connected_as: int | None = None
+        """The connection's id at the server when it last asked; None: it did not."""
         self._blocked_as: int | None = None
         """The connection's id at the server, while it may be blocked."""
 
     def wait(self, streams: Mapping[str, str], timeout: float) -> set[str]:
         """The streams that have an entry beyond the given id; the empty set after `timeout` seconds or an interrupt.
 
-        Raises the library's errors.
+        All of them after the connection was lost. Raises the library's errors.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -64,13 +68,28 @@ class Wakeup:
         self._client.close()
 
     def _block(self, streams: Mapping[str, str], seconds: float) -> set[str]:
-        with redis.Redis(connection_pool=self._client.connection_pool, single_connection_client=True) as connection:
-            self._blocked_as = connection.client_id()
-            try:
-                if self._interrupted.is_set():
-                    return set()
-                milliseconds = max(1, int(seconds * 1000))
-                reply: Any = connection.xread(dict(streams), count=1, block=milliseconds)
-            finally:
-                self._blocked_as = None
+        pool = self._client.connection_pool
+        connection = pool.get_connection()
+        try:
+            ours = self._connected_as
+            self._blocked_as, _ = _ask(connection, ("CLIENT", "ID"), ("EVAL", _WRITES, 0))
+            self._connected_as = self._blocked_as
+            if self._interrupted.is_set():
+                return set()
+            if ours not in (None, self._connected_as):
+                return set(streams)  # another run of the server, perhaps, which may not know that somebody waits
+            milliseconds = max(1, int(seconds * 1000))
+            (reply,) = _ask(connection, ("XREAD", "BLOCK", milliseconds, "STREAMS", *streams, *streams.values()))
+        except BaseException:
+            connection.disconnect()  # type: ignore[no-untyped-call]
+            raise
+        finally:
+            self._blocked_as = None
+            pool.release(connection)
         return {key.decode() for key, _ in reply or ()}
+
+
+def _ask(connection: Any, *commands: tuple[Any, ...]) -> list[Any]:
+    """The answers, in one round trip. Nothing is asked twice: after a failure it is the caller's to look again."""
+    connection.send_packed_command(connection.pack_commands(commands))
+    return [connection.read_response() for _ in commands]

@@ -28,7 +28,8 @@ for i, slot in ipairs(slots) do
 end
 
 local moved, changed = {}, {}
-local first = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
+local progress = redis.call('HMGET', PROGRESS, 'last', 'waits')
+local first = tonumber(progress[1] or 0)
 local last = first
 -- False: what somebody else added stands in the way, and there is much of it.
 local function append(key, value)
@@ -57,7 +58,12 @@ for i = 2, #ARGV, 4 do
 end
 
 if last > first then
-  redis.call('HSET', PROGRESS, 'last', last)
+  if progress[2] == '1' then
+    redis.call('HSET', PROGRESS, 'last', last, 'waits', '0')
+    wake(redis.call('HGET', OWNER, 'epoch') or 0, last)
+  else
+    redis.call('HSET', PROGRESS, 'last', last)
+  end
   local before = redis.call('HLEN', SEQUENCES)
   local written = {}
   for i, slot in ipairs(slots) do

@@ -16,6 +16,5 @@ if not pending.err and pending[1] > 0 then
 else
   redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
 end
--- A changed owner wakes nobody by itself. Nobody needs the wake-ups of earlier grants.
-redis.call('XADD', WAKE, 'MAXLEN', '=', 1, ARGV[2] .. '-0', 'uid', ARGV[1])
+wake(ARGV[2], 0)
 return {ARGV[1], tonumber(ARGV[2]), 0}

@@ -104,6 +104,17 @@ local function clear_tail(last)
   return true
 end
 
+-- Wakes who waits. A stream carries this, and not the entries themselves: a blocking read of those would read them too. Its ids are
+-- the epoch, and within an epoch the last entry, so that nobody misses what comes between reading and waiting.
+local function wake(epoch, last)
+  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, epoch .. '-' .. last, 'w', '')
+end
+
+-- The owner has read everything: the next entry that is added wakes it.
+local function sleep(waits)
+  if waits ~= '1' then redis.call('HSET', PROGRESS, 'waits', '1') end
+end
+
 -- A plan that will not be committed any more: what it covers will be handed out again, marked.
 local function void_plan()
   local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen')

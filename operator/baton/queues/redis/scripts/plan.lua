@@ -2,25 +2,27 @@
 --@include partition
 -- Records the range of a micro-batch. ARGV: uid, epoch, limit (entries), how many entries the member may not have because of
 -- its other partitions.
--- Answer: OK, start (exclusive), end, how many entries, end of what was handed out or planned before; or NONE, last entry; or
--- FULL: the member may not have more.
+-- Answer: OK, start (exclusive), end, how many entries, end of what was handed out or planned before, last entry; or NONE, last
+-- entry; or FULL, last entry: the member may not have more.
 --
 -- A plan that is not committed yet is answered again, also while paused: a batch can be repeated, but not extended.
 local refused, paused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
-local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'seen', 'last', 'done')
+local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'seen', 'last', 'done', 'waits')
 local committed, planned, seen = tonumber(fields[1] or 0), tonumber(fields[2]), tonumber(fields[4] or 0)
 local last, done = tonumber(fields[5] or 0), tonumber(fields[6] or 0)
 
 if planned then
   if seen < planned then redis.call('HSET', PROGRESS, 'seen', planned) end
-  return {'OK', committed, planned, tonumber(fields[3]), planned}
+  if planned == last then sleep(fields[7]) end
+  return {'OK', committed, planned, tonumber(fields[3]), planned, last}
 end
 if paused then return {'PAUSED'} end
 
 local limit = math.min(tonumber(ARGV[3]), limits() - tonumber(ARGV[4]))
 if limit <= 0 then
-  if #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) > 0 then return {'FULL'} end
+  if #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) > 0 then return {'FULL', last} end
+  sleep(fields[7])
   return {'NONE', last}
 end
 local finish, count
@@ -32,6 +34,7 @@ else -- single entries beyond the committed one were acknowledged, and are gone
   count = #entries
   finish = count > 0 and number(entries[count][1]) or committed
 end
+if count == 0 or finish == last then sleep(fields[7]) end
 if count == 0 then return {'NONE', last} end
 
 local pending = redis.call('XPENDING', STREAM, GROUP)
@@ -40,4 +43,4 @@ if pending[1] > 0 then
   redis.call('HSET', PROGRESS, 'seen', seen)
 end
 redis.call('HSET', PROGRESS, 'planned', finish, 'count', count)
-return {'OK', committed, finish, count, seen}
+return {'OK', committed, finish, count, seen, last}

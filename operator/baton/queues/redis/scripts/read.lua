@@ -90,8 +90,9 @@ if exhausted and free > 0 and again < count then
     if tail then clear_tail(last) end
   end
 end
-local progress = redis.call('HMGET', PROGRESS, 'seen', 'last')
+local progress = redis.call('HMGET', PROGRESS, 'seen', 'last', 'waits')
 local full = not closing and room() == 0 and #entries < count
   and (not exhausted or last_handed_out() < tonumber(progress[2] or 0))
 local more = #entries == count or not exhausted and (wanted > 0 or not full)
+if not more and not full then sleep(progress[3]) end
 return {'OK', again, tonumber(progress[1] or 0), tonumber(progress[2] or 0), more and 1 or 0, full and 1 or 0, handed_out(), entries}

@@ -1,0 +1,65 @@
+"""Connections that leave a server which is not the primary, or not any more.
+
+After a failover the queue's address leads to another server, but connections that are open stay with the former primary: it
+answers, and refuses. So such an answer ends the connection, and the request is made again on a new one, as after a lost
+connection.
+"""
+
+from typing import Any
+
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,  # noqa: A004 - the library's name
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+)
+
+_ANSWERS = (ReadOnlyError, ClusterDownError, MovedError, BusyLoadingError)
+"""READONLY; MASTERDOWN and CLUSTERDOWN; MOVED; LOADING."""
+_UNBLOCKED = "UNBLOCKED"
+"""What blocked connections are told when their server becomes a replica."""
+
+
+class NotPrimaryError(ConnectionError):
+    """The server cannot be worked with as it is; perhaps another can, at the same address. Says why: READONLY, LOADING, …"""
+
+    def __init__(self, answer: ResponseError | BusyLoadingError) -> None:
+        super().__init__(str(answer))
+        self.status = answer.status_code or _UNBLOCKED
+
+
+def _tells(error: ResponseError | BusyLoadingError) -> bool:
+    return isinstance(error, _ANSWERS) or str(error).startswith(_UNBLOCKED)
+
+
+class _ThreadConnection:
+    """Mixed into the library's connections."""
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().read_response(*arguments, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError) as error:
+            if not _tells(error):
+                raise
+            self.disconnect()  # type: ignore[attr-defined]
+            raise NotPrimaryError(error) from None
+
+
+class _TaskConnection:
+    """Likewise, for tasks."""
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return await super().read_response(*arguments, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError) as error:
+            if not _tells(error):
+                raise
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise NotPrimaryError(error) from None
+
+
+def leaving(kind: type, *, tasks: bool) -> type:
+    """A kind of the library's connections that leaves a server which is not the primary."""
+    return type(f"Primary{kind.__name__}", (_TaskConnection if tasks else _ThreadConnection, kind), {})

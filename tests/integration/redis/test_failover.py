@@ -1,0 +1,149 @@
+"""Primary and replica change places behind one address. Connections to the former primary stay open, as behind a Service."""
+
+import socket
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import make_queue
+from tests.integration.redis.pods import operating
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer
+
+pytestmark = pytest.mark.integration
+
+
+class Address:
+    """Takes connections to `target` at the time; whoever has one keeps it."""
+
+    def __init__(self, target: RedisServer) -> None:
+        self.target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection((self.target.bind, self.target.port))
+            except OSError:
+                client.close()
+                continue
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+    except OSError:
+        pass
+    for end in (source, sink):
+        end.close()
+
+
+class Pair:
+    """Two servers and the address of the one that is the primary."""
+
+    def __init__(self, first: RedisServer, second: RedisServer) -> None:
+        self.primary, self.replica = first, second
+        self.address = Address(first)
+
+    def settle(self) -> None:
+        """The replica has what the primary has."""
+        with self.primary.client() as raw:
+            until(lambda: raw.execute_command("WAIT", 1, 1000))
+
+    def change_places(self) -> None:
+        self.settle()
+        self.primary, self.replica = self.replica, self.primary
+        with self.primary.client() as raw:
+            raw.replicaof("NO", "ONE")
+        with self.replica.client() as raw:
+            raw.replicaof(self.primary.bind, str(self.primary.port))
+        self.address.target = self.primary
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    with RedisServer() as first, RedisServer(replica_of=first) as second:
+        made = Pair(first, second)
+        yield made
+        made.address.close()
+
+
+async def test_producer_consumer_and_operator_leave_a_primary_that_became_a_replica(pair: Pair, tmp_path: Path) -> None:
+    queue = await make_queue(pair.address.url)
+    async with operating(queue, tmp_path) as operator:
+        pod = operator.pod("a")
+        await operator.grant(pod, (0, 1), (1, 1))
+        for number in range(3):
+            before = await queue.operator.incarnation()
+            queue.send(f"{number}", partition=0)
+            until(lambda number=number: len(pod.values(0)) == number + 1)  # type: ignore[misc]
+            pair.change_places()
+            queue.send(f"{number}", partition=1)
+            until(lambda number=number: len(pod.values(1)) == number + 1)  # type: ignore[misc]
+            assert await queue.operator.incarnation() != before, "so that all is granted again"
+        assert pod.values(0) == pod.values(1) == [b"0", b"1", b"2"]
+        assert (await queue.operator.grant(0, Uid("b"), Epoch(2))).uid == "b"
+    await queue.close()
+
+
+async def test_who_meets_the_former_primary_again_tries_again_within_patience(pair: Pair, tmp_path: Path) -> None:
+    """The address leads to it for a while yet: producers wait, and idle consumers do not settle there."""
+    queue = await make_queue(pair.address.url)
+    async with operating(queue, tmp_path) as operator:
+        pod = operator.pod("a")
+        await operator.grant(pod, (0, 1))
+        queue.send("0")
+        until(lambda: len(pod.log) == 1)
+        pair.change_places()
+        pair.address.target = pair.replica
+        with RedisProducer(pair.address.url, queue.name, patience=60) as producer:
+            sending = threading.Thread(target=producer.send, args=(queue.key(0), "1"))
+            sending.start()
+            until(lambda: _refused(pair.replica) >= 10, "it was refused by both, again and again")
+            assert sending.is_alive()
+            pair.address.target = pair.primary
+            sending.join(20)
+        with pair.replica.client() as raw:
+            raw.replicaof("127.0.0.1", "1")  # so that it hears of nothing new
+        until(lambda: len(pod.log) == 2)
+        queue.send("2")
+        until(lambda: pod.values() == [b"0", b"1", b"2"])
+    await queue.close()
+
+
+def _refused(server: RedisServer) -> int:
+    with server.client() as raw:
+        errors: dict[str, dict[str, int]] = raw.info("errorstats")  # type: ignore[assignment]
+    return errors.get("errorstat_READONLY", {}).get("count", 0)
+
+
+async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
+    """It would take the blocking read, and nothing would ever come."""
+    queue = await make_queue(pair.address.url)
+    owner = await queue.granted("a", 1)
+    owner.read(0, Epoch(1))
+    assert owner.wait([0], 0.02) == set()
+    pair.change_places()
+    pair.address.target = pair.replica
+    with pytest.raises(QueueUnreachable, match="read-only replica"):
+        owner.wait([0], 10)
+    pair.address.target = pair.primary
+    assert owner.ready(0, Epoch(1)), "it looks again: the new primary may not know that somebody waits"
+    await queue.close()
