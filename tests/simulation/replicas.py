@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tests.simulation.api_server import ApiServer, Fault, MemoryApi, WatchFeed
+from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed
 from tests.simulation.seeds import manifests
 
 from baton.controller.feed import Feed
@@ -39,21 +39,24 @@ class Lone:
         self.fails: Callable[[str, str], Fault | None] = lambda verb, path: None
         for namespace in (*namespaces, "baton"):
             self.server.request("create", core_path(None, "namespaces"), body={"metadata": {"name": namespace}})
-        self.replica, self.feed = self.another(identity, namespaces, clock)
-        self.tasks = [asyncio.create_task(self.feed.run()), asyncio.create_task(self.replica.run())]
+        self.tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._dead: set[str] = set()
+        self.replica = self.start(identity, namespaces, clock)
 
     def now(self) -> float:
         """Unix seconds."""
         return EPOCH + self.loop.time()
 
-    def another(
-        self, identity: str, namespaces: Sequence[str], clock: Clock | None = None, lease: str = "operator"
-    ) -> tuple[Replica, WatchFeed]:
-        """Not yet running."""
-        api = MemoryApi(self.server, lambda verb, path: self.fails(verb, path), latency=lambda: 0.005)
+    def start(self, identity: str, namespaces: Sequence[str], clock: Clock | None = None, lease: str = "operator") -> Replica:
+        """A replica, and its watch."""
+
+        def fails(verb: str, path: str) -> Fault | None:
+            return Hang() if identity in self._dead else self.fails(verb, path)
+
+        api = MemoryApi(self.server, fails, latency=lambda: 0.005)
         replica = Replica(
             api,
-            MemoryApi(self.server, latency=lambda: 0.005),
+            MemoryApi(self.server, lambda verb, path: Hang() if identity in self._dead else None, latency=lambda: 0.005),
             clock or Clock(self.now, self.loop.time),
             _open,
             identity=identity,
@@ -62,7 +65,15 @@ class Lone:
             terms=Terms(),
             namespaces=namespaces,
         )
-        return replica, WatchFeed(api, Feed(self.loop, replica.mirror.event).put, namespaces)
+        feed = WatchFeed(api, Feed(self.loop, replica.mirror.event).put, namespaces)
+        self.tasks[identity] = [asyncio.create_task(feed.run()), asyncio.create_task(replica.run())]
+        return replica
+
+    def crash(self, identity: str = "one") -> None:
+        """It gives nothing back."""
+        self._dead.add(identity)
+        for task in self.tasks.pop(identity):
+            task.cancel()
 
     # -- making things
 
@@ -124,8 +135,9 @@ def played(story: Callable[[Lone], Awaitable[None]]) -> None:
         lone = Lone()
         await story(lone)
         assert not lone.replica.tasks.failures
-        for task in lone.tasks:
+        running = [task for tasks in lone.tasks.values() for task in tasks]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*lone.tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
     virtual_time.run(main())

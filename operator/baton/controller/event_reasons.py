@@ -28,6 +28,7 @@ class EventReason(StrEnum):
     LEDGER_REBUILT = "LedgerRebuilt"
     OWNERS_RESTORED = "OwnersRestored"
     NOT_RELEASED = "NotReleased"
+    SERVED_ELSEWHERE = "ServedElsewhere"
     NO_SUCH_GROUP = "NoSuchGroup"
     NAME_TAKEN = "NameTaken"
     BAD_ANNOTATION = "BadAnnotation"

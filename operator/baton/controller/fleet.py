@@ -2,6 +2,7 @@
 
 import asyncio
 
+from baton.controller.elsewhere import Elsewhere
 from baton.controller.lister import Scope
 from baton.controller.loop import GroupLoop
 from baton.controller.mirror import GroupKey, QueueKey
@@ -42,6 +43,7 @@ class Fleet:
         mirror.group_came_or_went = self._group_came_or_went
         mirror.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
+        self.elsewhere = Elsewhere(services.elector.release, services.releases, services.events, self._now_due)
         self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
@@ -67,9 +69,7 @@ class Fleet:
             await self._stop_all()
 
     async def _follow(self) -> None:
-        leads = self._services.elector.leading
-        self._services.metrics.leading(leads)
-        if not leads:
+        if not self._services.elector.leading:
             if self._leads:
                 await self._stop_all()
             self._due.clear()  # whoever begins to lead looks at all groups
@@ -103,8 +103,13 @@ class Fleet:
             del self._loops[key]
             if view is not None and view.uid == loop.uid:
                 self._not_before[key] = now + RESTART_AFTER
+                if loop.served_by is not None:
+                    self.elsewhere.stand_back(view, loop.served_by)
         if view is None:
             self._not_before.pop(key, None)
+            self.elsewhere.forget(key)
+        elif key in self.elsewhere:
+            return
         elif (left := self._not_before.get(key, now) - now) > 0:
             asyncio.get_running_loop().call_later(left, self._now_due, key)
         else:
@@ -122,6 +127,7 @@ class Fleet:
         await end([task for _, task in self._loops.values()])
         self._loops.clear()
         self._not_before.clear()
+        self.elsewhere.clear()
         await self._services.relists.stop()
         self._services.board.close()
         self._warnings.end()

@@ -29,7 +29,7 @@ from baton.controller.takeover import Takeover
 from baton.controller.tell import Teller
 from baton.engine import GroupState
 from baton.kube.events import Regarding
-from baton.kube.ledger import Deposed, Ledger, Owner
+from baton.kube.ledger import Deposed, Ledger, Owner, ServedElsewhere
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.shelf import Manifest
@@ -59,7 +59,7 @@ class GroupLoop:
         self._sight = GroupSight(self.key, group.uid, services.mirror)
         self._news = asyncio.Event()
         self._finalizer = Finalizer(services.api, *self.key)
-        ledger = Ledger(services.api, self._owner, services.elector.term)
+        ledger = Ledger(services.api, self._owner, services.elector.term, services.elector.release, services.releases)
         self._scribe = Scribe(ledger, services.elector, services.clock)
         self._keepers = Keepers(
             self.key, group.uid, services.mirror, services.clock, services.tasks, services.open_queue, self.wake
@@ -82,6 +82,8 @@ class GroupLoop:
             services.clock,
             services.ledger_limit,
         )
+        self.served_by: str | None = None
+        """Another release of the operator has the group, and this loop has ended for it."""
         self._resync_at = float("-inf")
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._takeover = Takeover(
@@ -117,6 +119,8 @@ class GroupLoop:
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
             self._log.info("the group is gone")
+        except ServedElsewhere as found:
+            self.served_by = found.release
         except Deposed:
             self._log.info("another leader has taken over")
         finally:

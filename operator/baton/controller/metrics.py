@@ -85,7 +85,6 @@ class Metrics(Collector):
         self._groups: dict[Key, Snapshot] = {}
         """Scrapes take a copy, which is made in one go."""
         self._strays: Mapping[Key, int] = {}
-        self._leading = False
         self.registry.register(self)
 
     def _histogram(self, name: str, about: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Histogram:
@@ -107,11 +106,7 @@ class Metrics(Collector):
         """Pods whose label names no group, by namespace and label."""
         self._strays = dict(pods)
 
-    def leading(self, value: bool) -> None:
-        self._leading = value
-
     def collect(self) -> Iterator[Metric]:
-        yield gauge("baton_leader", "1 where this replica leads", (), [((), float(self._leading))])
         yield gauge(
             "baton_pods_without_group",
             "Pods whose label baton.dev/group names no ConsumerGroup of their namespace",

@@ -56,6 +56,10 @@ class Mirror:
     def group(self, key: GroupKey) -> GroupView | None:
         return self.groups.get(*key)
 
+    def named(self, queue: QueueKey) -> bool:
+        """Some group names this queue."""
+        return queue in self._groups_by_queue
+
     def event(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
         """A watch's event; `kind` DELETED, or anything else for an object that is there."""
         if of is Watched.LEDGERS:

@@ -1,48 +1,40 @@
-"""What Prometheus is told of the operator itself: its event loop, lists, watches and tasks."""
+"""What Prometheus is told of the operator itself: who leads, its lists, tasks, watches and event loop."""
 
 from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from baton.controller.elsewhere import Elsewhere
 from baton.controller.metrics import counter, gauge
 from baton.controller.relists import Relists
 from baton.controller.stalls import Stalls
 from baton.controller.supervision import Tasks
 from baton.controller.watches import Watches
 from baton.kube.clock import Clock
+from baton.kube.elector import Elector
 
 
-class OperatorMetrics(Collector):
-    """Read when it is scraped, on another thread."""
+class ReplicaMetrics(Collector):
+    """Of a replica. Read when it is scraped, on another thread."""
 
-    def __init__(self, clock: Clock, relists: Relists, tasks: Tasks, watches: Watches, stalls: Stalls) -> None:
-        self._stalls = stalls
+    def __init__(self, clock: Clock, elector: Elector, relists: Relists, tasks: Tasks, elsewhere: Elsewhere) -> None:
         self._clock = clock
+        self._elector = elector
         self._relists = relists
         self._tasks = tasks
-        self._watches = watches
+        self._elsewhere = elsewhere
 
     def collect(self) -> Iterable[Metric]:
+        leads = float(self._elector.leading)
+        yield gauge("baton_leader", "1 where this replica leads", ("release",), [((self._elector.release,), leads)])
+        yield gauge(
+            "baton_groups_served_elsewhere",
+            "Groups that this release leaves to another one, which serves them",
+            ("release", "by"),
+            [((self._elector.release, release), float(count)) for release, count in self._elsewhere.counts().items()],
+        )
         yield from self._of_lists()
-        yield gauge(
-            "baton_loop_stall_seconds",
-            "The longest time in the last five minutes for which the event loop looked at nothing new",
-            (),
-            [((), self._stalls.recent())],
-        )
-        yield gauge(
-            "baton_loop_stall_longest_seconds",
-            "The same since the start",
-            (),
-            [((), self._stalls.longest)],
-        )
-        yield counter(
-            "baton_watch_restarts",
-            "Times the watch of a namespace ended and was started again",
-            ("namespace",),
-            [((scope or "",), float(count)) for scope, count in self._watches.restarts.items()],
-        )
         yield counter(
             "baton_task_failures",
             "Times a background task failed, or ended where it should have gone on",
@@ -75,3 +67,26 @@ class OperatorMetrics(Collector):
                 for status, count in one.failures.copy().items()
             ],
         )
+
+
+class ProcessMetrics(Collector):
+    """Of the process that a replica runs in, likewise."""
+
+    def __init__(self, watches: Watches, stalls: Stalls) -> None:
+        self._watches = watches
+        self._stalls = stalls
+
+    def collect(self) -> Iterable[Metric]:
+        yield counter(
+            "baton_watch_restarts",
+            "Times the watch of a namespace ended and was started again",
+            ("namespace",),
+            [((scope or "",), float(count)) for scope, count in self._watches.restarts.items()],
+        )
+        yield gauge(
+            "baton_loop_stall_seconds",
+            "The longest time in the last five minutes for which the event loop looked at nothing new",
+            (),
+            [((), self._stalls.recent())],
+        )
+        yield gauge("baton_loop_stall_longest_seconds", "The same since the start", (), [((), self._stalls.longest)])

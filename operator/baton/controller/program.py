@@ -17,7 +17,7 @@ from baton.controller.collector import Collector
 from baton.controller.faults import arm
 from baton.controller.feed import Feed
 from baton.controller.health import HealthServer
-from baton.controller.operator_metrics import OperatorMetrics
+from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.replica import Replica
 from baton.controller.stalls import Stalls
 from baton.controller.watch import OWN, served, watch
@@ -78,8 +78,7 @@ async def _operate(options: Options, stalls: Stalls) -> None:
         )
         feed = Feed(asyncio.get_running_loop(), replica.mirror.event)
         watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)
-        itself = OperatorMetrics(replica.clock, replica.services.relists, replica.tasks, watches, stalls)
-        replica.metrics.registry.register(itself)
+        replica.metrics.registry.register(ProcessMetrics(watches, stalls))
         health = HealthServer(
             options.metrics_address,
             options.metrics_port,

@@ -73,7 +73,10 @@ class QueueBoard:
             writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
             task = self._tasks.keep("status", writer.run, queue=view.full_name)
             writing = self._writing[queue] = _Writing(view.uid, writer, task)
-        facts = view, list(self._reports.get(queue, {}).values())
+        reports = list(self._reports.get(queue, {}).values())
+        if not reports and self._mirror.named(queue):
+            return  # its group has not said anything yet, or another release of the operator serves it
+        facts = view, reports
         shown, writing.shown = writing.shown, facts
         if facts == shown:  # at once where they are the same objects
             return

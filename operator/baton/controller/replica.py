@@ -10,6 +10,7 @@ from baton.controller.adapters import OpenQueue
 from baton.controller.fleet import Fleet
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
+from baton.controller.operator_metrics import ReplicaMetrics
 from baton.controller.pace import Pace
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
@@ -22,6 +23,7 @@ from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.releases import Releases
 from baton.kube.scale import Scaler
 
 STUCK_AFTER = 90.0
@@ -68,23 +70,27 @@ class Replica:
             bumper=Bumper(api, clock),
             scaler=Scaler(api),
             board=QueueBoard(api, self.mirror, clock, self.tasks),
+            releases=Releases(api, clock),
             relists=Relists(api, self.mirror, clock, self.tasks, namespaces),
             admission_policy=admission_policy,
             ledger_limit=ledger_limit,
         )
         self.fleet = Fleet(self.services)
+        itself = ReplicaMetrics(clock, self.elector, self.services.relists, self.tasks, self.fleet.elsewhere)
+        self.metrics.registry.register(itself)
 
     async def run(self) -> None:
         """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended and the lead is given up."""
         events = self.tasks.keep("events", self.events.run)
         elector = self.tasks.keep("elector", self.elector.run)
         fleet = self.tasks.keep("fleet", self.fleet.run)
+        elsewhere = self.tasks.keep("elsewhere", self.fleet.elsewhere.run)
         try:
-            await asyncio.gather(events, elector, fleet)
+            await asyncio.gather(events, elector, fleet, elsewhere)
         finally:
-            for task in (fleet, elector):
+            for task in (elsewhere, fleet, elector):
                 task.cancel()
-            await asyncio.gather(fleet, elector, return_exceptions=True)
+            await asyncio.gather(elsewhere, fleet, elector, return_exceptions=True)
             await self.elector.resign()
             events.cancel()
 

@@ -15,6 +15,7 @@ from baton.kube.clock import Clock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.releases import Releases
 from baton.kube.scale import Scaler
 
 
@@ -35,6 +36,7 @@ class Services:
     scaler: Scaler
     board: QueueBoard
     relists: Relists
+    releases: Releases
     admission_policy: bool = False
     """The API server holds consumers to their own sessions (the chart's admission policies)."""
     ledger_limit: int = SIZE_LIMIT

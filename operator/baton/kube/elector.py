@@ -27,6 +27,8 @@ class Elector:
         self._path = leases_path(namespace, name)
         self._collection = leases_path(namespace)
         self._name = name
+        self.release = f"{namespace}/{name}"
+        """The installation that this candidate belongs to, by its Lease."""
         self.identity = identity
         self._terms = terms
         self._changed = changed
@@ -66,7 +68,7 @@ class Elector:
         now = self._clock.ticks()
         try:
             lease = await self._api.find(self._path)
-            self._sighting = sight(self._sighting, _record(lease), now)
+            self._sighting = sight(self._sighting, record_of(lease), now)
             move = decide(self._sighting, self.identity, now)
             if move is not Move.WAIT:
                 await self._write(move, lease, now)
@@ -98,7 +100,7 @@ class Elector:
 
     async def _write(self, move: Move, lease: Json | None, now: float) -> None:
         stamp = to_micro_text(self._clock.now())
-        before = _record(lease)
+        before = record_of(lease)
         transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
@@ -112,7 +114,7 @@ class Elector:
             written = await self._api.create(self._collection, body)
         else:
             written = await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], **spec}})
-        self._sighting = Sighting(_record(written), now)
+        self._sighting = Sighting(record_of(written), now)
         self._renewed_at = now
         self.term = transitions
 
@@ -139,7 +141,8 @@ class Elector:
         await asyncio.sleep(max(0.05, until - self._clock.ticks()))
 
 
-def _record(lease: Json | None) -> Record | None:
+def record_of(lease: Json | None) -> Record | None:
+    """What stands in a leader's Lease."""
     if lease is None:
         return None
     spec = lease.get("spec") or {}

@@ -1,7 +1,8 @@
 """The ledger ConfigMap at the API server: made empty, claimed by a leader, replaced by compare-and-swap.
 
 The annotation `baton.dev/writer` carries the term of the leader that wrote last. A new leader claims the ledger with its own
-term before it does anything, so that whatever a deposed one still writes fails.
+term before it does anything, so that whatever a deposed one still writes fails. The annotation `baton.dev/release` names the
+installation that it belongs to (`baton.kube.releases`): the ledger of another one that lives is left to it.
 
 A ConfigMap of the ledger's name is a ledger if it is labelled as one and owned by a ConsumerGroup of that name. Only such a one
 is replaced: that of an earlier group of the name, and that of this group, whoever edited it.
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 
 from baton.kube.api import Api, Json, UnavailableError, core_path
 from baton.kube.objects import GROUP_VERSION
+from baton.kube.releases import Releases, release_of
 from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"
+RELEASE_ANNOTATION = "baton.dev/release"
 MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
 
 LONGEST_TERM = 18
@@ -62,12 +65,22 @@ class Stored:
     """UID of the ConsumerGroup of this name that it belongs to. None: it is not a ledger."""
     term: int | None = None
     """Of the leader that wrote it; None: nobody can tell."""
+    release: str | None = None
+    """The release of that leader, likewise."""
     finalizers: tuple[str, ...] = ()
     """Of others, which want to see it go."""
 
 
 class Deposed(Exception):  # noqa: N818 -- what became of the writer, not an error of its
     """Another leader has taken over."""
+
+
+class ServedElsewhere(Deposed):
+    """Another release of the operator writes the ledger."""
+
+    def __init__(self, release: str) -> None:
+        super().__init__(f"the operator's release {release} serves the group")
+        self.release = release
 
 
 class Landed(Exception):  # noqa: N818 -- what became of a write
@@ -111,25 +124,30 @@ def stored(config_map: Json, group: str) -> Stored:
         for owner in metadata.get("ownerReferences") or ()
         if owner["kind"] == "ConsumerGroup" and owner["apiVersion"].startswith(f"{API_GROUP}/") and owner["name"] == group
     ]
-    term = (metadata.get("annotations") or {}).get(WRITER_ANNOTATION, "")
+    annotations = metadata.get("annotations") or {}
+    term = annotations.get(WRITER_ANNOTATION, "")
     return Stored(
         data=config_map.get("data") or {},
         version=metadata["resourceVersion"],
         uid=metadata["uid"],
         owner_uid=owners[0] if owners and labelled else None,
         term=int(term) if term.isascii() and term.isdigit() and len(term) <= LONGEST_TERM else None,
+        release=release_of(annotations.get(RELEASE_ANNOTATION)),
         finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
 
 class Ledger:
-    """One group's ledger, as one leader writes it. Methods raise what `Api` raises, and ForeignConfigMap."""
+    """One group's ledger, as one leader writes it. Methods raise what `Api` raises, and ForeignConfigMap; those that look also
+    raise ServedElsewhere."""
 
-    def __init__(self, api: Api, owner: Owner, term: int) -> None:
+    def __init__(self, api: Api, owner: Owner, term: int, release: str, releases: Releases) -> None:
         self._api = api
         self.owner = owner
         self.term = term
         """In which this leader leads."""
+        self._release = release
+        self._releases = releases
         self.written: Mapping[str, str] | None = None
         """What this leader wrote last."""
         self.found: Mapping[str, str] | None = None
@@ -181,7 +199,7 @@ class Ledger:
 
     def wrote(self, found: Stored) -> bool:
         """Whether this leader wrote it, as far as the ConfigMap tells."""
-        return found.owner_uid == self.owner.uid and found.term == self.term
+        return found.owner_uid == self.owner.uid and found.term == self.term and found.release == self._release
 
     async def _see(self) -> Stored | None:
         manifest = await self._api.find(self.owner.path)
@@ -189,6 +207,8 @@ class Ledger:
         same = found is not None and self._stands is not None and found.uid == self._stands.uid
         if found is not None and found.owner_uid is None and not same:
             raise ForeignConfigMap(self.owner)
+        if found is not None and found.release not in (None, self._release) and await self._releases.alive(found.release):
+            raise ServedElsewhere(found.release)
         self._stands = found
         return found
 
@@ -196,7 +216,7 @@ class Ledger:
         metadata: Json = {
             "name": self.owner.name,
             "labels": {GROUP_LABEL: self.owner.group, MANAGED_BY_LABEL: MANAGED_BY},
-            "annotations": {WRITER_ANNOTATION: str(self.term)},
+            "annotations": {WRITER_ANNOTATION: str(self.term), RELEASE_ANNOTATION: self._release},
             "ownerReferences": [
                 {
                     "apiVersion": GROUP_VERSION,

@@ -148,7 +148,7 @@ async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_truste
     async def replaced() -> bool:
         found = await empty.api.find(path) or {"metadata": {}}
         owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
-        return owners == [made["metadata"]["uid"]] and set(found["data"]) == {"group", "a"}
+        return owners == [made["metadata"]["uid"]] and set(found.get("data") or {}) == {"group", "a"}
 
     await eventually(replaced, "nothing of it is left", 20, shown=lambda: empty.ledger_data("orders"))
     await empty.spread("orders", 6)

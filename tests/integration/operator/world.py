@@ -248,7 +248,7 @@ class Operator:
     async def leads(self) -> "Operator":
         async def so() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            return self.port is not None and "baton_leader 1.0" in self.get("/metrics")[1]
+            return self.port is not None and self.metric("baton_leader") == 1.0
 
         await eventually(so, "the operator leads", 30, self._tail)
         return self

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,17 @@ import pytest
 import yaml
 from tests.unit.kube.memory_api import ShopApi
 
+from baton.controller.adapters import open_queue
 from baton.controller.event_reasons import EventReason
-from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
-from baton.controller.mirror import Mirror
-from baton.controller.operator_metrics import OperatorMetrics
+from baton.controller.metrics import QueueSnapshot, Snapshot
+from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.problems import Reason
-from baton.controller.relists import Relists
+from baton.controller.replica import Replica
 from baton.controller.stalls import Stalls
-from baton.controller.supervision import Tasks
 from baton.controller.watches import Watches
 from baton.kube.clock import Clock
+from baton.kube.election import Terms
+from baton.kube.objects import GroupView
 
 ROOT = Path(__file__).parents[3]
 REFERENCE, EXAMPLES = ROOT / "docs" / "reference", ROOT / "manifests" / "examples"
@@ -37,18 +39,27 @@ def test_every_event_is_explained_and_no_other() -> None:
 
 def families() -> dict[str, set[str]]:
     """Every metric that there is, with its labels."""
-    metrics = Metrics(Clock())
+    replica = Replica(
+        ShopApi(),
+        ShopApi(),
+        Clock(),
+        partial(open_queue, ShopApi()),
+        identity="one",
+        lease_namespace="baton",
+        lease_name="operator",
+        terms=Terms(),
+        namespaces=["shop"],
+    )
+    metrics = replica.metrics
     queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
     metrics.group(("shop", "orders"), Snapshot("Ready", 2, 1, {("orders", "Ready"): 1}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, queues))
     metrics.strays({("shop", "ordres"): 1})
-    tasks = Tasks(Clock())
-    tasks.failures["events"] += 1
-    relists = Relists(ShopApi(), Mirror(Clock()), Clock(), tasks, ["shop"])
-    for lister in relists.listers:
+    replica.tasks.failures["events"] += 1
+    for lister in replica.services.relists.listers:
         lister.begun = 0.0
         lister.failures["403"] += 1
-    watches = Watches(lambda scope, began: asyncio.sleep(0), ["shop"])
-    metrics.registry.register(OperatorMetrics(Clock(), relists, tasks, watches, Stalls()))
+    replica.fleet.elsewhere.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
+    metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), Stalls()))
     return {
         family.name + ("_total" if family.type == "counter" else ""): {
             label for sample in family.samples for label in sample.labels

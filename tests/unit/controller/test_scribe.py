@@ -11,6 +11,7 @@ from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.ledger import Deposed, ForeignConfigMap, Landed, Ledger, Owner, size
+from baton.kube.releases import Releases
 
 OWNER = Owner("shop", "orders", "uid-1")
 
@@ -25,7 +26,11 @@ class Desk:
 
     async def open(self) -> Scribe:
         await self.elector.attempt()
-        return Scribe(Ledger(self.api, self._owner, self.elector.term), self.elector, Clock())
+        return Scribe(
+            Ledger(self.api, self._owner, self.elector.term, self.elector.release, Releases(self.api, Clock())),
+            self.elector,
+            Clock(),
+        )
 
 
 def data(api: ShopApi) -> Any:

@@ -1,0 +1,81 @@
+"""Groups that another release of the operator serves: this one stands back, says so, and takes over when that one is gone."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+
+from baton.controller.event_reasons import EventReason
+from baton.controller.mirror import GroupKey
+from baton.kube.api import UnavailableError
+from baton.kube.events import Events, Kind, Regarding
+from baton.kube.objects import GROUP_VERSION, GroupView
+from baton.kube.releases import Releases
+
+LOOK_EVERY = 5.0
+"""Seconds between looks whether the other release lives."""
+
+log = structlog.get_logger("baton.fleet")
+
+
+class Elsewhere:
+    """Of one replica, while it leads. `free` is called with a group that is nobody's any more."""
+
+    def __init__(self, own: str, releases: Releases, events: Events, free: Callable[[GroupKey], None]) -> None:
+        self._own = own
+        self._releases = releases
+        self._events = events
+        self._free = free
+        self._groups: dict[GroupKey, str] = {}
+        self._told: dict[GroupKey, tuple[str, str]] = {}
+        """UID of the group, and release, of which an event was posted last."""
+
+    def __contains__(self, key: GroupKey) -> bool:
+        return key in self._groups
+
+    def counts(self) -> Counter[str]:
+        """Groups by the release that serves them. For any thread."""
+        return Counter(self._groups.copy().values())
+
+    def stand_back(self, group: GroupView, release: str) -> None:
+        """That release serves it."""
+        key = (group.namespace, group.name)
+        self._groups[key] = release
+        if self._told.get(key) == (group.uid, release):
+            return
+        self._told[key] = (group.uid, release)
+        note = (
+            f"release {self._own} of the operator stands back, for release {release} serves this group as well: give each "
+            "release namespaces of its own (watchNamespaces), or uninstall one of them"
+        )
+        log.warning(note, namespace=group.namespace, group=group.name)
+        about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
+        self._events.post(about, Kind.WARNING, EventReason.SERVED_ELSEWHERE, note)
+
+    def forget(self, key: GroupKey) -> None:
+        """The group is gone."""
+        self._groups.pop(key, None)
+        self._told.pop(key, None)
+
+    def clear(self) -> None:
+        """This replica does not lead any more."""
+        self._groups.clear()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for release in set(self._groups.values()):
+                try:
+                    lives = await self._releases.alive(release)
+                except UnavailableError:
+                    continue
+                if not lives:
+                    log.warning("another release of the operator is gone; its groups are taken over", release=release)
+                    self._release(release)
+
+    def _release(self, release: str) -> None:
+        for key in [key for key, by in self._groups.items() if by == release]:
+            del self._groups[key]
+            self._free(key)

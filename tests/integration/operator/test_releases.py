@@ -1,0 +1,42 @@
+"""Two releases of the operator that serve the same namespace."""
+
+from collections.abc import Callable
+
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
+
+from baton.kube.api import core_path
+from baton.kube.ledger import RELEASE_ANNOTATION
+from baton.model.names import ledger_name
+
+
+async def test_one_of_two_releases_stands_back_and_takes_over_when_the_other_is_gone(
+    empty: World, start: Callable[..., Operator]
+) -> None:
+    first = await start(empty, "one").leads()
+    await empty.queue("orders", {"type": "External", "external": {"onDeadline": "Force"}}, 6, rebalance={"delaySeconds": 0})
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 6)
+    second = await start(empty, "two", "--lease-name", "second").leads()
+    names = [f"{empty.namespace}/operator", f"{empty.namespace}/second"]
+
+    async def stands_back() -> bool:
+        return second.metric("baton_groups_served_elsewhere", release=names[1], by=names[0]) == 1.0
+
+    await eventually(stands_back, "the second release stands back", 20)
+    (event,) = await empty.events("ServedElsewhere")
+    assert all(name in event["note"] for name in names)
+    await empty.pod("b", "orders")
+    await empty.spread("orders", 3, 3)
+    assert first.metric("baton_ledger_restored_total", group="orders") == 0.0
+    assert await written_by(empty) == names[0]
+    first.kill()
+    await empty.delete_pod("b")
+    await empty.spread("orders", 6, seconds=60)
+    assert await written_by(empty) == names[1]
+
+
+async def written_by(world: World) -> str:
+    ledger = await world.api.get(core_path(world.namespace, "configmaps", ledger_name("orders")))
+    return str(ledger["metadata"]["annotations"][RELEASE_ANNOTATION])

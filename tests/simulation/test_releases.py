@@ -1,0 +1,124 @@
+"""Two installations of the operator whose namespaces overlap: one stands back, and says so."""
+
+import asyncio
+
+from tests.simulation.replicas import Lone, played
+
+from baton.controller.replica import Replica
+from baton.kube.api import core_path, group_path
+from baton.kube.events import EVENTS
+from baton.kube.leases import leases_path
+from baton.kube.ledger import RELEASE_ANNOTATION
+from baton.kube.objects import queues_path
+
+FIRST, SECOND = "baton/operator", "baton/second"
+
+
+async def writer(lone: Lone) -> str:
+    """The release that wrote the ledger last."""
+    ledger = await lone.api.get(core_path("shop", "configmaps", "orders-assignments"))
+    return str(ledger["metadata"]["annotations"][RELEASE_ANNOTATION])
+
+
+async def versions(lone: Lone) -> tuple[str, str]:
+    """Of the group's ledger and of its queue."""
+    paths = (core_path("shop", "configmaps", "orders-assignments"), queues_path("shop", "orders"))
+    ledger, queue = [(await lone.api.get(path))["metadata"]["resourceVersion"] for path in paths]
+    return ledger, queue
+
+
+def restored(replica: Replica) -> float | None:
+    """How often it put the group's ledger right; None: it does not serve the group."""
+    labels = {"namespace": "shop", "group": "orders"}
+    return replica.metrics.registry.get_sample_value("baton_ledger_restored_total", labels)
+
+
+async def notes(lone: Lone) -> list[str]:
+    found = await lone.api.get(group_path(EVENTS, "shop", "events"))
+    return [one["note"] for one in found["items"] if one["reason"] == "ServedElsewhere"]
+
+
+def test_of_two_releases_the_one_that_came_later_stands_back_and_names_the_other() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(5)
+        second = lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        before = await versions(lone)
+        assert await writer(lone) == FIRST
+        await asyncio.sleep(300)
+        assert await versions(lone) == before, "nobody writes"
+        await lone.delete_pod("shop", "b")
+        await asyncio.sleep(5)
+        assert await lone.owned("shop") == {"a": 4}
+        assert await writer(lone) == FIRST
+        (note,) = await notes(lone)
+        assert FIRST in note and SECOND in note and "watchNamespaces" in note
+        assert second.metrics.registry.get_sample_value("baton_groups_served_elsewhere", {"release": SECOND, "by": FIRST}) == 1
+        assert [restored(replica) for replica in (lone.replica, second)] == [0, None]
+
+    played(story)
+
+
+def test_two_releases_that_begin_together_agree() -> None:
+    async def story(lone: Lone) -> None:
+        second = lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(5)
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(60)
+        before = await versions(lone)
+        assert await lone.owned("shop") == {"a": 2, "b": 2}
+        await asyncio.sleep(120)
+        assert await versions(lone) == before
+        assert sorted([restored(lone.replica), restored(second)], key=str) == [0, None]
+
+    played(story)
+
+
+def test_when_a_release_is_gone_the_other_takes_over() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(5)
+        lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        lone.crash()
+        await lone.delete_pod("shop", "b")
+        await asyncio.sleep(40)
+        assert await writer(lone) == SECOND
+        assert await lone.owned("shop") == {"a": 4}
+
+    played(story)
+
+
+def test_a_release_whose_lease_is_gone_is_waited_for_by_nobody() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        lone.crash()
+        await lone.api.delete(leases_path("baton", "operator"))
+        lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(10)
+        assert await writer(lone) == SECOND
+
+    played(story)
+
+
+def test_a_release_that_took_over_keeps_the_group_when_the_first_comes_back() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(5)
+        second = lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        lone.crash()
+        await asyncio.sleep(40)
+        lone.start("one again", ["shop", "bank"])
+        await asyncio.sleep(30)
+        before = await versions(lone)
+        await asyncio.sleep(120)
+        assert await versions(lone) == before
+        assert await writer(lone) == SECOND
+        assert (
+            second.metrics.registry.get_sample_value("baton_ledger_restored_total", {"namespace": "shop", "group": "orders"}) == 0
+        )
+
+    played(story)
