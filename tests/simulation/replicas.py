@@ -75,6 +75,13 @@ class Lone:
         for task in self.tasks.pop(identity):
             task.cancel()
 
+    async def stop(self, identity: str = "one") -> None:
+        """As by SIGTERM: it gives the lead up."""
+        tasks = self.tasks.pop(identity)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     # -- making things
 
     async def group(self, namespace: str, *pods: str, partitions: int = 4, **spec: Any) -> None:

@@ -8,7 +8,7 @@ from baton.controller.replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
-from baton.kube.ledger import RELEASE_ANNOTATION
+from baton.kube.releases import MOST_KNOWN, RELEASE_ANNOTATION
 from baton.kube.objects import queues_path
 
 FIRST, SECOND = "baton/operator", "baton/second"
@@ -120,5 +120,68 @@ def test_a_release_that_took_over_keeps_the_group_when_the_first_comes_back() ->
         assert (
             second.metrics.registry.get_sample_value("baton_ledger_restored_total", {"namespace": "shop", "group": "orders"}) == 0
         )
+
+    played(story)
+
+
+def test_a_release_that_is_restarted_keeps_its_groups() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        await lone.stop()
+        await asyncio.sleep(10)
+        lone.start("one again", ["shop", "bank"])
+        await asyncio.sleep(60)
+        await lone.pod("shop", "b")
+        await asyncio.sleep(5)
+        assert await lone.owned("shop") == {"a": 2, "b": 2}
+        assert await writer(lone) == FIRST
+
+    played(story)
+
+
+def test_a_release_that_is_given_other_namespaces_leaves_its_groups_to_the_other() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        await lone.stop()
+        lone.start("one again", ["bank"])
+        await asyncio.sleep(10)
+        assert await writer(lone) == SECOND
+
+    played(story)
+
+
+def test_a_group_is_handed_to_the_other_release_by_an_annotation() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        second = lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        ledger = core_path("shop", "configmaps", "orders-assignments")
+        await lone.api.merge(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
+        await asyncio.sleep(10)
+        before = await versions(lone)
+        await asyncio.sleep(60)
+        assert await versions(lone) == before
+        assert await writer(lone) == SECOND
+        await lone.pod("shop", "b")
+        await asyncio.sleep(5)
+        assert await lone.owned("shop") == {"a": 2, "b": 2}
+        assert [restored(replica) for replica in (lone.replica, second)] == [None, 0]
+
+    played(story)
+
+
+def test_names_of_releases_that_there_are_not_fill_nothing() -> None:
+    async def story(lone: Lone) -> None:
+        releases = lone.replica.services.releases
+        for number in range(300):
+            assert not await releases.serves(f"shop/release-{number}", "shop")
+        assert len(releases._known) == MOST_KNOWN
 
     played(story)

@@ -1,4 +1,5 @@
-"""Groups that another release of the operator serves: this one stands back, says so, and takes over when that one is gone."""
+"""Groups that another release of the operator serves: this one stands back, says so, and takes over when that one
+serves them no more."""
 
 import asyncio
 from collections import Counter
@@ -66,16 +67,26 @@ class Elsewhere:
         """Until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            for release in set(self._groups.values()):
+            for release, namespace in {(release, key[0]) for key, release in self._groups.items()}:
                 try:
-                    lives = await self._releases.alive(release)
+                    serves = await self._releases.serves(release, namespace)
                 except UnavailableError:
                     continue
-                if not lives:
-                    log.warning("another release of the operator is gone; its groups are taken over", release=release)
-                    self._release(release)
+                if not serves:
+                    log.warning(
+                        "another release of the operator is gone, or serves the namespace no more; its groups are taken over",
+                        release=release,
+                        namespace=namespace,
+                    )
+                    self._release(release, namespace)
 
-    def _release(self, release: str) -> None:
-        for key in [key for key, by in self._groups.items() if by == release]:
+    def ledger_event(self, key: GroupKey, release: str | None) -> None:
+        """This release wrote the ledger; None: nobody did, or it is gone."""
+        if key in self._groups and self._groups[key] != release:
+            del self._groups[key]
+            self._free(key)
+
+    def _release(self, release: str, namespace: str) -> None:
+        for key in [key for key, by in self._groups.items() if (by, key[0]) == (release, namespace)]:
             del self._groups[key]
             self._free(key)

@@ -10,6 +10,7 @@ from baton.controller.services import Services
 from baton.controller.strays import PodWarnings
 from baton.controller.supervision import end
 from baton.kube.objects import GroupView
+from baton.kube.releases import release_of
 from baton.kube.shelf import Manifest
 
 LOOK_EVERY = 2.0
@@ -174,3 +175,4 @@ class Fleet:
     def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:
         if key in self._loops:
             self._loops[key][0].ledger_event(kind, manifest)
+        self.elsewhere.ledger_event(key, None if kind == "DELETED" else release_of(manifest))

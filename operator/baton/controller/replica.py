@@ -55,7 +55,9 @@ class Replica:
         self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
         self.mirror = Mirror(clock)
-        self.elector = Elector(of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify())
+        self.elector = Elector(
+            of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify(), serves=namespaces
+        )
         self.events = Events(api, identity, clock)
         self.services = Services(
             api=api,

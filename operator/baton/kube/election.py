@@ -34,6 +34,8 @@ class Record:
     transitions: int = 0
     """How often the Lease changed hands: the term of its holder."""
     duration: float = 8.0
+    namespaces: frozenset[str] | None = None
+    """Those that its holder serves; None: all, as far as the Lease tells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Leader election over a Lease: `election` decides, this asks and writes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import structlog
@@ -12,6 +12,12 @@ from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, st
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.times import to_micro_text
 
+NAMESPACES_ANNOTATION = "baton.dev/namespaces"
+"""On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
+
+LONGEST_NAMESPACES = 64 * 1024
+"""Characters of them that are read."""
+
 log = structlog.get_logger("baton.elector")
 
 
@@ -19,9 +25,17 @@ class Elector:
     """One candidate. `run` renews for ever; `leading` and `term` say how it stands."""
 
     def __init__(
-        self, api: Api, namespace: str, name: str, identity: str, terms: Terms, clock: Clock, changed: Callable[[], None]
+        self,
+        api: Api,
+        namespace: str,
+        name: str,
+        identity: str,
+        terms: Terms,
+        clock: Clock,
+        changed: Callable[[], None],
+        serves: Collection[str] = (),
     ) -> None:
-        """`changed` is called whenever leadership was won or lost."""
+        """`changed` is called whenever leadership was won or lost. `serves`: namespaces, which the Lease tells; empty: all."""
         self._api = api
         self._clock = clock
         self._path = leases_path(namespace, name)
@@ -32,6 +46,7 @@ class Elector:
         self.identity = identity
         self._terms = terms
         self._changed = changed
+        self._tells = {NAMESPACES_ANNOTATION: ",".join(sorted(serves))}
         self._sighting: Sighting | None = None
         self._renewed_at: float | None = None
         self._led = False
@@ -110,10 +125,13 @@ class Elector:
             "leaseTransitions": transitions,
         }
         if lease is None:
-            body = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": self._name}, "spec": spec}
+            metadata = {"name": self._name, "annotations": self._tells}
+            body = {"apiVersion": LEASES, "kind": "Lease", "metadata": metadata, "spec": spec}
             written = await self._api.create(self._collection, body)
         else:
-            written = await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], **spec}})
+            metadata = lease["metadata"]
+            told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **self._tells}}
+            written = await self._api.replace(self._path, {**lease, "metadata": told, "spec": {**lease["spec"], **spec}})
         self._sighting = Sighting(record_of(written), now)
         self._renewed_at = now
         self.term = transitions
@@ -146,9 +164,11 @@ def record_of(lease: Json | None) -> Record | None:
     if lease is None:
         return None
     spec = lease.get("spec") or {}
+    serves = (lease["metadata"].get("annotations") or {}).get(NAMESPACES_ANNOTATION, "")
     return Record(
         holder=spec.get("holderIdentity") or None,
         version=lease["metadata"]["resourceVersion"],
         transitions=int(spec.get("leaseTransitions") or 0),
         duration=float(spec.get("leaseDurationSeconds") or Terms().duration),
+        namespaces=frozenset(serves.split(",")) if 0 < len(serves) <= LONGEST_NAMESPACES else None,
     )

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from baton.kube.api import Api, Json, UnavailableError, core_path
 from baton.kube.objects import GROUP_VERSION
-from baton.kube.releases import Releases, release_of
+from baton.kube.releases import RELEASE_ANNOTATION, Releases, release_of
 from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"
-RELEASE_ANNOTATION = "baton.dev/release"
 MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
 
 LONGEST_TERM = 18
@@ -132,7 +131,7 @@ def stored(config_map: Json, group: str) -> Stored:
         uid=metadata["uid"],
         owner_uid=owners[0] if owners and labelled else None,
         term=int(term) if term.isascii() and term.isdigit() and len(term) <= LONGEST_TERM else None,
-        release=release_of(annotations.get(RELEASE_ANNOTATION)),
+        release=release_of(config_map),
         finalizers=tuple(metadata.get("finalizers") or ()),
     )
 
@@ -207,8 +206,9 @@ class Ledger:
         same = found is not None and self._stands is not None and found.uid == self._stands.uid
         if found is not None and found.owner_uid is None and not same:
             raise ForeignConfigMap(self.owner)
-        if found is not None and found.release not in (None, self._release) and await self._releases.alive(found.release):
-            raise ServedElsewhere(found.release)
+        if found is not None and found.release not in (None, self._release):
+            if await self._releases.serves(found.release, self.owner.namespace):
+                raise ServedElsewhere(found.release)
         self._stands = found
         return found
 

@@ -1,11 +1,13 @@
 """Other releases of the operator: installations with a leader's Lease of their own, which may serve the same group by mistake.
 
-The ledger names the release that wrote it. Who finds another's name there stands back while that one has a live leader, which its
-Lease shows: so whoever had the ledger first keeps it, and is succeeded when it is gone.
+The ledger names the release that wrote it. Who finds another's name there stands back while that one has a live leader that serves
+the namespace, both of which its Lease shows: so whoever had the ledger first keeps it, and is succeeded when it is gone.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from re import ASCII, fullmatch
+from typing import Any
 
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.clock import Clock
@@ -13,14 +15,25 @@ from baton.kube.election import Sighting, sight
 from baton.kube.elector import record_of
 from baton.kube.leases import leases_path
 
+RELEASE_ANNOTATION = "baton.dev/release"
+"""On a ledger."""
+
 LOOK_EVERY = 2.0
 """Seconds for which an answer is good."""
 
 PATIENCE = 2.0
-"""So many of its terms may pass without a renewal."""
+"""So many of its terms may pass without a renewal, also where a leader gave the Lease up: the next one of that release may be on
+its way."""
+
+LONGEST_TERM = 60.0
+"""Seconds, whatever a Lease says."""
 
 UNREADABLE_FOR = 600.0
 """Seconds after which a release whose Lease may not be read counts as gone. If it is not, it stands back itself from then on."""
+
+
+MOST_KNOWN = 100
+"""Releases that are remembered: anybody who may write a ledger may name one."""
 
 
 @dataclass(slots=True)
@@ -38,18 +51,20 @@ class Releases:
         self._clock = clock
         self._known: dict[str, _Known] = {}
 
-    async def alive(self, release: str) -> bool:
-        """Whether one of its replicas leads, as far as anybody can tell. Raises UnavailableError."""
+    async def serves(self, release: str, namespace: str) -> bool:
+        """Whether one of its replicas leads and serves this namespace, as far as anybody can tell. Raises UnavailableError."""
         now = self._clock.ticks()
+        if release not in self._known and len(self._known) >= MOST_KNOWN:
+            del self._known[min(self._known, key=lambda name: self._known[name].looked_at)]
         known = self._known.setdefault(release, _Known(float("-inf")))
         if now >= known.looked_at + LOOK_EVERY:
             await self._look(release, known)
         if known.unreadable_since is not None:
             return now < known.unreadable_since + UNREADABLE_FOR
         record = None if known.sighting is None else known.sighting.record
-        if known.sighting is None or record is None or record.holder is None:
+        if known.sighting is None or record is None or namespace not in (record.namespaces or {namespace}):
             return False
-        return now < known.sighting.since + PATIENCE * record.duration
+        return now < known.sighting.since + PATIENCE * min(record.duration, LONGEST_TERM)
 
     async def _look(self, release: str, known: _Known) -> None:
         namespace, _, name = release.partition("/")
@@ -65,8 +80,9 @@ class Releases:
         known.looked_at = began
 
 
-def release_of(text: str | None) -> str | None:
-    """A release as an annotation names it, namespace/name of its Lease; None: it names none."""
+def release_of(ledger: Mapping[str, Any]) -> str | None:
+    """The release that wrote a ledger, by its manifest: namespace/name of its leader's Lease. None: it names none."""
+    text = (ledger["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION)
     if text is None or len(text) > 320 or fullmatch(r"[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", text, ASCII) is None:
         return None
     return text

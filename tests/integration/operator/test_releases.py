@@ -6,7 +6,7 @@ from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
 from baton.kube.api import core_path
-from baton.kube.ledger import RELEASE_ANNOTATION
+from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import ledger_name
 
 
