@@ -8,8 +8,8 @@ from baton.controller.replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
-from baton.kube.releases import MOST_KNOWN, RELEASE_ANNOTATION
 from baton.kube.objects import queues_path
+from baton.kube.releases import MOST_KNOWN, RELEASE_ANNOTATION
 
 FIRST, SECOND = "baton/operator", "baton/second"
 

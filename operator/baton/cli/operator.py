@@ -28,7 +28,7 @@ from baton.cli.printing import say
     type=float,
     default=8.0,
     show_default=True,
-    help="Seconds after which another takes over from a dead leader.",
+    help="Seconds after which another takes over from a dead leader: a whole number.",
 )
 @click.option(
     "--renew-deadline", type=float, default=5.0, show_default=True, help="Seconds after which a leader that cannot renew stops."

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Any, Protocol
 
 from baton.model.names import GROUP_LABEL
@@ -33,7 +34,8 @@ def renewed(
     annotations: Mapping[str, str],
     owner: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """The Lease as its holder writes it at `now`. What others put on it stays. `holder` empty: given up.
+    """The Lease as its holder writes it at `now`. What others put on it stays. `holder` empty: given up. It tells `duration` in
+    whole seconds, rounded up: nobody takes it for lapsed before its holder does.
 
     `owner` is a pod's name and uid: the Lease is deleted with it.
     """
@@ -48,7 +50,7 @@ def renewed(
         "metadata": metadata,
         "spec": {
             "holderIdentity": holder,
-            "leaseDurationSeconds": max(1, round(duration)),
+            "leaseDurationSeconds": ceil(duration),
             "acquireTime": spec["acquireTime"] if mine and "acquireTime" in spec else _micro(now),
             "renewTime": _micro(now),
             "leaseTransitions": (spec.get("leaseTransitions") or 0) + (1 if holder and not mine else 0),

@@ -8,6 +8,12 @@ pod is the successor of the one that was killed.
 from dataclasses import dataclass
 from enum import Enum
 
+LONGEST_DURATION = 300
+"""Seconds. Nothing is moved for so long after a leader has died."""
+
+SHORTEST_RETRY = 0.1
+"""Seconds. Every replica asks the API server so often."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -18,9 +24,17 @@ class Terms:
     retry: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.duration > self.renew_deadline > self.retry > 0:
+        if not (1 <= self.duration <= LONGEST_DURATION and self.duration == int(self.duration)):
             raise ValueError(
-                "leader election: the lease duration must be above the renew deadline, and that above the retry period"
+                f"leader election: the lease duration must be whole seconds from 1 to {LONGEST_DURATION}, for the Lease tells it "
+                f"to others as such: it is {self.duration:g}"
+            )
+        if not self.retry >= SHORTEST_RETRY:
+            raise ValueError(f"leader election: the retry period must be {SHORTEST_RETRY:g} s or more: it is {self.retry:g}")
+        if not self.duration > self.renew_deadline > self.retry:
+            raise ValueError(
+                "leader election: the lease duration must be above the renew deadline, and that above the retry period: they are "
+                f"{self.duration:g}, {self.renew_deadline:g} and {self.retry:g} s"
             )
 
 

@@ -119,7 +119,7 @@ class Elector:
         transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._terms.duration)),
+            "leaseDurationSeconds": int(self._terms.duration),
             "renewTime": stamp,
             "acquireTime": stamp if lease is None or move is Move.TAKE else lease["spec"].get("acquireTime", stamp),
             "leaseTransitions": transitions,

@@ -206,9 +206,9 @@ class Ledger:
         same = found is not None and self._stands is not None and found.uid == self._stands.uid
         if found is not None and found.owner_uid is None and not same:
             raise ForeignConfigMap(self.owner)
-        if found is not None and found.release not in (None, self._release):
-            if await self._releases.serves(found.release, self.owner.namespace):
-                raise ServedElsewhere(found.release)
+        by = None if found is None else found.release
+        if by is not None and by != self._release and await self._releases.serves(by, self.owner.namespace):
+            raise ServedElsewhere(by)
         self._stands = found
         return found
 

@@ -1,6 +1,6 @@
 """Other releases of the operator: installations with a leader's Lease of their own, which may serve the same group by mistake.
 
-The ledger names the release that wrote it. Who finds another's name there stands back while that one has a live leader that serves
+The ledger names the release that wrote it. Who finds another's name there stands back while that one has a live leader and serves
 the namespace, both of which its Lease shows: so whoever had the ledger first keeps it, and is succeeded when it is gone.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.clock import Clock
-from baton.kube.election import Sighting, sight
+from baton.kube.election import LONGEST_DURATION, Sighting, sight
 from baton.kube.elector import record_of
 from baton.kube.leases import leases_path
 
@@ -24,9 +24,6 @@ LOOK_EVERY = 2.0
 PATIENCE = 2.0
 """So many of its terms may pass without a renewal, also where a leader gave the Lease up: the next one of that release may be on
 its way."""
-
-LONGEST_TERM = 60.0
-"""Seconds, whatever a Lease says."""
 
 UNREADABLE_FOR = 600.0
 """Seconds after which a release whose Lease may not be read counts as gone. If it is not, it stands back itself from then on."""
@@ -64,7 +61,7 @@ class Releases:
         record = None if known.sighting is None else known.sighting.record
         if known.sighting is None or record is None or namespace not in (record.namespaces or {namespace}):
             return False
-        return now < known.sighting.since + PATIENCE * min(record.duration, LONGEST_TERM)
+        return now < known.sighting.since + PATIENCE * min(record.duration, LONGEST_DURATION)
 
     async def _look(self, release: str, known: _Known) -> None:
         namespace, _, name = release.partition("/")
@@ -82,7 +79,7 @@ class Releases:
 
 def release_of(ledger: Mapping[str, Any]) -> str | None:
     """The release that wrote a ledger, by its manifest: namespace/name of its leader's Lease. None: it names none."""
-    text = (ledger["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION)
+    text: str | None = (ledger["metadata"].get("annotations") or {}).get(RELEASE_ANNOTATION)
     if text is None or len(text) > 320 or fullmatch(r"[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", text, ASCII) is None:
         return None
     return text

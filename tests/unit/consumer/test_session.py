@@ -44,6 +44,12 @@ def test_the_lease_names_the_pod_its_group_and_its_length(server: InMemoryLease,
     assert not session.lapsed()
 
 
+def test_a_length_that_is_no_whole_number_is_told_as_more() -> None:
+    """Or the operator would give its partitions to others before it knows that it has lapsed."""
+    told = renewed(None, "uid-0", "orders", 2.4, datetime.now(UTC), {})
+    assert told["spec"]["leaseDurationSeconds"] == 3
+
+
 def test_it_is_renewed_with_one_request_each(server: InMemoryLease) -> None:
     session = Session(server, holder="uid-0", group="orders", every=0.02)
     session.start()

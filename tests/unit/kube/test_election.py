@@ -1,8 +1,12 @@
 """Who leads: the decision, and what becomes of the Lease."""
 
+from math import inf, nan
+
 import pytest
+from click.testing import CliRunner
 from tests.unit.kube.memory_api import ShopApi
 
+from baton.cli.operator import operator
 from baton.kube.clock import Clock
 from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
 from baton.kube.elector import Elector
@@ -42,10 +46,34 @@ def test_a_leader_stops_before_others_may_start(renewed: float | None, now: floa
     assert still_leads(renewed, now, TERMS) is leads
 
 
-@pytest.mark.parametrize("terms", [(5, 5, 1), (5, 6, 1), (5, 3, 3), (5, 3, 0)])
-def test_terms_that_would_let_two_lead_are_refused(terms: tuple[float, float, float]) -> None:
-    with pytest.raises(ValueError, match="lease duration"):
+@pytest.mark.parametrize(
+    ("terms", "why"),
+    [
+        ((5, 5, 1), "they are 5, 5 and 1 s"),
+        ((5, 6, 1), "they are 5, 6 and 1 s"),
+        ((5, 3, 3), "they are 5, 3 and 3 s"),
+        ((5, nan, 1), "they are 5, nan and 1 s"),
+        ((5, 3, 0), r"retry period must be 0\.1 s or more: it is 0"),
+        ((5, 3, nan), r"retry period must be 0\.1 s or more: it is nan"),
+        ((2.4, 1.5, 0.3), r"must be whole seconds from 1 to 300, .* it is 2\.4"),
+        ((301, 3, 1), "it is 301"),
+        ((inf, 3, 1), "it is inf"),
+        ((nan, 3, 1), "it is nan"),
+        ((-inf, 3, 1), "it is -inf"),
+    ],
+)
+def test_terms_that_would_let_two_lead_or_do_not_fit_into_a_lease_are_refused(
+    terms: tuple[float, float, float], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
         Terms(*terms)
+
+
+def test_the_command_says_which_duration_is_refused() -> None:
+    said = CliRunner().invoke(operator, ["--lease-duration", "2.4", "--renew-deadline", "1.5", "--retry-period", "0.3"])
+    assert said.exit_code == 2
+    assert "the lease duration must be whole seconds" in said.output
+    assert "Traceback" not in said.output
 
 
 def elector(api: ShopApi, identity: str) -> Elector:
