@@ -182,12 +182,12 @@ class Keepers:
         by_queue: defaultdict[QueueName, dict[Partition, Effect]] = defaultdict(dict)
         for effect in effects:
             by_queue[effect.partition.queue][effect.partition] = effect
-        done: defaultdict[QueueName, list[Partition]] = defaultdict(list)
+        done: defaultdict[QueueName, set[Partition]] = defaultdict(set)
         for outcome in told:
-            done[outcome.partition.queue].append(outcome.partition)
+            done[outcome.partition.queue].add(outcome.partition)
         before, self._wanted = self._out_of_reach, by_queue
         for name, keeper in self._keepers.items():
-            keeper.effects.want(by_queue.get(name, NOTHING), sorted(done.get(name, ())))
+            keeper.effects.want(by_queue.get(name, NOTHING), done.get(name, frozenset()))
         if self._out_of_reach - before:
             self._changed()
 

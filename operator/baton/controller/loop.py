@@ -151,7 +151,7 @@ class GroupLoop:
         await self._scribe.gather()
         await self._services.pace.turn()
         self._news.clear()
-        self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
+        await self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -176,6 +176,7 @@ class GroupLoop:
         done = await self._let_go(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._keepers.unacknowledged, self._scaling.asked_for(spec)
+        await self._reporter.look_at(self._state)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, left, asked_for)
         self._teller.trouble(trouble)
         return not done

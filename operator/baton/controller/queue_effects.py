@@ -1,7 +1,7 @@
 """Carries out at one queue what the engine wants: pauses, what they wait for, and grants; many partitions at once."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from baton.controller.faults import boundary
 from baton.controller.owner_records import OwnerRecords
@@ -19,7 +19,7 @@ REST = 4
 """So many times as long as the last round of questions took: many partitions are asked more seldom."""
 AT_ONCE = 256
 """Partitions in hand. An adapter sends on together what is asked together."""
-TURN = 32
+TURN = 4
 """Partitions after which others have their turn, where a queue answers without being waited for (External)."""
 
 
@@ -36,7 +36,7 @@ class QueueEffects:
         self._due = asyncio.Event()
         self._drains = asyncio.Event()
 
-    def want(self, effects: Mapping[Partition, Effect] = NOTHING, told: Iterable[Partition] = ()) -> None:
+    def want(self, effects: Mapping[Partition, Effect] = NOTHING, told: Set[Partition] = frozenset()) -> None:
         """All effects that are wanted now; see `QueueWork.want`."""
         if self.work.want(effects, told):
             self._wanted_since = self._clock.ticks()

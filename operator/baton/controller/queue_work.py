@@ -1,12 +1,14 @@
 """What the engine wants done at one queue, and what came of it. Data only; a change costs what changed, not what there is."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import TypeVar
 
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome
 from baton.model.ids import Epoch, Partition
 
+T = TypeVar("T")
 NOTHING: Mapping[Partition, Effect] = {}
 
 
@@ -27,31 +29,19 @@ class QueueWork:
 
     # -- what the engine wants
 
-    def want(self, wanted: Mapping[Partition, Effect], told: Iterable[Partition] = ()) -> bool:
+    def want(self, wanted: Mapping[Partition, Effect], told: Set[Partition] = frozenset()) -> bool:
         """All that is wanted now, by partition. `told`: partitions whose outcome the engine has taken into its written state;
         what is wanted of one all the same is to be done once more. False if nothing is due that was not."""
         before, self._wanted = self._wanted, wanted
         changed = [partition for partition in before if partition not in wanted] if before else []
-        changed += [partition for partition, effect in wanted.items() if before.get(partition) != effect]
-        changed += told
-        new = False
-        for partition in changed:
-            new |= self._changed(partition)
-        return new
-
-    def _changed(self, partition: Partition) -> bool:
-        """What was done for it counts no more."""
-        effect = self._wanted.get(partition)
-        self._outcomes.pop(partition, None)
-        self._drained.pop(partition, None)
-        self._draining.pop(partition, None)
-        if not isinstance(effect, Pause):
-            self.unacknowledged.pop(partition, None)
-        if effect is None:
-            self._due.discard(partition)
-            return False
-        self._add(partition)
-        return True
+        changed += [one for one, effect in wanted.items() if one in told or before.get(one) != effect]
+        _drop(self._outcomes, told)
+        _drop(self._outcomes, changed)
+        _drop(self._drained, changed)
+        _drop(self._draining, changed)
+        _drop(self.unacknowledged, (one for one in changed if not isinstance(wanted.get(one), Pause)))
+        self._due.difference_update(one for one in changed if one not in wanted)
+        return self._add(one for one in changed if one in wanted)
 
     # -- carrying it out
 
@@ -77,9 +67,7 @@ class QueueWork:
     def begin_again(self) -> None:
         """Of what was asked for and not answered it is not known whether the queue knows it: it is due once more."""
         self._draining.clear()
-        for partition in self._wanted:
-            if partition not in self._outcomes and partition not in self._drained:
-                self._add(partition)
+        self._add(one for one in self._wanted if one not in self._outcomes and one not in self._drained)
 
     def granted(self, grant: Grant, outcome: Outcome) -> bool:
         """What the queue answered; False if nobody waits for it any more."""
@@ -102,10 +90,12 @@ class QueueWork:
             self._drained[partition] = pause.epoch
         return first or left == 0
 
-    def _add(self, partition: Partition) -> None:
-        if partition not in self._due:
-            self._due.add(partition)
-            self._line.append(partition)
+    def _add(self, partitions: Iterable[Partition]) -> bool:
+        """They are due; False if all of them were."""
+        new = [partition for partition in dict.fromkeys(partitions) if partition not in self._due]
+        self._due.update(new)
+        self._line.extend(new)
+        return bool(new)
 
     # -- what came of it
 
@@ -118,3 +108,9 @@ class QueueWork:
     def drained(self) -> Iterable[tuple[Partition, Epoch]]:
         """Pauses with nothing outstanding any more, and their epochs."""
         return self._drained.items()
+
+
+def _drop(made: dict[Partition, T], partitions: Iterable[Partition]) -> None:
+    if made:
+        for partition in partitions:
+            made.pop(partition, None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from baton.controller.aside import aside
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
@@ -37,7 +38,7 @@ class Reporter:
         self._writer = StatusWriter(services.api, path, uid, services.clock, heartbeat=True)
         self._last: Snapshot | None = None
         self._nothing = replace(_NOTHING_KNOWN, reconciled_at=services.clock.ticks())
-        self._counted: tuple[GroupState, PartitionCounts] | None = None
+        self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def run(self) -> None:
@@ -57,7 +58,7 @@ class Reporter:
     ) -> Problem | None:
         """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
         now = self._services.clock.now()
-        whole = summary(state)
+        whole, counts = self._digest(state)
         if whole.problem is not None:
             problems = [*problems, _of_engine(whole)]
         bound = self._services.admission_policy
@@ -71,16 +72,19 @@ class Reporter:
         self._services.board.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts.partitions) for one in sights if one.view is not None}
         now_ticks = self._services.clock.ticks()
-        self._last = _snapshot(status, whole, self._counts(state), facts, scales, scribe, now_ticks)
+        self._last = _snapshot(status, whole, counts, facts, scales, scribe, now_ticks)
         self._services.metrics.group(self._key, self._last)
         return worst(problems)
 
-    def _counts(self, state: GroupState) -> PartitionCounts:
-        """Counted once for each state: a step at rest gives the same one again."""
-        if self._counted is None or self._counted[0] is not state:
-            counts = Counter((partition.queue, one) for partition, one in partition_states(state).items())
-            self._counted = state, {(queue, one.value): counts[queue, one] for queue in state.queues for one in PartitionState}
-        return self._counted[1]
+    async def look_at(self, state: GroupState) -> None:
+        """Prepare to report it: of a large group on another thread. A step at rest gives the same state again."""
+        if self._looked_at is None or self._looked_at[0] is not state:
+            self._looked_at = (state, *await aside(len(state.slots), digest, state))
+
+    def _digest(self, state: GroupState) -> tuple[Summary, PartitionCounts]:
+        if self._looked_at is None or self._looked_at[0] is not state:
+            self._looked_at = (state, *digest(state))
+        return self._looked_at[1:]
 
     def halted(self, group: GroupView, problem: Problem, scribe: Scribe) -> None:
         """Nothing is done for the group meanwhile; all but this stays as it was last."""
@@ -109,6 +113,12 @@ class Reporter:
         """The group is gone, or somebody else's."""
         self._services.metrics.forget(self._key)
         self._services.board.forget(self._key)
+
+
+def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:
+    """A state in numbers. Pure."""
+    counts = Counter((partition.queue, one) for partition, one in partition_states(state).items())
+    return summary(state), {(queue, one.value): counts[queue, one] for queue in state.queues for one in PartitionState}
 
 
 def _of_engine(whole: Summary) -> Problem:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from baton.controller.aside import aside
 from baton.engine import Effect, GroupState, Step, dump, load, step
 from baton.engine.observation import HeldBack, Observation, Outcome
 from baton.kube.ledger import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
@@ -82,15 +83,16 @@ class GroupRuntime:
             await self._ledger.write(texts)
             self._unsettled.clear()
         self._take(made, told)
+        await asyncio.sleep(0)  # in a large group there was much to want, and there will be much to tell
         return made
 
-    def adopt(self, data: Mapping[str, str]) -> Step | None:
+    async def adopt(self, data: Mapping[str, str]) -> Step | None:
         """The ledger says so, although the answer to the write was lost: go on from the step that it was of. None: that step is
         not known any more, and the state is read back."""
         found = next((one for one in self._unsettled if one[0] == data), None)
         self._unsettled.clear()
         if found is None:
-            self.state, self.wake_at = load(data), None
+            self.state, self.wake_at = await aside(len(self.state.slots), load, data), None
             return None
         _, made, told = found
         self._take(made, told)

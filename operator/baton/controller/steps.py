@@ -64,7 +64,7 @@ class Steps:
             await self._restore(group)
             await self._advance(group, spec, sights, seen)
         except Landed as landed:
-            self._adopt(landed)
+            await self._adopt(landed)
             return True
         except REFUSALS as error:
             self._log.warning("the ledger cannot be written", error=str(error))
@@ -82,7 +82,7 @@ class Steps:
         try:
             await self._restore(group)
         except Landed as landed:
-            self._adopt(landed)
+            await self._adopt(landed)
             return True
         except REFUSALS as error:
             self._log.warning("the ledger cannot be written", error=str(error))
@@ -104,19 +104,19 @@ class Steps:
         with suppress(TooLarge):
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))
-            self._teller.tell(made.happenings, now)
             self._keepers.settle(sights)
+            await self._teller.tell(made.happenings, now)
         self._scribe.settled()
         if self._runtime.held_back is not None:
             self._runtime.wake_at = min(now + FITS_AFTER, self._runtime.wake_at or float("inf"))
         if self._scribe.tally.restored > restored and not group.deleting:
             self._tell_restored()
 
-    def _adopt(self, landed: Landed) -> None:
+    async def _adopt(self, landed: Landed) -> None:
         """What the ledger was thought not to say, it says."""
-        made = self._runtime.adopt(landed.data)
+        made = await self._runtime.adopt(landed.data)
         if made is not None:
-            self._teller.tell(made.happenings, self._clock.now())
+            await self._teller.tell(made.happenings, self._clock.now())
         self._scribe.settled()
 
     def _tell_restored(self) -> None:

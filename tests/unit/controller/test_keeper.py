@@ -1,7 +1,7 @@
 """A keeper carries out what is wanted of its queue, and keeps trying."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Set
 
 import pytest
 from tests.unit.controller.memory_queue import MemoryQueue
@@ -45,7 +45,7 @@ class Kept:
         self.keeper.ask_for(4)
         self.task = asyncio.create_task(self.keeper.run())
 
-    def want(self, *effects: Effect, told: Iterable[Partition] = ()) -> None:
+    def want(self, *effects: Effect, told: Set[Partition] = frozenset()) -> None:
         self.keeper.effects.want({effect.partition: effect for effect in effects}, told)
 
     @property
@@ -101,7 +101,7 @@ async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kep
     kept.want(wanted)  # the ledger could not be written: it is wanted still
     assert kept.outcomes == {outcome}
     assert kept.queue.calls.count("grant") == 1
-    kept.want(told=[partition(0)])
+    kept.want(told={partition(0)})
     assert kept.outcomes == set()
 
 

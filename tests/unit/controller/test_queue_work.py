@@ -56,7 +56,7 @@ def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_sti
     assert len(list(work.outcomes)) == 2
     work.want(grants(0, 1))
     assert len(list(work.outcomes)) == 2
-    work.want(grants(1), told=[partition(0), partition(1)])
+    work.want(grants(1), told={partition(0), partition(1)})
     assert list(work.outcomes) == []
     assert taken(work) == list(grants(1).values())
 

@@ -69,7 +69,7 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
     around.mute = False
-    made = runtime.adopt(Landed(around.stands).data)
+    made = await runtime.adopt(Landed(around.stands).data)
     assert made is not None
     assert runtime.state == load(around.stands)
     granted = {one.partition: (one.uid, one.epoch) for one in around.wanted if isinstance(one, Grant)}
@@ -83,5 +83,5 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
 async def test_a_step_that_is_not_remembered_is_read_back(runtime: GroupRuntime, around: Surroundings) -> None:
     await runtime.advance(fleet("a"))
     other = GroupRuntime(GroupState.new("shop/orders"), around, around, around)
-    assert other.adopt(around.stands) is None
+    assert await other.adopt(around.stands) is None
     assert other.state == runtime.state

@@ -1,5 +1,6 @@
 """What happened in a step, as people read it."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -53,9 +54,13 @@ def told(*happenings: Happening, unacknowledged: dict[Partition, int | None] | N
     """What is said of one step when the queues have answered."""
     events = Said()
     one = teller(events)
-    one.tell(happenings, 0.0)
-    one.hear(unacknowledged or {}, 0.5)
-    one.hear({}, 1.0)
+
+    async def lives() -> None:
+        await one.tell(happenings, 0.0)
+        await one.hear(unacknowledged or {}, 0.5)
+        await one.hear({}, 1.0)
+
+    asyncio.run(lives())
     return events.said
 
 
@@ -90,13 +95,13 @@ def test_where_the_queue_cannot_say_or_does_not_answer_the_deadline_is_told(answ
     )
 
 
-def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
+async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
     events = Said()
     one = teller(events)
-    one.tell([revoked(5)], 10.0)
+    await one.tell([revoked(5)], 10.0)
     assert events.said == []
     assert one.due_at == 11.0
-    one.hear({partition(5): 0}, 10.02)
+    await one.hear({partition(5): 0}, 10.02)
     assert [note for _, note, _ in events.said] == [
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; nothing is unacknowledged"
     ]
@@ -191,11 +196,11 @@ def test_scattered_partitions_are_not_all_listed() -> None:
     assert "…" in note and len(note) < 300
 
 
-def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> None:
+async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> None:
     events = Said()
     one = teller(events)
     for tick in range(6000):  # ten a second, one partition at a time
-        one.tell([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
+        await one.tell([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
     assert 40 < len(events.said) < 250
     sums = [int(found[1]) for _, note, _ in events.said if (found := re.search(r"members own (\d+) ", note))]
     assert sum(sums) > 5000, "what was not told by itself was told in sum"
@@ -212,20 +217,20 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
     ]
 
 
-def test_what_is_left_is_told_at_the_end() -> None:
+async def test_what_is_left_is_told_at_the_end() -> None:
     events = Said()
     one = teller(events)
-    one.tell([revoked(5)], 10.0)
+    await one.tell([revoked(5)], 10.0)
     one.flush()
     assert len(events.said) == 1
 
 
-def test_pauses_and_holddowns_are_measured() -> None:
+async def test_pauses_and_holddowns_are_measured() -> None:
     metrics = Metrics(Clock())
     teller = Teller(KEY, ABOUT, Said(), metrics)
-    teller.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
-    teller.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
-    teller.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
+    await teller.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
+    await teller.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
+    await teller.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
     samples = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples if sample.labels}
     assert samples["baton_holddown_seconds_sum"] == 5.0
     assert samples["baton_pause_seconds_sum"] == 0.5

@@ -1,0 +1,115 @@
+"""What happened to partitions since it was last told, and when it is to be told: in rounds, so that a large rebalance is a few
+sentences (`baton.controller.sentences`) and not an event for each partition. Pure.
+
+A hand-off that begins is told when its queue has said what is still to be waited for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from baton.controller import sentences
+from baton.controller.sentences import Sentence
+from baton.engine.happenings import Granted, Released, Revoked, Turned
+from baton.model.ids import Partition
+
+OfPartition = Revoked | Turned | Released | Granted
+
+MOST_SENTENCES = 10
+"""Of one kind in one round."""
+
+BURST = 40
+"""Sentences about partitions that may be told before they become fewer and rarer."""
+
+REFILL = 0.2
+"""Sentences a second in the long run; client-go filters a component's events of one object in the same way."""
+
+ROUND, SLOW_ROUND = 1.0, 10.0
+"""Seconds between two rounds: usually, and when the burst is used up."""
+
+PATIENCE = 1.0
+"""Seconds for which a hand-off waits to be told until its queue has answered."""
+
+H = TypeVar("H", bound=OfPartition)
+
+
+class Rounds:
+    """Of one group."""
+
+    def __init__(self) -> None:
+        self.due_at: float | None = None
+        """When there is something to tell, if nothing else happens; call `turn` then."""
+        self._untold: list[tuple[float, OfPartition]] = []
+        """And when it happened."""
+        self._unanswered: set[Partition] = set()
+        """Hand-offs of these whose queues have not answered."""
+        self._answers: dict[Partition, int | None] = {}
+        """What queues said of hand-offs that are not yet told."""
+        self._round_at = float("-inf")
+        self._tokens = float(BURST)
+
+    @property
+    def untold(self) -> int:
+        """How much waits to be told."""
+        return len(self._untold)
+
+    def turn(self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> list[Sentence]:
+        """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
+        handed over (None: they cannot say)."""
+        for one in happened:
+            self._untold.append((now, one))
+            if isinstance(one, Revoked):
+                self._unanswered.add(one.partition)
+        answered = [partition for partition in self._unanswered if partition in unacknowledged]
+        for partition in answered:
+            self._answers.setdefault(partition, unacknowledged[partition])
+        self._unanswered.difference_update(answered)
+        if not self._untold:
+            self.due_at = None
+            return []
+        ripe = self._ripe()
+        self.due_at = max(self._next_round(), min(ripe))
+        if now < self.due_at:
+            return []
+        self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
+        self._round_at = now
+        those = [one for (_, one), at in zip(self._untold, ripe, strict=True) if at <= now]
+        left = [(entry, at) for entry, at in zip(self._untold, ripe, strict=True) if at > now]
+        self._untold = [entry for entry, _ in left]
+        told = self._told(those)
+        self.due_at = max(self._next_round(), min(at for _, at in left)) if left else None
+        return told
+
+    def rest(self) -> list[Sentence]:
+        """All that is left."""
+        those, self._untold, self.due_at = [one for _, one in self._untold], [], None
+        return self._told(those)
+
+    def _told(self, those: list[OfPartition]) -> list[Sentence]:
+        most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
+        told = sentences.revoked(_of(those, Revoked), self._answers, most)
+        told += sentences.turned(_of(those, Turned), most)
+        told += sentences.released(_of(those, Released), most)
+        told += sentences.granted(_of(those, Granted), most)
+        self._tokens = max(0.0, self._tokens - len(told))
+        for partition in {one.partition for one in those}:
+            self._answers.pop(partition, None)
+            self._unanswered.discard(partition)
+        return told
+
+    def _next_round(self) -> float:
+        return self._round_at + (ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND)
+
+    def _ripe(self) -> list[float]:
+        """From when each can be told. Where more has happened to a partition there is no answer to wait for any more."""
+        happened = Counter(one.partition for _, one in self._untold)
+        return [
+            at + PATIENCE
+            if isinstance(one, Revoked) and one.partition not in self._answers and happened[one.partition] == 1
+            else at
+            for at, one in self._untold
+        ]
+
+
+def _of(those: Iterable[OfPartition], kind: type[H]) -> list[H]:
+    return [one for one in those if isinstance(one, kind)]
