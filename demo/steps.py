@@ -103,10 +103,10 @@ def stop_one(run: Run) -> None:
     """The pod that is to go is stopped just before it is asked to let go: it misses the deadline, is fenced off, and wakes up."""
     before = run.eyes.picture
     _scale(run, 3)
-    named = run.eyes.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 20)
+    named = run.eyes.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 60)
     victim = _victims(named)[0]
     grants = dict(victim.owned)
-    run.eyes.wait("the delay to begin", lambda picture: picture.held_until is not None, 20)
+    run.eyes.wait("the delay to begin", lambda picture: picture.held_until is not None, 60)
     run.eyes.wait("the end of the delay", lambda picture: _left(picture) < 1.0, DELAY + 5)
     _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
