@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
 
 .PHONY: help
@@ -38,7 +39,7 @@ demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 lea
 
 .PHONY: test
 test: machine check ## All checks and tests: static, unit, simulation, integration, end to end
-	$(BIN)/pytest tests
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests
 
 .PHONY: check
 check: setup ## Static checks: ruff, mypy --strict, import-linter
@@ -49,7 +50,7 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter
 
 .PHONY: quick
 quick: check ## What needs no root and no cluster: static checks, unit tests, simulation
-	$(BIN)/pytest tests/unit tests/simulation
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/unit tests/simulation
 
 .PHONY: simulate-long
 simulate-long: setup ## Random fleets in virtual time (SEEDS=100000 FROM=0); one seed shows its timeline (SEEDS=1 FROM=17)

@@ -1,11 +1,14 @@
-"""For all tests: clusters, started when first asked for and stopped when all is over; and hypothesis, which plays the same
-examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones."""
+"""For all tests: clusters, started when first asked for and stopped when all is over; hypothesis, which plays the same
+examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones; and which tests
+`make test` runs side by side."""
 
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.cluster import Cluster
 
@@ -30,5 +33,28 @@ def node() -> Iterator[Cluster]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First the tests that start nodes of their own: there is room for one at a time, and the others' stays to the end."""
-    items.sort(key=lambda item: item.get_closest_marker("own_node") is None)
+    """What takes longest begins first; tests that start nodes of their own run before those that share one."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.path.name == "test_seeds.py":
+        return 0
+    if item.get_closest_marker("own_node") is not None:
+        return 1
+    return 2 if _needs_the_node(item.nodeid) else 3
+
+
+def _needs_the_node(nodeid: str) -> bool:
+    return nodeid.startswith(("tests/e2e/", "tests/integration/cluster/"))
+
+
+class _OneNode(LoadFileScheduling):
+    """The tests of one file run in one process, and all that need the machine's one node in one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "node" if _needs_the_node(nodeid) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _OneNode:
+    return _OneNode(config, log)
