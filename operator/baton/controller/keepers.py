@@ -21,8 +21,7 @@ from baton.engine.state import KnownQueue
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.protocol import Claimant, Owner, QueueAdapter
-from baton.resources import PartitionedQueueSpec
+from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
 
 log = structlog.get_logger("baton.queue")
 
@@ -68,22 +67,25 @@ class Keepers:
     # -- which queues
 
     def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName]) -> None:
-        """A keeper for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended."""
+        """A keeper for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
+        One whose PartitionedQueue does not read counts as out of reach."""
         self._reap()
         of_spec = set(named)
         self._released -= of_spec
         for name in sorted(of_spec | (set(recorded) - self._released)):
             view = self._mirror.queues.get(self._key[0], name)
-            if view is None or view.spec is None or view.deleting:
-                continue
-            if name not in self._keepers:
+            keeper = self._keepers.get(name)
+            if view is None or view.deleting:
+                if keeper is not None and self._sources[name] is None:
+                    keeper.stop()
+                    self._forget(name)  # what never could be reached never will be
+            elif keeper is None:
                 self._start(name, view)
-                continue
-            keeper = self._keepers[name]
-            keeper.ask_for(view.spec.partitions)
-            if self._sources[name] != _where(view.spec, view.uid):
-                self._sources[name] = _where(view.spec, view.uid)
-                keeper.reconnect(partial(self._open, view))
+            elif view.spec is not None:  # else it stays where it was
+                keeper.ask_for(view.spec.partitions)
+                if self._sources[name] != _where(view):
+                    self._sources[name] = _where(view)
+                    keeper.reconnect(partial(self._open, view))
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
         """Release queues that the group has nothing more to do with, each in its own time; True once all of them are.
@@ -120,7 +122,7 @@ class Keepers:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
         `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
         of_spec = frozenset(named)
-        self._lose(of_spec, patience)
+        self._lose(of_spec, recorded, patience)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
             for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
@@ -221,16 +223,16 @@ class Keepers:
     # -- one keeper
 
     def _start(self, name: QueueName, view: QueueView) -> None:
-        assert view.spec is not None
-        keeper = Keeper(name, partial(self._open, view), self._clock, self._changed)
-        self._keepers[name] = keeper
-        self._sources[name] = _where(view.spec, view.uid)
-        keeper.ask_for(view.spec.partitions)
+        keeper = self._keepers[name] = Keeper(name, partial(self._open, view), self._clock, self._changed)
+        self._sources[name] = _where(view)
+        keeper.ask_for(view.spec.partitions if view.spec is not None else None)
         keeper.effects.want(self._wanted.get(name, NOTHING))
         self._run(name)
 
     async def _open(self, view: QueueView) -> QueueAdapter:
         """From whom it may be taken over is looked up each time: a queue that is another's is asked for again and again."""
+        if view.spec is None:
+            raise QueueUnreachable(f"PartitionedQueue {view.full_name}: {view.problem}")
         group = self._mirror.group(self._key)
         takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
         return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
@@ -256,7 +258,7 @@ class Keepers:
         for kept in (self._keepers, self._tasks, self._sources, self._settled, self._shown):
             kept.pop(name, None)
 
-    def _lose(self, named: frozenset[QueueName], patience: float | None) -> None:
+    def _lose(self, named: frozenset[QueueName], recorded: Mapping[QueueName, KnownQueue], patience: float | None) -> None:
         """Which queues that are to be let go of cannot be reached: there is nothing to be done at them, nor to be waited for."""
         now = self._clock.ticks()
         if patience is None:
@@ -278,6 +280,10 @@ class Keepers:
                         self._given_up[name] = problem.message
                 else:
                     waits.append(left)
+        for name in recorded.keys() - self._keepers.keys() - self._released if patience is not None else ():
+            lost.add(name)
+            if name not in self._lost and recorded[name].incarnation is not None:  # its server has recorded the group
+                self._given_up[name] = f"PartitionedQueue {self._key[0]}/{name} is gone."
         self._lost = frozenset(lost)
         if self._timer is not None:
             self._timer.cancel()
@@ -288,6 +294,6 @@ _NEVER = "never"
 """No incarnation: the ledger does not know the queue, so whatever it has recorded counts."""
 
 
-def _where(spec: PartitionedQueueSpec, uid: str) -> object:
-    """What makes a new connection necessary when it changes."""
-    return (uid, spec.source, spec.max_delivered_unacked, spec.max_redeliveries)
+def _where(view: QueueView) -> object | None:
+    """What makes a new connection necessary when it changes; None: the spec does not read as one."""
+    return view.spec and (view.uid, view.spec.source, view.spec.max_delivered_unacked, view.spec.max_redeliveries)

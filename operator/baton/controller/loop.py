@@ -128,8 +128,8 @@ class GroupLoop:
             self._teller.flush()
             self._bumping.close()
             self._services.relists.forget(self.key)
-            await self._keepers.close()
             self._reporter.close()
+            await self._keepers.close()  # last of all: it may be cancelled once more
 
     def _stuck(self, problem: Problem) -> None:
         """It cannot go on before that is over."""

@@ -12,6 +12,7 @@ from tests.simulation.api_server import MemoryApi, WatchFeed
 from tests.simulation.seeds.adapter import SeedQueue
 from tests.simulation.seeds.wire import Wire
 
+from baton.controller.adapters import UnsupportedSource
 from baton.controller.feed import Feed
 from baton.controller.replica import Replica
 from baton.kube.clock import Clock
@@ -143,4 +144,6 @@ class Operator:
         assert spec is not None
         if spec.source.type is SourceType.EXTERNAL:
             return ExternalQueue()
+        if spec.source.type is SourceType.KAFKA:
+            raise UnsupportedSource(f"queue {queue.name}: as the operator's own `open_queue`")
         return SeedQueue(self.world.queue(queue.namespace, queue.name), self, claimant)

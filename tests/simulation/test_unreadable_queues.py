@@ -1,0 +1,120 @@
+"""A PartitionedQueue that stopped to read, as after an upgrade with a stricter schema, or that is gone: the real controller."""
+
+import asyncio
+
+from tests.simulation.one_replica import OneReplica, in_virtual_time
+from tests.unit.controller.memory_queue import MemoryQueue
+
+from baton.controller.ending import QUEUES_WITHIN
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path, queues_path
+
+PATH = queues_path("shop", "orders")
+
+
+def partitions(world: OneReplica, count: int) -> None:
+    """Also such as the schema refuses."""
+    world.server.request("patch", PATH, body={"metadata": {}, "spec": {"partitions": count}})
+
+
+async def gone(world: OneReplica) -> bool:
+    return await world.found(groups_path("shop", "orders")) is None
+
+
+async def settled(world: OneReplica) -> MemoryQueue:
+    world.queue("orders")
+    world.group("orders")
+    world.pod("a")
+    await world.until(world.counts, [4])
+    await world.until_told("Ready")
+    return world.queues["orders"]
+
+
+async def after_a_restart(world: OneReplica) -> None:
+    """The next one knows of the queue what the ledger and the PartitionedQueue say."""
+    world.start()
+    await world.until(lambda: asyncio.sleep(0, world.replica.elector.leading), True)
+    await asyncio.sleep(1.0)
+
+
+async def not_released(world: OneReplica) -> list[str]:
+    path = "/apis/events.k8s.io/v1/namespaces/shop/events"
+    return [event["note"] for event in (await world.admin.get(path))["items"] if event["reason"] == "NotReleased"]
+
+
+@in_virtual_time
+async def test_a_group_that_is_deleted_waits_until_its_queue_reads_again_and_releases_it(world: OneReplica) -> None:
+    queue = await settled(world)
+    await world.stop()
+    partitions(world, -1)
+    await after_a_restart(world)
+    world.delete_group("orders")
+    await asyncio.sleep(5.0)
+    assert not await gone(world) and not queue.released
+    partitions(world, 4)
+    await world.until(lambda: gone(world), True, 10.0)
+    assert queue.released and all(owner.uid is None for owner in queue.records.values())
+
+
+@in_virtual_time
+async def test_a_queue_that_does_not_read_is_given_up_in_time_and_that_is_told(world: OneReplica) -> None:
+    queue = await settled(world)
+    await world.stop()
+    partitions(world, -1)
+    await after_a_restart(world)
+    world.delete_group("orders")
+    took = await world.until(lambda: gone(world), True, QUEUES_WITHIN + 20.0)
+    assert took >= QUEUES_WITHIN and not queue.released
+    (note,) = await not_released(world)
+    assert "PartitionedQueue shop/orders: spec.partitions" in note and "baton.dev/take-over" in note
+
+
+@in_virtual_time
+async def test_a_group_whose_queue_went_unseen_ends_at_once_and_says_what_still_records_it(world: OneReplica) -> None:
+    queue = await settled(world)
+    uid = (await world.found(groups_path("shop", "orders")) or {})["metadata"]["uid"]
+    await world.stop()
+    world.delete_group("orders")
+    world.delete(PATH)
+    world.start()
+    await world.until(lambda: gone(world), True, 20.0)
+    assert not queue.released
+    await asyncio.sleep(1.0)
+    (note,) = await not_released(world)
+    assert "PartitionedQueue shop/orders is gone. It still records this group" in note and uid in note
+
+
+@in_virtual_time
+async def test_nothing_is_granted_at_a_queue_that_does_not_read_until_it_does(world: OneReplica) -> None:
+    queue = await settled(world)
+    await world.stop()
+    partitions(world, -1)
+    await after_a_restart(world)
+    before = dict(queue.records)
+    world.pod("b")
+    world.delete(core_path("shop", "pods", "a"))
+    await asyncio.sleep(20.0)
+    entries = await world.entries()
+    assert queue.records == before
+    assert not entries["b"].owned.get("orders"), "the ledger says what no queue has recorded"
+    partitions(world, 4)
+    await world.until(world.counts, [4], 10.0)
+    uid = (await world.entries())["b"].uid
+    assert all(owner.uid == uid for owner in queue.records.values())
+
+
+@in_virtual_time
+async def test_a_queue_that_never_read_again_and_is_gone_holds_nothing_up(world: OneReplica) -> None:
+    await settled(world)
+    await world.stop()
+    partitions(world, -1)
+    await after_a_restart(world)
+    world.delete(PATH)
+    await world.until_told("QueueNotFound")
+
+    async def entries() -> dict:
+        return {name: entry.owned for name, entry in (await world.entries()).items()}
+
+    await world.until(entries, {"a": {}}, 20.0)
+    world.delete_group("orders")
+    await world.until(lambda: gone(world), True, 5.0)
