@@ -44,7 +44,7 @@ class OneReplica:
         self.ledger_limit = ledger_limit
         self.looks = 0
         """How often the replica asked for the time: who goes round and round does so all the time."""
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
         for name in ("shop", "baton-system"):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": name}})
         self.start()
@@ -71,13 +71,13 @@ class OneReplica:
             await self.replica.fleet.run()
 
         running = (self.replica.elector.run(), self.replica.events.run(), feed.run(), work())
-        self._tasks = [asyncio.create_task(one) for one in running]
+        self.tasks = [asyncio.create_task(one) for one in running]
 
     async def stop(self) -> None:
         """As a crash would."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _ticks(self) -> float:
         self.looks += 1

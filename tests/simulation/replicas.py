@@ -47,13 +47,20 @@ class Lone:
         """Unix seconds."""
         return EPOCH + self.loop.time()
 
-    def start(self, identity: str, namespaces: Sequence[str], clock: Clock | None = None, lease: str = "operator") -> Replica:
-        """A replica, and its watch."""
+    def start(
+        self,
+        identity: str,
+        namespaces: Sequence[str],
+        clock: Clock | None = None,
+        lease: str = "operator",
+        kind: type[MemoryApi] = MemoryApi,
+    ) -> Replica:
+        """A replica, and its watch. `kind` is its client."""
 
         def fails(verb: str, path: str) -> Fault | None:
             return Hang() if identity in self._dead else self.fails(verb, path)
 
-        api = MemoryApi(self.server, fails, latency=lambda: 0.005)
+        api = kind(self.server, fails, latency=lambda: 0.005)
         replica = Replica(
             api,
             MemoryApi(self.server, lambda verb, path: Hang() if identity in self._dead else None, latency=lambda: 0.005),

@@ -90,6 +90,27 @@ def test_sessions_that_cannot_be_seen_do_not_lapse() -> None:
     played(story)
 
 
+def test_who_could_not_renew_while_sessions_could_not_be_seen_has_a_full_term_after_that() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("bank", "a", "b")
+        away = False
+        lone.fails = lambda verb, path: (
+            FAILURES["503"] if away and verb in ("list", "watch") and path == Watched.LEASES.path("bank") else None
+        )
+        for second in range(150):
+            if not away and second % 8 == 0:
+                await lone.renew("bank", "a")
+                await lone.renew("bank", "b")
+            if second in (20, 100):
+                away = not away
+                lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+            await asyncio.sleep(1)
+            if second > 2:
+                assert await lone.owned("bank") == {"a": 2, "b": 2}
+
+    played(story)
+
+
 def test_a_watch_that_is_silent_ends_no_session() -> None:
     async def story(lone: Lone) -> None:
         await lone.group("shop", "a", "b")
@@ -118,6 +139,7 @@ def test_a_group_of_which_nothing_was_seen_is_told_so_and_no_other_waits_for_it(
         assert await lone.owned("bank") == {}
         await asyncio.sleep(REPORTED)
         assert await lone.ready("bank") == ("False", "NotSeen")
+        assert await lone.owned("bank") == {}
         lone.fails = lambda verb, path: None
         await asyncio.sleep(20)
         assert await lone.owned("bank") == {"a": 4}

@@ -104,12 +104,12 @@ class Shelf(Generic[V]):
     def _seen(self, namespace: str, name: str) -> tuple[int, V | None]:
         return self._objects.get(namespace, {}).get(name, (0, None))
 
-    def _put(self, manifest: Manifest, gone: bool, as_of: int | None = None) -> None:
+    def _put(self, manifest: Manifest, gone: bool) -> None:
         metadata = manifest["metadata"]
         key = (metadata["namespace"], metadata["name"])
         version = int(metadata["resourceVersion"])
         seen, view = self._seen(*key)
-        if version < seen or (view is None and as_of is not None and as_of < seen):
+        if version < seen:
             return  # an old story
         if version == seen and view is not None and not gone:
             return  # the same story
@@ -172,7 +172,7 @@ class Listing(Generic[V]):
     def page(self, manifests: Iterable[Manifest]) -> None:
         for manifest in manifests:
             self._there.add((manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
-            self._shelf._put(manifest, gone=False, as_of=self._as_of)
+            self._shelf._put(manifest, gone=False)
 
     def end(self) -> None:
         self._shelf._without(self._namespace, self._there, self._as_of)

@@ -153,6 +153,8 @@ def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: E
         (lister,) = [one for one in one.relists.listers if one.failing_since is not None]
         assert (lister.scope, lister.of, lister.failing_since) == ("bank", resource, begun)
         assert lister.failures.total() > 2
+        ((_, blind_at),) = one.blind
+        assert blind_at >= begun + BLIND_AFTER
         del one.api.refused["bank", resource]
         await asyncio.sleep(LONGEST_BACKOFF + REQUEST_TIMEOUT)
         assert len(one.told) == 2
@@ -201,6 +203,15 @@ def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has() -> None:
         leads_since = one.clock.ticks()
         assert await one.relists.seen("shop", leads_since, 60)
         assert one.clock.ticks() == leads_since + PATIENCE
+
+    played(story)
+
+
+@pytest.mark.parametrize("resource", [Watched.PODS, Watched.LEASES, Watched.QUEUES])
+def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(resource: Watched) -> None:
+    async def story(one: Served) -> None:
+        one.api.refused["shop", resource.value] = FAILURES["403"]
+        assert not await one.relists.seen("shop", one.clock.ticks(), 5 * PATIENCE)
 
     played(story)
 

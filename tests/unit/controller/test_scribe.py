@@ -80,6 +80,7 @@ async def test_what_is_written_already_is_not_written_again() -> None:
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     assert not await scribe.write({"group": "1"})
     assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version
+    assert scribe.tally.writes == 1
 
 
 async def test_an_edit_is_overruled_by_the_next_write() -> None:
@@ -99,6 +100,7 @@ async def test_a_change_of_labels_alone_is_no_edit() -> None:
     await scribe.claim()
     await scribe.write({"group": "1"})
     edit(api, group="1")
+    assert not scribe.event("MODIFIED", api.objects[OWNER.path])
     assert not await scribe.write({"group": "2"})
     assert data(api) == {"group": "2"}
 
@@ -118,6 +120,25 @@ async def test_an_edit_or_a_deletion_that_the_watch_shows_is_put_right() -> None
     assert await scribe.check()
     assert data(api) == {"group": "1"}
     assert scribe.tally.restored == 2
+
+
+async def test_an_edit_or_a_deletion_that_only_a_list_shows_is_put_right() -> None:
+    api = ShopApi()
+    scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    written = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+    for version in (written, str(int(written) - 1)):
+        scribe.listed(version)
+        assert not scribe.doubtful, "an old story"
+    edit(api, group="mine")
+    scribe.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
+    assert await scribe.check()
+    assert data(api) == {"group": "1"}
+    api.remove(OWNER.path)
+    scribe.listed(None)
+    assert await scribe.check()
+    assert data(api) == {"group": "1"}
 
 
 async def test_an_echo_of_an_earlier_write_of_its_own_is_looked_into_and_left() -> None:

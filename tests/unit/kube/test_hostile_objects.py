@@ -162,7 +162,12 @@ def test_an_object_that_cannot_be_read_is_told_until_it_can_be() -> None:
     shelf.event("MODIFIED", pod(3))
     assert shelf.unread("shop", "orders") == {} and not shelf.bucket("shop", "orders")["a"].running
     shelf.event("MODIFIED", pod(4, conditions=5))
-    shelf.event("DELETED", pod(5, conditions=5))
+    assert shelf.unread("shop", "orders")
+    shelf.listed("shop", [], "4")
+    assert not shelf.unread("shop", "orders"), "a list shows that it is gone"
+    shelf.event("MODIFIED", pod(5, conditions=5))
+    assert shelf.unread("shop", "orders")
+    shelf.event("DELETED", pod(6, conditions=5))
     assert shelf.unread("shop", "orders") == {} and not shelf.bucket("shop", "orders")
 
 

@@ -1,0 +1,131 @@
+"""Two replicas beside each other: only who leads does anything, and who begins to lead holds nothing against anybody."""
+
+import asyncio
+
+import pytest
+from tests.simulation.api_server import Fault, Hang, Refuse
+from tests.simulation.replicas import Lone, played
+
+from baton.controller.replica import Replica
+from baton.kube.api import core_path, group_path
+from baton.kube.events import EVENTS
+from baton.kube.leases import leases_path
+from baton.kube.objects import FINALIZER, groups_path
+from baton.model.names import ledger_name
+
+NAMESPACES = ("shop", "bank")
+LEADERS_LEASE = leases_path("baton", "operator")
+
+
+async def followed(lone: Lone) -> Replica:
+    """The replica of `lone` leads, and this one follows it."""
+    await asyncio.sleep(5)
+    assert lone.replica.elector.leading
+    return lone.start("two", NAMESPACES)
+
+
+def age(of: Replica) -> float | None:
+    return of.metrics.registry.get_sample_value("baton_reconcile_age_seconds", {"namespace": "shop", "group": "orders"})
+
+
+def test_who_follows_serves_no_group_and_tells_nothing() -> None:
+    async def story(lone: Lone) -> None:
+        second = await followed(lone)
+        await lone.group("shop", "a")
+        await lone.api.create(core_path("bank", "pods"), _stray())
+        await lone.api.merge(core_path("bank", "pods", "stray") + "/status", _ready())
+        await asyncio.sleep(60)
+        assert await lone.owned("shop") == {"a": 4}
+        assert age(lone.replica) is not None
+        assert age(second) is None
+        events = (await lone.api.get(group_path(EVENTS, "bank", "events")))["items"]
+        assert [event["reason"] for event in events] == ["NoSuchGroup"]
+
+    played(story)
+
+
+def test_who_loses_the_lead_keeps_no_group() -> None:
+    async def story(lone: Lone) -> None:
+        second = await followed(lone)
+        await lone.group("shop", "a")
+        await asyncio.sleep(20)
+        lone.server.request("patch", LEADERS_LEASE, body={"spec": {"holderIdentity": "two"}})
+        await asyncio.sleep(20)
+        assert second.elector.leading and not lone.replica.elector.leading
+        assert age(second) is not None
+        assert age(lone.replica) is None
+        await lone.pod("shop", "b")
+        await asyncio.sleep(5)
+        assert await lone.owned("shop") == {"a": 2, "b": 2}
+
+    played(story)
+
+
+def test_who_could_not_renew_while_nobody_led_has_a_full_term_under_the_new_leader() -> None:
+    async def story(lone: Lone) -> None:
+        second = await followed(lone)
+        await lone.group("shop", "a", "b")
+        for moment in range(100):
+            if not 30 < moment < 50:  # there was an outage of everything
+                for pod in ("a", "b"):
+                    await lone.renew("shop", pod)
+            if moment == 31:
+                lone.crash()
+            await asyncio.sleep(1)
+            if moment > 2:
+                assert await lone.owned("shop") == {"a": 2, "b": 2}
+        assert second.elector.leading
+
+    played(story)
+
+
+def test_a_group_that_was_made_again_while_nobody_saw_it_is_another() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(10)
+        path = groups_path("shop", "orders")
+        before = await lone.api.get(path)
+        lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
+        lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+        assert FINALIZER in before["metadata"]["finalizers"]
+        await lone.api.delete(path)
+        await lone.api.merge(path, {"metadata": {"finalizers": None}})
+        await asyncio.sleep(1)
+        spec = {key: value for key, value in before.items() if key in ("apiVersion", "kind", "spec")}
+        made = await lone.api.create(groups_path("shop"), {**spec, "metadata": {"name": "orders"}})
+        assert made["metadata"]["uid"] != before["metadata"]["uid"]
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(60)
+        ledger = await lone.api.get(core_path("shop", "configmaps", ledger_name("orders")))
+        assert [owner["uid"] for owner in ledger["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+        assert await lone.owned("shop") == {"a": 4}
+
+    played(story)
+
+
+@pytest.mark.parametrize("fault", [Refuse(403, "Forbidden", "no"), Refuse(503, "ServiceUnavailable", "away")], ids=str)
+def test_an_event_that_is_refused_keeps_back_no_other(fault: Fault) -> None:
+    async def story(lone: Lone) -> None:
+        events = group_path(EVENTS, "shop", "events")
+        lone.fails = lambda verb, path: fault if (verb, path) == ("create", events) else None
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        assert (await lone.api.get(events))["items"] == []
+        lone.fails = lambda verb, path: None
+        await lone.pod("shop", "b")
+        await asyncio.sleep(5)
+        assert (await lone.api.get(events))["items"]
+
+    played(story)
+
+
+def _stray() -> dict[str, object]:
+    return {
+        "metadata": {"name": "stray", "labels": {"baton.dev/group": "nothing"}},
+        "spec": {"containers": [{"name": "c", "image": "none"}]},
+    }
+
+
+def _ready() -> dict[str, object]:
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    return {"status": {"phase": "Running", "conditions": [condition]}}

@@ -1,0 +1,48 @@
+"""The finalizer of a group beside those of others."""
+
+from typing import Any
+
+from tests.unit.kube.memory_api import ShopApi
+
+from baton.controller.finalizer import Finalizer
+from baton.kube.objects import FINALIZER, GroupView, group_view, groups_path
+
+OTHERS = "example.com/backup"
+
+
+def group(api: ShopApi, *finalizers: str) -> dict[str, Any]:
+    body = {"metadata": {"name": "orders", "finalizers": list(finalizers)}, "spec": {"queues": [{"name": "orders"}]}}
+    return api.server.request("create", groups_path("shop"), body=body)
+
+
+def seen(api: ShopApi) -> GroupView:
+    return group_view(api.server.request("get", groups_path("shop", "orders")))
+
+
+async def test_it_is_put_on_beside_others_and_only_it_is_taken_off() -> None:
+    api = ShopApi()
+    group(api, OTHERS)
+    finalizer = Finalizer(api, "shop", "orders")
+    await finalizer.put_on(seen(api))
+    assert set(seen(api).finalizers) == {OTHERS, FINALIZER}
+    assert await finalizer.take_off(seen(api))
+    assert seen(api).finalizers == (OTHERS,)
+
+
+async def test_what_somebody_put_on_meanwhile_stays_and_it_is_to_be_tried_again() -> None:
+    api = ShopApi()
+    group(api, FINALIZER)
+    finalizer, before = Finalizer(api, "shop", "orders"), seen(api)
+    api.server.request("patch", groups_path("shop", "orders"), body={"metadata": {"finalizers": [FINALIZER, OTHERS]}})
+    assert not await finalizer.take_off(before)
+    assert set(seen(api).finalizers) == {OTHERS, FINALIZER}
+    assert await finalizer.take_off(seen(api))
+    assert seen(api).finalizers == (OTHERS,)
+
+
+async def test_a_group_that_is_gone_has_none() -> None:
+    api = ShopApi()
+    group(api, FINALIZER)
+    before = seen(api)
+    api.remove(groups_path("shop", "orders"))
+    assert await Finalizer(api, "shop", "orders").take_off(before)

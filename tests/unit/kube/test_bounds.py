@@ -1,0 +1,70 @@
+"""What pods and Leases say is read up to a bound each; beyond it, it counts as nothing, and that is told."""
+
+from typing import Any
+
+import pytest
+
+from baton.kube import leases, pods
+from baton.kube.leases import LONGEST_DURATION, LONGEST_EXECUTORS
+from baton.kube.pods import LONGEST_LIST, MOST_OWNERS, MOST_WORDS
+from baton.model.session import LONGEST_UID
+
+
+def lease(spec: dict[str, Any] | None = None, **annotations: str) -> leases.LeaseView:
+    told = {f"baton.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    metadata = {"namespace": "shop", "name": "orders-driver", "labels": {"baton.dev/group": "orders"}, "annotations": told}
+    made = leases.view({"metadata": metadata, "spec": {"holderIdentity": "u", "leaseDurationSeconds": 20, **(spec or {})}})
+    assert made is not None
+    return made
+
+
+def pod(**annotations: str) -> pods.PodView:
+    told = {f"baton.dev/{name}": text for name, text in annotations.items()}
+    owners = [{"uid": f"owner-{number}"} for number in range(100)]
+    made = pods.view(
+        {
+            "metadata": {
+                "namespace": "shop",
+                "name": "a",
+                "uid": "u",
+                "labels": {"baton.dev/group": "orders"},
+                "annotations": told,
+                "ownerReferences": owners,
+            }
+        }
+    )
+    assert made is not None
+    return made
+
+
+def test_executors_are_read_up_to_a_bound() -> None:
+    one = lease(executors="1," * (LONGEST_EXECUTORS // 2))
+    assert (one.executors, one.problem) == ({"1"}, None)
+    beyond = lease(executors="1," * (LONGEST_EXECUTORS // 2) + "2")
+    assert beyond.executors == frozenset()
+    assert "baton.dev/executors" in (beyond.problem or "")
+
+
+def test_a_holder_is_a_uid() -> None:
+    assert lease({"holderIdentity": "u" * LONGEST_UID}).holder == "u" * LONGEST_UID
+    beyond = lease({"holderIdentity": "u" * (LONGEST_UID + 1)}, releases='{"u":{"orders":"5@12"}}')
+    assert (beyond.holder, beyond.said) == (None, {})
+    assert "spec.holderIdentity" in (beyond.problem or "")
+
+
+def test_a_term_is_an_hour_at_most() -> None:
+    beyond = lease({"leaseDurationSeconds": 10**9})
+    assert beyond.duration == LONGEST_DURATION
+    assert "spec.leaseDurationSeconds" in (beyond.problem or "")
+
+
+@pytest.mark.parametrize("text", ["q" * (LONGEST_LIST + 1), "q," * (MOST_WORDS + 1)], ids=["long", "many"])
+def test_lists_in_annotations_are_read_up_to_a_bound(text: str) -> None:
+    one = pod(subscribed=text, assignors=text)
+    assert one.subscribed == frozenset(), "who reads too much to be told gets nothing"
+    assert one.assignors is None
+    assert len(one.problems) == 2
+
+
+def test_owners_are_read_up_to_a_bound() -> None:
+    assert len(pod().owners) == MOST_OWNERS
