@@ -24,7 +24,9 @@ def test_a_replica_that_works_or_waits_does_not_hang() -> None:
     played(story)
 
 
-@pytest.mark.parametrize(("task", "message"), [("elector", "renew the leader Lease"), ("fleet", "groups were not looked through")])
+@pytest.mark.parametrize(
+    ("task", "message"), [("elector", "renew the leader Lease"), ("fleet", "groups were not looked through")]
+)
 def test_a_replica_whose_rounds_do_not_end_says_so(task: str, message: str) -> None:
     async def story(world: OneReplica) -> None:
         await asyncio.sleep(5)
