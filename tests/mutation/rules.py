@@ -181,13 +181,13 @@ MUTATIONS = (
     Mutation("9", "hold up a plan in force where no other fits", "engine/step.py",
              "    withdraw_overtaken(draft)\n    begin_waiting(draft)\n", "    withdraw_overtaken(draft)\n"),
     Mutation("9", "forget what changed while no plan fitted", "engine/triggers.py", "if spec.paused or draft.observation.held_back:", "if spec.paused:"),
-    Mutation("9", "wake up for a plan that does not fit", "engine/step.py", "if not draft.spec.paused and not draft.observation.held_back:",
-             "if not draft.spec.paused:"),
+    Mutation("9", "wake up for a plan that does not fit", "engine/step.py", "if draft.spec.paused or draft.observation.held_back:\n        return []",
+             "if draft.spec.paused:\n        return []"),
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py",
              "        elif not barrier or move.quiet:", "        elif (not barrier or move.quiet) and partition not in draft.before.moves:"),
     Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "grouped((receiver, p) for p, receiver in state.waiting.items())", "grouped(())"),
-    Mutation("10", "wake nobody at the end of a holddown", "engine/step.py", "times.append(draft.holddown.until)", "pass"),
+    Mutation("10", "wake nobody at the end of a holddown", "engine/step.py", "ends.append(draft.holddown.until)", "pass"),
     Mutation("10", "wake nobody at a deadline", "engine/step.py", "times = [m.deadline for m in draft.moves.values()", "times = [m.deadline for m in ()"),
     # triggers
     Mutation("trigger", "a request is no trigger", "engine/triggers.py", 'draft.trigger("a rebalance was asked for")', "pass"),
@@ -201,6 +201,7 @@ MUTATIONS = (
              "    if len(set(reads.values())) > 1:\n        return _least_moves(reads, has) == 0\n", ""),
     Mutation("2", "call a group balanced whose partitions move", "engine/settled.py", "all(move.quiet for move in draft.moves.values())", "True"),
     Mutation("2", "call a group balanced that holds a change down", "engine/settled.py", "draft.holddown is not None or ", ""),
+    Mutation("2", "call a group balanced whose queue has grown unseen", "engine/settled.py", "and _follows_queues(draft)", "and True"),
     Mutation("2", "call a group settled that is paused", "engine/settled.py", "not draft.spec.paused and ", ""),
     # what is counted
     Mutation("bound", "count nothing as needed", "engine/bound.py", "    assert origins is not None\n", "    assert origins is not None\n    return 0\n"),

@@ -54,10 +54,10 @@ def partition_table(rows: Iterable[Json]) -> Table:
 
 def group_table(views: Iterable[Json], now: float) -> Table:
     """A line for each group."""
-    table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "MEMBERS", "MOVING", "READY", "SEEN")
+    table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN")
     for one in views:
         ready = one["conditions"].get("Ready", {})
-        numbers = [one[name] for name in ("partitions", "members", "moving")]
+        numbers = [one[name] for name in ("partitions", "unowned", "members", "moving")]
         seen = "" if one["lastLookTime"] is None else f"{_ago(one['lastLookTime'], now)} ago"
         _row(table, one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"), seen)
     return table
@@ -68,8 +68,9 @@ def _head(one: Json, now: float) -> Iterator[Text]:
     why = f": {one['why']}" if one["why"] else ""
     yield _line((f"{one['namespace']}/{one['group']}", "bold"), ": ", (one["state"], "bold"), until, why)
     approval = ", approval Manual" if one["approval"] == "Manual" else ""
+    unowned = f" ({one['unowned']:,} without an owner)" if one["unowned"] else ""
     yield _line(
-        f"{counted(one['partitions'] or 0, 'partition')}, {counted(one['members'] or 0, 'member')} "
+        f"{counted(one['partitions'] or 0, 'partition')}{unowned}, {counted(one['members'] or 0, 'member')} "
         f"({one['standbys'] or 0:,} standing by), "
         f"{one['moving'] or 0:,} moving; assignor {one['assignor'] or '-'}{approval}"
     )

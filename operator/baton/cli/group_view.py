@@ -21,7 +21,7 @@ UNKNOWN = "Unknown"
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
 
-COUNTS = ("partitions", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
+COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
 def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] = (), *, now: float) -> Json:
@@ -112,6 +112,9 @@ def _queues(state: GroupState | None, named: list[str], manifests: Mapping[str, 
     for name in sorted({*named, *known}):
         status = manifests.get(name, {}).get("status") or {}
         of = {one.value: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
+        new = (status.get("partitions") or 0) - sum(of.values()) if name in named and name not in known else 0
+        if new > 0:  # a pause, or a ledger without room, keeps them for later
+            of[PartitionState.UNASSIGNED.value] = new
         told[name] = {"partitions": sum(of.values()), "states": of, "scaleStatus": status.get("partitionScaleStatus")}
     return told
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from baton.controller.problems import Problem, Reason
+from baton.controller.waits import Wait, without_owner
 from baton.engine import State, Summary
 from baton.engine.proposal import Outlook
 from baton.kube.times import to_text
@@ -25,26 +26,22 @@ def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> T
     return ("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
 
 
-def settled(ready: Told, whole: Summary, *, paused: bool, asked_for: int | None) -> Told:
+def settled(ready: Told, whole: Summary, wait: Wait | None, *, asked_for: int | None) -> Told:
     """What somebody waits for who has changed something: all is well, and nothing is under way.
 
     `asked_for`: how many pods there are to be, as far as that is known."""
     if ready[1] is not ConditionStatus.TRUE:
         return not_settled(ready)
     if whole.moving:
-        return _unsettled(Reason.HANDING_OFF, f"{counted(whole.moving, 'partition')} are changing hands, or are to")
-    if whole.hold_until is not None:
-        return _unsettled(Reason.HOLDDOWN, f"a change of the fleet is held down until {to_text(whole.hold_until)}")
-    if whole.proposal is not None:
-        return _unsettled(Reason.WAITING_FOR_APPROVAL, f"proposal {whole.proposal.id} waits for approval")
-    if paused:
-        return _unsettled(Reason.PAUSED, "spec.paused: what is due is not begun")
+        return _unsettled(Reason.HANDING_OFF, f"{_changing_hands(whole.moving)}, or {'is' if whole.moving == 1 else 'are'} to")
+    if wait is not None:
+        return _unsettled(wait.reason, without_owner(whole, wait) or wait.sentence)
     if asked_for is not None and whole.members != asked_for:
         return _unsettled(Reason.SCALING, f"{whole.members} of the {asked_for} pods that are asked for take part")
     if ready[2] is Reason.SCALED_TO_ZERO:
         return ("Settled", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if not whole.settled:
-        return _unsettled(Reason.UNBALANCED, "not every partition is where it is to be (yet)")
+        return _unsettled(Reason.UNBALANCED, without_owner(whole, wait) or "not every partition is where it is to be (yet)")
     return ("Settled", ConditionStatus.TRUE, Reason.SETTLED, "every partition is with its owner, and nothing is under way or due")
 
 
@@ -68,21 +65,22 @@ def shown_state(state: State, ready: Told, *, deleting: bool) -> ShownState:
     return ShownState(state.value)
 
 
-def balanced(value: bool, members: int, *, to_zero: bool = False) -> Told:
-    """`value`: the partitions are spread as evenly as the assignor in use makes it. `to_zero`: see `ready`."""
-    if value and members:
+def balanced(whole: Summary, wait: Wait | None, *, to_zero: bool = False) -> Told:
+    """`to_zero`: see `ready`."""
+    if whole.balanced and whole.members:
         return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
     if to_zero:
         return ("Balanced", ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
-    if members == 0:
+    if whole.members == 0:
         return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "there is nobody to own the partitions")
-    return ("Balanced", ConditionStatus.FALSE, Reason.UNBALANCED, "the partitions are not spread evenly (yet)")
+    uneven = "the partitions are not spread evenly (yet)" + ("" if wait is None else f": {wait.sentence}")
+    reason = Reason.HANDING_OFF if whole.moving else Reason.UNBALANCED if wait is None else wait.reason
+    return ("Balanced", ConditionStatus.FALSE, reason, without_owner(whole, wait) or uneven)
 
 
-def rebalancing(moving: int, hold_until: str | None, overdue: Iterable[str] = ()) -> Told:
+def rebalancing(moving: int, wait: Wait | None, overdue: Iterable[str] = ()) -> Told:
     """`overdue`: members that have not let go by their deadline, and have to be waited for (External queues)."""
     if moving:
-        what = "partition is" if moving == 1 else "partitions are"
         late = sorted(set(overdue))
         are, them = ("is", "it") if len(late) == 1 else ("are", "them")
         waiting = (
@@ -93,16 +91,16 @@ def rebalancing(moving: int, hold_until: str | None, overdue: Iterable[str] = ()
             "Rebalancing",
             ConditionStatus.TRUE,
             Reason.HANDING_OFF,
-            f"{moving} {what} changing hands{waiting if late else ''}",
+            f"{_changing_hands(moving)}{waiting if late else ''}",
         )
-    if hold_until is not None:
-        return (
-            "Rebalancing",
-            ConditionStatus.FALSE,
-            Reason.HOLDDOWN,
-            f"a change of the fleet is held down until {hold_until}, in case it is undone",
-        )
-    return ("Rebalancing", ConditionStatus.FALSE, Reason.STABLE, "nothing moves")
+    if wait is not None and wait.reason is Reason.HOLDDOWN:
+        return ("Rebalancing", ConditionStatus.FALSE, Reason.HOLDDOWN, wait.sentence)
+    because = "" if wait is None else f": {wait.sentence}"
+    return ("Rebalancing", ConditionStatus.FALSE, Reason.STABLE, f"nothing moves{because}")
+
+
+def _changing_hands(moving: int) -> str:
+    return f"{counted(moving, 'partition')} {'is' if moving == 1 else 'are'} changing hands"
 
 
 def proposal_ready(proposal: Outlook | None) -> Told:

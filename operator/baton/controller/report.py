@@ -11,15 +11,16 @@ from baton.controller.aside import aside
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
-from baton.controller.problems import Problem, Reason, worst
+from baton.controller.problems import Problem, worst
 from baton.controller.queue_board import scale_status
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.controller.status_writer import StatusWriter
+from baton.controller.waits import as_of, problem_of
 from baton.engine import GroupState, Summary, summary
-from baton.engine.partition_state import PartitionState, partition_states
+from baton.engine.partition_state import PartitionState, partition_states, unopened
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView
 from baton.model.ids import MemberId, Partition, QueueName
@@ -59,8 +60,9 @@ class Reporter:
         """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
         now = self._services.clock.now()
         whole, counts = self._digest(state)
-        if whole.problem is not None:
-            problems = [*problems, _of_engine(whole)]
+        whole = as_of(whole, now)
+        if (problem := problem_of(whole)) is not None:
+            problems = [*problems, problem]
         bound = self._services.admission_policy
         told = group_conditions(group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for)
         status = group_status(group, whole, seen, told, now, unacknowledged)
@@ -118,16 +120,10 @@ class Reporter:
 def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:
     """A state in numbers. Pure."""
     counts = Counter((partition.queue, one) for partition, one in partition_states(state).items())
-    return summary(state), {(queue, one.value): counts[queue, one] for queue in state.queues for one in PartitionState}
-
-
-def _of_engine(whole: Summary) -> Problem:
-    assert whole.problem is not None
-    try:
-        reason = Reason(whole.problem.reason)
-    except ValueError:
-        reason = Reason.PROBLEM
-    return Problem(reason, whole.problem.message)
+    new = {} if state.view is None else unopened(state.queues, state.view.observation)
+    counts.update({(queue, PartitionState.UNASSIGNED): count for queue, count in new.items()})
+    queues = state.queues.keys() | new.keys()
+    return summary(state), {(queue, one.value): counts[queue, one] for queue in queues for one in PartitionState}
 
 
 def _snapshot(

@@ -18,6 +18,7 @@ from baton.controller.conditions import (
 )
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
+from baton.controller.waits import Wait, waits_for, without_owner
 from baton.engine import Summary
 from baton.engine.observation import Approval
 from baton.engine.proposal import Outlook
@@ -29,6 +30,7 @@ from baton.kube.times import to_text
 from baton.model.ids import Partition
 from baton.model.names import GROUP_LABEL
 from baton.model.ranges import format_numbers
+from baton.model.wording import counted
 from baton.resources import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
 from baton.resources.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
 
@@ -50,6 +52,7 @@ def group_status(
         members=whole.members,
         standbys=whole.standbys,
         partitions=whole.partitions,
+        unowned=whole.unowned,
         moving=whole.moving,
         moves=whole.moves,
         lower_bound=whole.lower_bound,
@@ -75,14 +78,13 @@ def group_conditions(
 ) -> list[Told]:
     """All of them; Ready comes first. `asked_for`: how many pods there are to be, as far as that is known. Pure."""
     to_zero = asked_for == 0 and not whole.members
-    is_ready = ready(worst(problems), NONE_ASKED_FOR if to_zero else _shared(whole), to_zero=to_zero)
-    paused = group.spec is not None and group.spec.paused
-    held = None if whole.hold_until is None else to_text(whole.hold_until)
+    wait = waits_for(whole, paused=group.spec is not None and group.spec.paused)
+    is_ready = ready(worst(problems), NONE_ASKED_FOR if to_zero else _shared(whole, wait), to_zero=to_zero)
     told = [
         is_ready,
-        settled(is_ready, whole, paused=paused, asked_for=asked_for),
-        balanced(whole.balanced, whole.members, to_zero=to_zero),
-        rebalancing(whole.moving, held, _overdue(whole, sights, now)),
+        settled(is_ready, whole, wait, asked_for=asked_for),
+        balanced(whole, wait, to_zero=to_zero),
+        rebalancing(whole.moving, wait, _overdue(whole, sights, now)),
         fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),
         sessions_bound(sessions_are_bound),
     ]
@@ -92,7 +94,8 @@ def group_conditions(
 
 
 def halted_status(group: GroupView, problem: Problem, now: float) -> Json:
-    """The status of a group for which nothing is done meanwhile: what was said of it stands, but that all is well. Pure."""
+    """The status of a group for which nothing is done meanwhile: what was said of it stands, but that all is well, and that a
+    hold ends. Pure."""
     before = group.status.get("conditions") or ()
     is_ready = ready(problem, "")
     unsettled = not_settled(is_ready)
@@ -100,7 +103,8 @@ def halted_status(group: GroupView, problem: Problem, now: float) -> Json:
     shown = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in made]
     rest = [one for one in before if one.get("type") not in (is_ready[0], unsettled[0])]
     state = ShownState.DELETING if group.deleting else ShownState.NOT_READY
-    return {**group.status, "state": state.value, "conditions": [*shown, *rest]}
+    stands = {name: value for name, value in group.status.items() if name != "holdUntil"}
+    return {**stands, "state": state.value, "conditions": [*shown, *rest]}
 
 
 def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
@@ -112,9 +116,11 @@ def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
     ]
 
 
-def _shared(whole: Summary) -> str:
-    members = "1 member has" if whole.members == 1 else f"{whole.members} members share"
-    return f"{members} {whole.partitions} partition{'' if whole.partitions == 1 else 's'}"
+def _shared(whole: Summary, wait: Wait | None) -> str:
+    members = counted(whole.members, "member")
+    if without := without_owner(whole, wait):
+        return f"{members}; {without}"
+    return f"{members} {'has' if whole.members == 1 else 'share'} {counted(whole.partitions, 'partition')}"
 
 
 def _proposal(one: Outlook) -> Proposal:

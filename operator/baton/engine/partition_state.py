@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from baton.engine.state import GroupState
-from baton.model.ids import Partition
+from baton.engine.observation import Observation
+from baton.engine.state import GroupState, KnownQueue
+from baton.model.ids import Partition, QueueName
 
 
 class PartitionState(StrEnum):
@@ -29,6 +30,12 @@ def partition_states(state: GroupState) -> Mapping[Partition, PartitionState]:
     """Of every partition of the group, also of those that are being withdrawn; sorted."""
     mapped = _mapped(state)
     return {partition: _state(state, partition, mapped) for partition in sorted(state.slots)}
+
+
+def unopened(known: Mapping[QueueName, KnownQueue], seen: Observation) -> Mapping[QueueName, int]:
+    """Partitions that queues have, and that were not taken in yet: a pause, or a ledger without room, keeps them for later."""
+    more = {queue: one.partitions - (known[queue].partitions if queue in known else 0) for queue, one in seen.queues.items()}
+    return {queue: count for queue, count in more.items() if count > 0}
 
 
 def _mapped(state: GroupState) -> set[Partition]:

@@ -4,6 +4,7 @@ from baton.engine.draft import Draft
 from baton.engine.evenness import evenly_spread
 from baton.engine.holddown import unserved
 from baton.engine.seats import newcomers, taken
+from baton.engine.state import KnownQueue
 
 
 def at_rest(draft: Draft) -> bool:
@@ -14,8 +15,15 @@ def at_rest(draft: Draft) -> bool:
 
 def balanced(draft: Draft) -> bool:
     """At rest, and the partitions are spread among the members as the assignor in use has it. Somebody who came in a pause, and
-    for whom there is a partition, is a member too."""
-    return at_rest(draft) and evenly_spread(draft, taken(draft)) and not unserved(draft) and not newcomers(draft)
+    for whom there is a partition, is a member too; and so is a partition that came then one to be spread."""
+    return (
+        bool(draft.queues)
+        and _follows_queues(draft)
+        and at_rest(draft)
+        and evenly_spread(draft, taken(draft))
+        and not unserved(draft)
+        and not newcomers(draft)
+    )
 
 
 def settled(draft: Draft) -> bool:
@@ -23,4 +31,11 @@ def settled(draft: Draft) -> bool:
     what it is shown. A group without queues or members has nothing that could settle."""
     free_to_act = not draft.spec.paused and not draft.observation.held_back and draft.problem is None
     served = all(owner in draft.eligible for owner, partitions in draft.owned.items() if partitions)
-    return free_to_act and bool(draft.queues) and bool(draft.eligible) and not draft.moves and served and balanced(draft)
+    return free_to_act and bool(draft.eligible) and not draft.moves and served and balanced(draft)
+
+
+def _follows_queues(draft: Draft) -> bool:
+    """The queues are as they were taken in last: a pause, and a ledger without room, keep changes for later."""
+    seen = draft.observation.queues
+    known = {queue: KnownQueue(one.partitions, one.exclusive) for queue, one in seen.items()}
+    return known == {queue: one._replace(incarnation=None) for queue, one in draft.queues.items()}

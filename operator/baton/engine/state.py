@@ -173,6 +173,10 @@ class View:
     problem: Problem | None
     balanced: bool
     settled: bool
+    hold_until: float | None
+    """When what is waited out is over; None: nothing is, or what is to follow waits for something else."""
+    unowned: int
+    """Partitions that nobody owns at this moment, also those that were not taken in yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from baton.engine.group_state import state_of, until_of, why_of
 from baton.engine.happenings import Happening, StandsBy, StateChanged
 from baton.engine.holddown import due, watch
 from baton.engine.observation import HeldBack, Observation, ScaleMode
+from baton.engine.partition_state import unopened
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
@@ -155,6 +156,8 @@ def _close(draft: Draft) -> Step:
         problem=draft.problem,
         balanced=balanced(draft),
         settled=settled(draft),
+        hold_until=min(_hold_ends(draft), default=None),
+        unowned=_unowned(draft),
     )
     if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
         draft.happenings.append(StateChanged(state_of(state), until_of(state), why_of(state)))
@@ -185,10 +188,22 @@ def _tell(draft: Draft) -> None:
             draft.standbys.remove(member)
 
 
+def _unowned(draft: Draft) -> int:
+    """Partitions of the queues as they are observed, and those that are being withdrawn."""
+    owned = sum(map(len, draft.owned.values()))
+    return len(draft.slots) - owned + sum(unopened(draft.queues, draft.observation).values())
+
+
 def _wake_at(draft: Draft) -> float | None:
     times = [m.deadline for m in draft.moves.values() if handoff.waits_for_giver(m) and not m.missed]
-    if not draft.spec.paused and not draft.observation.held_back:
-        if draft.holddown is not None and draft.problem is None:
-            times.append(draft.holddown.until)
-        times += [seat.expires for seat in draft.seats if seat.expires is not None]
-    return min(times, default=None)
+    return min([*times, *_hold_ends(draft)], default=None)
+
+
+def _hold_ends(draft: Draft) -> list[float]:
+    """When the holddown ends, and the terms of static members; not where nothing follows from it."""
+    if draft.spec.paused or draft.observation.held_back:
+        return []
+    ends = [seat.expires for seat in draft.seats if seat.expires is not None]
+    if draft.holddown is not None and draft.problem is None:
+        ends.append(draft.holddown.until)
+    return ends

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from baton.engine.group_state import state_of
 from baton.engine.happenings import State
+from baton.engine.observation import HeldBack
 from baton.engine.proposal import Outlook, outlook
 from baton.engine.state import GroupState, Problem
 from baton.model.ids import Epoch, MemberId, Partition
@@ -31,12 +32,16 @@ class Summary:
 
     state: State
     hold_until: float | None
-    """Also while a rebalance hides the holddown."""
+    """When a plan is made, if nothing undoes the change; also while a rebalance hides the holddown. None where the plan waits for
+    something else: the end of a pause, room in the ledger, an assignor."""
     generation: int
     members: int
     """Ready and not terminating, standbys and newcomers included."""
     standbys: int
     partitions: int
+    """Of the queues as they were seen last."""
+    unowned: int
+    """Those that nobody owns at this moment."""
     moving: int
     """Hand-offs under way and planned."""
     moves: int
@@ -49,6 +54,8 @@ class Summary:
     settled: bool
     """Balanced, and every partition is with a live member as its queue's owner, and nothing keeps the engine from acting: not a
     pause, nor an assignor that fails, nor a ledger without room. What somebody who waits for a group waits for."""
+    held_back: bool
+    """The ledger had no room for what is due."""
     replicas: int
     """The size of the fleet as /scale reports it."""
     victims: tuple[MemberId, ...]
@@ -61,13 +68,17 @@ def summary(state: GroupState) -> Summary:
     view = state.view
     seated = [seat.member for seat in state.seats if seat.left is None]
     members = view.members if view is not None else len({*seated, *state.standbys})
+    hold_until = state.hold_until if view is None else view.hold_until
+    doing = state_of(state)
+    queues = state.queues if view is None else view.observation.queues
     return Summary(
-        state=state_of(state),
-        hold_until=state.hold_until,
+        state=State.READY if doing is State.HOLDDOWN and hold_until is None else doing,
+        hold_until=hold_until,
         generation=state.generation,
         members=members,
         standbys=view.standbys if view is not None else sum(not known.active for known in state.known.values()),
-        partitions=sum(queue.partitions for queue in state.queues.values()),
+        partitions=sum(queue.partitions for queue in queues.values()),
+        unowned=sum(slot.owner is None for slot in state.slots.values()) if view is None else view.unowned,
         moving=state.moving,
         moves=state.totals.moves,
         lower_bound=state.totals.lower_bound,
@@ -79,6 +90,7 @@ def summary(state: GroupState) -> Summary:
         assignor=None if state.facts is None else state.facts.assignor,
         balanced=view is not None and view.balanced,
         settled=view is not None and view.settled,
+        held_back=view is not None and view.observation.held_back is not HeldBack.NOTHING,
         replicas=members + len(state.victims),
         victims=tuple(name for name, _ in state.victims),
         problem=None if view is None else view.problem,

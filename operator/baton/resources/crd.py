@@ -26,6 +26,7 @@ def _consumer_groups() -> Document:
             _column("State", ".status.state", "A summary of the conditions"),
             _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether everything that is asked for can be done"),
             _column("Partitions", ".status.partitions", "Partitions of the group's queues", kind="integer"),
+            _column("Unowned", ".status.unowned", "Those that nobody owns", kind="integer"),
             _column("Members", ".status.members", "Pods that take part", kind="integer"),
             _column("Moving", ".status.moving", "Partitions that are changing hands", kind="integer"),
             _column("Hold-until", ".status.holdUntil", "When the holddown ends"),

@@ -116,7 +116,8 @@ class ConsumerGroupStatus(Shape):
     """When an operator last compared the group with the facts. Written with everything else, and every two minutes at rest. Where
     it is older than five minutes no operator looks after the group, and everything here is as of then."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When the holddown ends."""
+    """When a plan is made, if the change of the fleet that is held down is not undone. Only while that runs: not in a pause, nor
+    while a plan waits for something else."""
     assignment_generation: int | None = None
     """Counts the plans made."""
     members: int | None = None
@@ -125,6 +126,8 @@ class ConsumerGroupStatus(Shape):
     """How many of these own nothing and wait for a seat."""
     partitions: int | None = None
     """How many partitions the group's queues have."""
+    unowned: int | None = None
+    """How many of these nobody owns at this moment."""
     moving: int | None = None
     """How many partitions are changing hands."""
     moves: int | None = None

@@ -63,6 +63,26 @@ async def test_a_group_whose_queue_is_away_is_not_called_ready(shop: World) -> N
     assert (await shop.condition("away", "Settled"))["status"] == "False"
 
 
+async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_partitions(
+    shop: World, control_plane: Machine, shared_operator: Operator
+) -> None:
+    await shop.external("unborn", partitions=12)
+    await shop.group("unborn", paused=True)
+    await shop.pod("unborn-a", "unborn")
+    await state_is(shop, "unborn", "Paused")
+    line = await shown(control_plane, "unborn")
+    assert (line["STATE"], line["PARTITIONS"], line["UNOWNED"], line["HOLD-UNTIL"]) == ("Paused", "12", "12", "")
+    for kind in ("Balanced", "Settled"):
+        told = await shop.condition("unborn", kind)
+        assert (told["status"], told["reason"]) == ("False", "Paused")
+        assert "12 of 12 partitions have no owner: spec.paused" in told["message"]
+    labels = {"namespace": "shop", "group": "unborn", "queue": "unborn"}
+    assert shared_operator.metric("baton_partitions", **labels, state="Unassigned") == 12
+    await shop.change("consumergroups", "unborn", {"spec": {"paused": False}})
+    assert await waited(control_plane, "unborn", SETTLED, seconds=20)
+    assert (await shown(control_plane, "unborn"))["UNOWNED"] == "0"
+
+
 async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, control_plane: Machine) -> None:
     await shop.external("settles", partitions=4)
     await shop.group("settles")

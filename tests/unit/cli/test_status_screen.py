@@ -82,6 +82,16 @@ def test_a_small_group_is_shown_whole() -> None:
     assert "orders 3" in text, "what b lets go of"
 
 
+def test_partitions_that_nobody_owns_are_counted_also_those_that_the_ledger_does_not_know_yet() -> None:
+    group = Group(12, GroupSpec(paused=True)).join("a", "b")
+    group.settle(100)
+    status = {**MANIFEST["status"], "state": "Paused", "partitions": 12, "unowned": 12, "members": 2, "moving": 0}
+    queues = [{"metadata": {"name": "orders"}, "status": {"partitions": 12, "partitionScaleStatus": "Ready"}}]
+    text = shown(seen({**MANIFEST, "status": status}, dump(group.state), queues))
+    assert "12 partitions (12 without an owner), 2 members" in text
+    assert "orders  12          12          0      0       0        Ready" in text
+
+
 def test_what_a_partition_is_doing_stands_in_the_whole_table() -> None:
     rows = partitions(dump(rebalancing().state))
     assert [(row["partition"], row["state"], row["owner"], row["to"]) for row in rows] == [

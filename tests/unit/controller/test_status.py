@@ -11,6 +11,7 @@ from baton.controller.problems import Problem, Reason
 from baton.controller.queue_board import queue_status
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.status import group_conditions, group_status, halted_status
+from baton.controller.waits import Wait
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, Protocol
 from baton.kube.members import Membership
@@ -18,6 +19,7 @@ from baton.kube.objects import GroupView, QueueView
 from baton.resources import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
 
 NOW = 1_800_000_000.0
+HELD = Wait(Reason.HOLDDOWN, "held down until then")
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
@@ -34,19 +36,20 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moving", "until", "overdue", "status", "reason", "said"),
+    ("moving", "wait", "overdue", "status", "reason", "said"),
     [
         (0, None, [], "False", Reason.STABLE, "nothing moves"),
-        (0, "2027-01-15T08:00:00Z", [], "False", Reason.HOLDDOWN, "2027-01-15T08:00:00Z"),
+        (0, HELD, [], "False", Reason.HOLDDOWN, "held down until then"),
+        (0, Wait(Reason.PAUSED, "a pause"), [], "False", Reason.STABLE, "nothing moves: a pause"),
         (1, None, [], "True", Reason.HANDING_OFF, "1 partition is changing hands"),
-        (3, "2027-01-15T08:00:00Z", [], "True", Reason.HANDING_OFF, "3 partitions are changing hands"),
+        (3, HELD, [], "True", Reason.HANDING_OFF, "3 partitions are changing hands"),
         (3, None, ["b", "a", "a"], "True", Reason.HANDING_OFF, "a, b did not let go by the deadline"),
     ],
 )
 def test_rebalancing_is_told_in_a_sentence(
-    moving: int, until: str | None, overdue: list[str], status: str, reason: Reason, said: str
+    moving: int, wait: Wait | None, overdue: list[str], status: str, reason: Reason, said: str
 ) -> None:
-    kind, made, why, message = rebalancing(moving, until, overdue)
+    kind, made, why, message = rebalancing(moving, wait, overdue)
     assert (kind, made.value, why) == ("Rebalancing", status, reason)
     assert said in message
 

@@ -76,7 +76,7 @@ def test_a_group_without_queues_has_nothing_to_settle() -> None:
     group = Group()
     group.queues = {}
     group.join("a").settle(at=0)
-    assert words(group) == (True, False)
+    assert words(group) == (False, False)
 
 
 def test_a_queue_that_nobody_reads_is_not_served() -> None:
