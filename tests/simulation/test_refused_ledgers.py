@@ -13,6 +13,7 @@ from baton.controller.ending import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_
 from baton.controller.refusals import PASSING
 from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.objects import groups_path
+from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 
 CONFIG_MAPS = core_path("shop", "configmaps")
@@ -24,8 +25,13 @@ AT_ONCE = [
     Refuse(403, "Forbidden", 'User "baton" cannot update resource "configmaps" in API group "" in the namespace "shop"'),
     Refuse(400, "BadRequest", 'admission webhook "gate.example.com" denied the request: not on Sundays'),
     Refuse(422, "Invalid", 'ConfigMap "orders-assignments" is invalid: data: Invalid value'),
-    Refuse(413, "RequestEntityTooLarge", "Request entity too large: limit is 65536"),
     Refuse(401, "Unauthorized", "Unauthorized"),
+]
+TOO_LARGE = [
+    Refuse(413, "RequestEntityTooLarge", "Request entity too large: limit is 65536"),
+    Refuse(500, "", "etcdserver: request is too large"),
+    Refuse(500, "", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)"),
+    Refuse(422, "Invalid", 'ConfigMap "orders-assignments" is invalid: []: Too long: may not be more than 1048576 bytes'),
 ]
 IN_A_WHILE = [
     Refuse(429, "TooManyRequests", "the server has received too many requests"),
@@ -35,7 +41,7 @@ IN_A_WHILE = [
     Refuse(409, "Conflict", "the object has been modified"),
     Hang(),
 ]
-CURES = ("ResourceQuota", "RBAC", "webhook or policy", "what the API server says", "size of requests", "start what")
+CURES = ("ResourceQuota", "RBAC", "webhook or policy", "what the API server says", "fewer partitions", "start what")
 
 
 def of_ledgers(fault: Fault) -> Callable[[str, str], Fault | None]:
@@ -59,12 +65,18 @@ async def serve(world: OneReplica) -> None:
     await world.until_told("Ready", "returns")
 
 
+def reason(fault: Fault) -> str:
+    """Of the condition Ready."""
+    return "SizeLimit" if fault in TOO_LARGE else "LedgerRefused"
+
+
 def bound(fault: Fault) -> float:
     """Seconds within which it is told: at once, or when it has lasted; and a request, a status write, a look."""
-    return 1.0 + (0.0 if fault in AT_ONCE else PASSING + LONGEST_PAUSE) + (REQUEST_TIMEOUT if type(fault) is Hang else 0)
+    at_once = fault in AT_ONCE + TOO_LARGE
+    return 1.0 + (0.0 if at_once else PASSING + LONGEST_PAUSE) + (REQUEST_TIMEOUT if type(fault) is Hang else 0)
 
 
-@pytest.mark.parametrize("fault", AT_ONCE + IN_A_WHILE, ids=str)
+@pytest.mark.parametrize("fault", AT_ONCE + TOO_LARGE + IN_A_WHILE, ids=str)
 def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_does_not_say(fault: Fault) -> None:
     async def story(world: OneReplica) -> None:
         await serve(world)
@@ -72,7 +84,7 @@ def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_doe
         failures = world.metric("baton_ledger_failures_total", **LABELS)
         world.trouble = of_ledgers(fault)
         world.delete_pod("orders-b")
-        assert await world.until_told("LedgerRefused") <= bound(fault)
+        assert await world.until_told(reason(fault)) <= bound(fault)
         _, message = await world.ready()
         assert "ConfigMap shop/orders-assignments, the group's ledger, cannot be written" in message
         if type(fault) is Refuse:
@@ -80,13 +92,13 @@ def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_doe
             assert any(cure in message for cure in CURES), message
         world.pod("orders-c")
         await asyncio.sleep(30)
-        assert (await world.ready())[0] == "LedgerRefused"
+        assert (await world.ready())[0] == reason(fault)
         assert await world.ledger() == before
         assert world.queues["orders"].records == records, "nothing was granted"
         assert world.metric("baton_ledger_failures_total", **LABELS) > failures
         assert world.metric("baton_ledger_failing_seconds", **LABELS) >= 30
-        assert world.metric("baton_group_ready", **LABELS, reason="LedgerRefused") == 0
-        assert (await world.events()).count("LedgerRefused") == 1
+        assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
+        assert (await world.events()).count(reason(fault)) == 1
         assert world.metric("baton_reconcile_age_seconds", **LABELS) <= 30, "rounds come to their end"
         world.trouble = lambda verb, path: None
         assert await world.until_told("Ready") <= LONGEST_PAUSE + REQUEST_TIMEOUT + 1
@@ -115,17 +127,17 @@ def test_its_neighbour_goes_on_meanwhile(fault: Fault) -> None:
     lives(story)
 
 
-@pytest.mark.parametrize("fault", AT_ONCE + IN_A_WHILE, ids=str)
+@pytest.mark.parametrize("fault", AT_ONCE + TOO_LARGE + IN_A_WHILE, ids=str)
 def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
     async def story(world: OneReplica) -> None:
         world.trouble = of_ledgers(fault)
         world.queue("orders")
         world.group("orders")
         world.pod("orders-a")
-        assert await world.until_told("LedgerRefused") <= bound(fault) + 3
-        assert world.metric("baton_group_ready", **LABELS, reason="LedgerRefused") == 0
+        assert await world.until_told(reason(fault)) <= bound(fault) + 3
+        assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
         assert world.metric("baton_ledger_failures_total", **LABELS) > 0
-        assert "LedgerRefused" in await world.events()
+        assert reason(fault) in await world.events()
         assert world.queues == {}, "no queue is claimed"
         world.trouble = lambda verb, path: None
         await world.until_told("Ready", seconds=LONGEST_PAUSE + REQUEST_TIMEOUT + 5)
@@ -188,6 +200,39 @@ async def test_it_is_not_tried_more_often_than_it_says_whatever_else_happens(wor
         world.pod(f"more-{number}")
         await asyncio.sleep(0.3)
     assert 5 <= sum(asked == ("update", LEDGER) for asked in world.asked) <= 8
+
+
+@in_virtual_time
+async def test_an_immutable_ledger_is_written_again_when_it_is_deleted_and_nothing_is_lost(world: OneReplica) -> None:
+    await serve(world)
+    before, epochs = await world.ledger(), {number: one.epoch for number, one in world.queues["orders"].records.items()}
+    world.server.request("patch", LEDGER, body={"immutable": True})
+    world.delete_pod("orders-b")
+    await world.until_told("LedgerRefused")
+    assert "delete ConfigMap orders-assignments, which somebody made immutable" in (await world.ready())[1]
+    await asyncio.sleep(30)
+    assert await world.ledger() == before
+    world.delete(LEDGER)
+    await world.until_told("Ready")
+    await world.until(world.counts, [4])
+    owned = (await world.entries())["orders-a"].owned[QueueName("orders")]
+    assert owned == {number: one.epoch for number, one in world.queues["orders"].records.items()}
+    assert {number: epoch - epochs[number] for number, epoch in owned.items()} == {0: 0, 1: 1, 2: 0, 3: 1}
+
+
+@in_virtual_time
+async def test_a_ledger_that_an_operator_found_immutable_is_written_again_as_it_was(world: OneReplica) -> None:
+    """It has never been able to write it."""
+    await serve(world)
+    before = await world.ledger()
+    world.server.request("patch", LEDGER, body={"immutable": True})
+    await world.stop()
+    world.start()
+    await world.until_told("LedgerRefused")
+    world.delete(LEDGER)
+    await world.until_told("Ready")
+    await world.until(world.counts, [2, 2])
+    assert await world.ledger() == before, "everybody goes on at the epochs that they had"
 
 
 @in_virtual_time

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from baton.controller.problems import Problem, Reason
-from baton.kube.api import ApiError, ConflictError, UnavailableError
+from baton.kube.api import ApiError, ConflictError, TooLargeError, UnavailableError
 from baton.kube.ledger import ForeignConfigMap, Owner, TooLarge
 from baton.model.wording import one_line
 
@@ -36,8 +36,16 @@ _CURES = (
     _Cure("denied (the )?request", "let the webhook or policy that it names pass ConfigMap {name}"),
     _Cure("webhook", "start what the webhook calls, or let it pass ConfigMap {name}"),
     _Cure(r"User .* cannot", "give the operator the right that it names (the chart's RBAC has it)"),
-    _Cure("field is immutable", "delete ConfigMap {name}, which somebody made immutable: it is made again at once"),
-    _Cure("too large", "raise the limit on the size of requests (the API server's, or that of a proxy before it)"),
+    _Cure(
+        "field is immutable",
+        "delete ConfigMap {name}, which somebody made immutable: it is written again at once, with all that it says; then "
+        "replace the group's pods, for no kubelet reads it again for pods that have mounted an immutable one",
+    ),
+    _Cure(
+        "too large|larger than max|Too long",
+        "use fewer partitions or members per group, take off what somebody else put on ConfigMap {name} (finalizers), or raise "
+        "the limit (etcd's --max-request-bytes, or that of a proxy before the API server)",
+    ),
 )
 _ELSE = "see what the API server says there, and its log"
 
@@ -59,7 +67,7 @@ def ledger_refused(owner: Owner, error: Exception) -> Problem:
         return Problem(Reason.LEDGER_NAME_TAKEN, f"{error}. Until then nothing is moved")
     what = f"ConfigMap {owner.namespace}/{owner.name}, the group's ledger, cannot be written"
     return Problem(
-        Reason.LEDGER_REFUSED,
+        Reason.SIZE_LIMIT if isinstance(error, TooLargeError) else Reason.LEDGER_REFUSED,
         f"{what} ({one_line(str(error), LONGEST_WORDS)}): {_cure(error, owner.name)}. Until then nothing is moved, and who owns "
         "what stays as it is; it is tried again every few seconds",
     )

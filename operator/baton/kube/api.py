@@ -6,6 +6,7 @@ only its configuration, authentication and connection pool are used.
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,16 @@ METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FORBIDDEN = 403
 """The status of a refusal for want of a right."""
 
+TOO_LARGE = 413
+"""The status of a refusal of a request for its size."""
+
+_TOO_LARGE = re.compile(
+    r"etcdserver: request is too large"  # 500
+    r"|trying to send message larger than max"  # 500, of the connection to etcd
+    r"|Too long: may not be more than \d+ bytes"  # 422, of a ConfigMap
+)
+"""The same of an object, in words alone."""
+
 PAGE = 250
 """Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
 
@@ -57,6 +68,10 @@ class NotFoundError(ApiError):
 
 class ConflictError(ApiError):
     """409, or 422 for a patch of another UID: the object is not what the writer believes (or exists already)."""
+
+
+class TooLargeError(ApiError):
+    """The object has more bytes than the API server, etcd behind it or a proxy before it takes. That does not pass."""
 
 
 class UnavailableError(Exception):
@@ -188,6 +203,8 @@ def _causes(details: Any) -> list[Json]:
 def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
     """What an answer other than 2xx means; `said` is its Status object."""
     reason, message = str(said.get("reason", "")), str(said.get("message", ""))
+    if status == TOO_LARGE or _TOO_LARGE.search(message):
+        return TooLargeError(status, reason, message)
     if status == 429 or status >= 500:
         return UnavailableError(f"{status} {reason}: {message}")
     kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)

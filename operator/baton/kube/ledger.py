@@ -150,7 +150,7 @@ class Ledger:
         self.written: Mapping[str, str] | None = None
         """What this leader wrote last."""
         self.found: Mapping[str, str] | None = None
-        """The group's own, as it was found. None: there was none."""
+        """The group's own, as it was found last. None: there was none."""
         self._stands: Stored | None = None
         """What was last written, or seen in its place. None: nothing stands there."""
         self._unknown: deque[Mapping[str, str]] = deque(maxlen=MOST_UNKNOWN)
@@ -163,9 +163,10 @@ class Ledger:
 
     async def claim(self) -> Mapping[str, str] | None:
         """The ledger's content, with this leader's term now on it. None: there was none of this group's; an empty one now stands
-        there."""
+        there. One that this leader has found, could not write, and that is gone since, is written again."""
         found = await self._see()
-        self.found = found.data if found is not None and found.owner_uid == self.owner.uid else None
+        if found is not None:
+            self.found = found.data if found.owner_uid == self.owner.uid else None
         await self.write(self.found or {})
         return self.found
 

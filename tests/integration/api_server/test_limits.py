@@ -9,7 +9,7 @@ from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASE
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, DATA_LIMIT, REQUEST_LIMIT
 from tests.waiting import eventually
 
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.api import ApiError, TooLargeError
 
 Json = dict[str, Any]
 
@@ -76,10 +76,10 @@ async def test_a_request_has_an_end(server: Server, namespace: str) -> None:
     assert error.message == "Request entity too large: limit is 3145728"
 
 
-async def test_what_is_too_large_to_be_stored_is_refused_as_if_the_server_were_ill(server: Server, namespace: str) -> None:
-    """So a client cannot tell it from what passes."""
+async def test_what_is_too_large_to_be_stored_is_refused_in_words_alone(server: Server, namespace: str) -> None:
+    """By its status it would pass."""
     finalizers = [f"example.com/{number:050}" for number in range(30_000)]
-    with pytest.raises(UnavailableError, match="500 : etcdserver: request is too large"):
+    with pytest.raises(TooLargeError, match="500 : etcdserver: request is too large"):
         await create(server, GROUPS, namespace, metadata={"name": "a", "finalizers": finalizers})
 
 

@@ -227,19 +227,38 @@ async def test_a_ledger_whose_labels_and_owner_somebody_took_away_is_put_right(s
 
 
 async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when_it_is_deleted(
-    shop: World, redis_server: RedisServer
+    empty: World, start: Start, redis_server: RedisServer
 ) -> None:
-    await shop.redis("fast", redis_server.url)
-    await shop.group("fast")
-    await shop.pod("fast-a", "fast")
-    await shop.spread("fast", 6)
-    await shop.api.merge(ledger_path(shop, "fast"), {"immutable": True})
-    await shop.pod("fast-b", "fast")
-    message = await shop.told("fast", "LedgerRefused", seconds=20)
-    assert "delete ConfigMap fast-assignments" in message
-    await shop.api.delete(ledger_path(shop, "fast"))
-    await shop.spread("fast", 3, 3, seconds=30)
-    await shop.told("fast", "Ready")
+    operator = await start(empty).leads()
+    await serving(empty, redis_server)
+    before, records = await empty.ledger_data("orders"), await empty.owned("orders")
+    await empty.api.merge(ledger_path(empty), {"immutable": True})
+    await empty.delete_pod("b")
+    message = await empty.told("orders", "LedgerRefused", seconds=20)
+    assert "field is immutable when `immutable` is set" in message
+    assert "delete ConfigMap orders-assignments, which somebody made immutable: it is written again at once" in message
+    assert (await empty.events("LedgerRefused"))[0]["regarding"]["name"] == "orders"
+    labels = {"namespace": empty.namespace, "group": "orders"}
+    assert (operator.metric("baton_ledger_failing_seconds", **labels) or 0) > 0
+    assert await empty.ledger_data("orders") == before
+    await assert_the_queue_agrees(empty, "orders", redis_server)
+    # Another operator that finds it so has nothing but what it reads there.
+    operator.kill()
+    await start(empty, "two").leads()
+    await empty.external("others")
+    await empty.group("others")
+    await empty.pod("others-a", "others")
+    await empty.spread("others", 6, seconds=20)
+    assert (await empty.condition("orders"))["reason"] == "LedgerRefused"
+    await empty.api.delete(ledger_path(empty))
+    await empty.spread("orders", 4, seconds=30)
+    await empty.told("orders", "Ready")
+    now = (await empty.owned("orders"))["a"]
+    stayed, came = records["a"], records["b"]
+    assert {number: now[number] for number in stayed} == stayed, "it goes on at the epochs that it had"
+    assert all(now[number] > epoch for number, epoch in came.items())
+    assert (await empty.status("orders"))["moves"] == 2, "what was counted is not lost either"
+    await assert_the_queue_agrees(empty, "orders", redis_server)
 
 
 async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written_until_it_goes(

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.integration.operator.accounts import Account, account
+from tests.integration.operator.accounts import HOME, Account, account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.waiting import eventually
 
 from baton.kube.api import core_path
+from baton.model.names import ledger_name
+
+REVIEWS = "authorization.k8s.io/v1"
 
 _numbers = itertools.count(1)
 
@@ -85,6 +88,44 @@ async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(
     await fleet(again, "a")
     await again.spread("orders", 6, seconds=60)
     await again.told("orders", "Ready")
+
+
+async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_other_namespace(two: Two) -> None:
+    operator = await two.start().leads()
+    for world in (two.shop, two.bank):
+        await fleet(world, "a", "b")
+        await world.spread("orders", 3, 3)
+        await world.told("orders", "Ready")
+    before = await two.bank.ledger_data("orders")
+    await two.account.bind(two.bank.namespace, without="configmaps")
+    await eventually(lambda: refused(two), "the right is gone", 30)
+    for world in (two.shop, two.bank):
+        await world.delete_pod("b")
+    message = await two.bank.told("orders", "LedgerRefused", seconds=30)
+    assert (
+        "cannot update resource" in message and "give the operator the right that it names (the chart's RBAC has it)" in message
+    )
+    assert (await two.bank.events("LedgerRefused"))[0]["regarding"]["name"] == "orders"
+    labels = {"namespace": two.bank.namespace, "group": "orders"}
+    assert (operator.metric("baton_ledger_failing_seconds", **labels) or 0) > 0
+    assert operator.metric("baton_group_ready", **labels, reason="LedgerRefused") == 0
+    assert await two.bank.ledger_data("orders") == before, "and nothing was done that it does not say"
+    await two.shop.spread("orders", 6)
+    assert await two.shop.reason("orders") == "Ready"
+    await two.account.bind(two.bank.namespace)
+    await two.bank.spread("orders", 6, seconds=60)
+    await two.bank.told("orders", "Ready", seconds=90)
+    assert operator.metric("baton_ledger_failing_seconds", **labels) == 0
+    await eventually(lambda: two.bank.events("Recovered"), "an event says that it is over")
+
+
+async def refused(two: Two) -> bool:
+    """Whether the API server has heard of what the account may not do any more."""
+    attributes = {"namespace": two.bank.namespace, "verb": "update", "resource": "configmaps", "name": ledger_name("orders")}
+    user = f"system:serviceaccount:{HOME}:{two.account.name}"
+    review = {"apiVersion": REVIEWS, "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": attributes}}
+    made = await two.bank.api.create(f"/apis/{REVIEWS}/subjectaccessreviews", review)
+    return not made["status"]["allowed"]
 
 
 async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two: Two) -> None:
