@@ -1,9 +1,9 @@
 """Values of the engine's state made of what stood in a ledger: each field holds what it says, or the ledger is none."""
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from math import isfinite
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from baton.model.ledger import LedgerError
@@ -17,44 +17,73 @@ MOST = 2**63 - 1
 """The greatest whole number that the API server takes."""
 
 
+Test = Callable[[Any], bool]
+
+
 def checked(kind: type[T], **fields: Any) -> T:
     """Raises LedgerError where a field has a value of another type, or one that is no time or count."""
-    hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is of
+    tests: Mapping[str, Test] = _tests(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is of
     for name, value in fields.items():
-        hint = hints.get(name)
-        if hint is not None and not _fits(value, hint):
+        fits = tests.get(name)
+        if fits is not None and not fits(value):
             raise LedgerError(f"{name}: {str(value)[:40]!r} cannot stand there")
     return kind(**fields)
 
 
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _tests(kind: type[Any]) -> dict[str, Test]:
+    return {name: _test(hint) for name, hint in get_type_hints(kind).items()}
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _test(hint: Any) -> Test:
+    """Whether a value is what the hint says."""
     if isinstance(hint, NewType):
-        hint = hint.__supertype__
+        return _test(hint.__supertype__)
     if get_origin(hint) in (UnionType, Union):
-        return any(_fits(value, one) for one in get_args(hint))
-    if hint is NoneType:
-        return value is None
+        return _any([_test(one) for one in get_args(hint)])
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) <= LATEST
+        return _is_time
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
-    if isinstance(hint, type):
-        return isinstance(value, hint)
-    return _holds(value, get_origin(hint), get_args(hint))
+        return _is_count
+    if isinstance(hint, type) and not get_args(hint):
+        return partial(_is, hint)
+    return _collection(get_origin(hint), get_args(hint))
 
 
-def _holds(value: object, kind: Any, of: tuple[Any, ...]) -> bool:
-    """A collection of what fits."""
-    if not isinstance(value, kind):
-        return False
-    if isinstance(value, Mapping):
-        return all(_fits(key, of[0]) and _fits(one, of[1]) for key, one in value.items())
-    assert isinstance(value, tuple | frozenset)
-    if isinstance(value, tuple) and of[-1] is not Ellipsis:
-        return len(value) == len(of) and all(_fits(one, hint) for one, hint in zip(value, of, strict=True))
-    return all(_fits(one, of[0]) for one in value)
+def _is(kind: type, value: object) -> bool:
+    return isinstance(value, kind)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) <= LATEST
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+
+
+def _any(tests: Sequence[Test]) -> Test:
+    return lambda value: any(fits(value) for fits in tests)
+
+
+def _each(hint: Any) -> Callable[[Iterable[Any]], bool]:
+    """Whether all of them are what the hint says. There may be very many: of a class, each kind that they are of is looked at once."""
+    if isinstance(hint, NewType):
+        return _each(hint.__supertype__)
+    if isinstance(hint, type) and hint not in (int, float) and not get_args(hint):
+        return lambda values: all(issubclass(found, hint) for found in set(map(type, values)))
+    fits = _test(hint)
+    return lambda values: all(map(fits, values))
+
+
+def _collection(kind: Any, of: tuple[Any, ...]) -> Test:
+    if issubclass(kind, Mapping):
+        keys_fit, values_fit = map(_each, of)
+        return lambda value: isinstance(value, kind) and keys_fit(value) and values_fit(value.values())
+    if issubclass(kind, tuple) and of[-1] is not Ellipsis:
+        parts = [_test(one) for one in of]
+        return lambda value: (
+            isinstance(value, kind) and len(value) == len(parts) and all(fits(one) for fits, one in zip(parts, value, strict=True))
+        )
+    all_fit = _each(of[0])
+    return lambda value: isinstance(value, kind) and all_fit(value)

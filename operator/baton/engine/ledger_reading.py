@@ -12,7 +12,7 @@ from typing import Any
 
 from baton.engine.checked import checked
 from baton.engine.ledger import ALIKE, VERSION
-from baton.engine.ledger_bounds import check_extent
+from baton.engine.ledger_bounds import Extent
 from baton.engine.observation import Protocol
 from baton.engine.spelling import read_grants, read_numbers
 from baton.engine.state import (
@@ -29,7 +29,7 @@ from baton.engine.state import (
     Totals,
 )
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.ledger import LedgerError, MemberEntry, flat
+from baton.model.ledger import LedgerError, MemberEntry, flat, read_object
 from baton.model.names import LEDGER_GROUP_KEY
 
 _CAPACITY = re.compile(r"[0-9]{1,20}(/[0-9]{1,20})?")
@@ -40,14 +40,16 @@ def load(data: Mapping[str, str]) -> GroupState:
     """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for anything else (a hand edited it)."""
     if LEDGER_GROUP_KEY not in data:
         raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
+    extent, entries = Extent(), {}
     with _refused(LEDGER_GROUP_KEY):
         raw = json.loads(data[LEDGER_GROUP_KEY])
-        check_extent(raw, (text for key, text in data.items() if key != LEDGER_GROUP_KEY))
-    entries = {}
+        extent.of_group(raw)
     for key, text in data.items():
         if key != LEDGER_GROUP_KEY:
             with _refused(key):
-                entries[MemberId(key)] = MemberEntry.from_json(text)
+                entry = read_object(text)
+                extent.of_member(entry)
+                entries[MemberId(key)] = MemberEntry.from_raw(entry)
     with _refused(LEDGER_GROUP_KEY):
         return _read(raw, entries)
 
@@ -106,7 +108,8 @@ def _read_slots(
     raw: Mapping[str, Any], queues: Mapping[QueueName, KnownQueue], entries: Mapping[MemberId, MemberEntry]
 ) -> tuple[dict[Partition, Slot], set[Partition]]:
     """Who has what, and which of it is being revoked: from the members' keys, and what nobody has from the key `group`."""
-    slots = {Partition(name, number): Slot() for name, queue in queues.items() for number in range(queue.partitions)}
+    never = Slot()
+    slots = {Partition(name, number): never for name, queue in queues.items() for number in range(queue.partitions)}
     free: set[Partition] = set()
     for part in raw.get("free", ()):
         like = checked(Slot, last=part.get("last"))
@@ -117,11 +120,14 @@ def _read_slots(
     for member, entry in entries.items():
         if entry.group != raw["group"] or entry.member != member:
             raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
+        at: dict[Epoch, Slot] = {}
         for queues_of, gives in ((entry.owned, False), (entry.revoking, True)):
             for partition, epoch in flat(queues_of):
-                if partition in free or slots.get(partition, Slot()).owner is not None:
+                if partition in free or slots.get(partition, never).owner is not None:
                     raise LedgerError(f"partition {partition.number} of {partition.queue} stands at {member} and elsewhere")
-                slots[partition] = Slot(epoch, member, member)
+                if (slot := at.get(epoch)) is None:
+                    slot = at[epoch] = Slot(epoch, member, member)
+                slots[partition] = slot
                 if gives:
                     revoking.add(partition)
     return slots, revoking

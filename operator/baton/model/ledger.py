@@ -54,14 +54,11 @@ class MemberEntry:
     @classmethod
     def from_json(cls, text: str) -> "MemberEntry":
         """Raises LedgerError, which names the field, for a text that is not an entry."""
-        try:
-            raw = json.loads(text)
-        except ValueError as error:
-            raise LedgerError(f"not JSON: {error}") from None
-        except RecursionError:
-            raise LedgerError("nested too deeply") from None
-        if not isinstance(raw, dict):
-            raise LedgerError("not a JSON object")
+        return cls.from_raw(read_object(text))
+
+    @classmethod
+    def from_raw(cls, raw: dict[str, object]) -> "MemberEntry":
+        """The same from what `read_object` made of the text."""
         return cls(
             group=_take(raw, "group", str),
             member=MemberId(_take(raw, "member", str)),
@@ -71,6 +68,19 @@ class MemberEntry:
             owned=_from_text(_take(raw, "owned", dict), "owned"),
             revoking=_from_text(_take(raw, "revoking", dict), "revoking"),
         )
+
+
+def read_object(text: str) -> dict[str, object]:
+    """The JSON of a key. Raises LedgerError."""
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise LedgerError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise LedgerError("nested too deeply") from None
+    if not isinstance(raw, dict):
+        raise LedgerError("not a JSON object")
+    return raw
 
 
 def flat(queues: Mapping[QueueName, Grants]) -> Iterator[tuple[Partition, Epoch]]:

@@ -22,6 +22,7 @@ MOST = 1_000_000
 """So many partitions are named by one text at most."""
 
 _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
+_SPAN = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
 _GRANT = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?@([0-9]{1,18})")
 
 
@@ -40,9 +41,12 @@ def parse_numbers(text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def count_numbers(text: str) -> int:
-    """How many partitions the text names, without making any of them. Raises ValueError as `parse_numbers` does."""
-    return sum(map(len, _numbers(text)))
+def count_named(text: str) -> int:
+    """How many partitions numbers or grants name, without making any of them. What does not read as either names some number."""
+    if not text:
+        return 0
+    spans = _SPAN.findall(text) if "-" in text else ()
+    return 1 + text.count(",") + sum(max(0, int(last) - int(first)) for first, last in spans)
 
 
 def format_grants(grants: Grants) -> str:
@@ -66,17 +70,18 @@ def parse_grants(text: str) -> dict[int, Epoch]:
     """The inverse of `format_grants`. Raises ValueError for anything else, also for a partition that is named twice."""
     grants: dict[int, Epoch] = {}
     named = 0
-    for between, epoch in _grants(text):
-        named = _counted(named, between)
-        grants.update(dict.fromkeys(between, epoch))
+    for part in filter(None, text.split(",")):
+        first, last, epoch = _grant(part)
+        if last is None and len(first) < len(str(HIGHEST)):  # as most are in a large group
+            grants[int(first)] = epoch
+            named += 1
+        else:
+            between = _between(first, last, part)
+            named = _counted(named, between)
+            grants.update(dict.fromkeys(between, epoch))
         if len(grants) < named:
-            raise ValueError(f"a partition of {between[0]}-{between[-1]} is named twice in {quoted(text)}")
+            raise ValueError(f"a partition of {part.partition('@')[0]} is named twice in {quoted(text)}")
     return grants
-
-
-def count_grants(text: str) -> int:
-    """How many partitions the text names, without making any of them. Raises ValueError as `parse_grants` does."""
-    return sum(len(between) for between, _ in _grants(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +122,16 @@ def _numbers(text: str) -> Iterator[range]:
 
 def _grants(text: str) -> Iterator[tuple[range, Epoch]]:
     for part in filter(None, text.split(",")):
-        match = _GRANT.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{quoted(part)} is not a grant such as 0-3@12")
-        yield _between(match[1], match[2], part), Epoch(int(match[3]))
+        first, last, epoch = _grant(part)
+        yield _between(first, last, part), epoch
+
+
+def _grant(part: str) -> tuple[str, str | None, Epoch]:
+    match = _GRANT.fullmatch(part)
+    if match is None:
+        raise ValueError(f"{quoted(part)} is not a grant such as 0-3@12")
+    first, last, epoch = match.groups()
+    return first, last, Epoch(int(epoch))
 
 
 def _counted(named: int, between: range) -> int:

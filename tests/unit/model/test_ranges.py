@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.model import format_grants, format_numbers, parse_grants, parse_numbers
-from baton.model.ranges import GrantSpans, count_grants
+from baton.model.ranges import GrantSpans, count_named
 
 numbers = st.frozensets(st.integers(0, 300))
 grants = st.dictionaries(st.integers(0, 300), st.integers(1, 5))
@@ -44,13 +44,24 @@ def test_what_is_not_a_range_is_refused(text):
         parse_numbers(text)
 
 
+@given(grants)
+def test_what_a_text_names_is_counted_without_making_it(held):
+    assert count_named(format_grants(held)) == len(held)
+    assert count_named(format_numbers(held)) == len(held)
+
+
+@given(st.text("0123456789-,@ x", max_size=40))
+def test_what_does_not_read_is_counted_without_harm(text):
+    assert count_named(text) >= 0
+
+
 @given(grants, st.integers(0, 300), st.integers(1, 5))
 def test_spans_name_what_the_text_names(held, number, epoch):
     assert GrantSpans.read(format_grants(held)).names(number, epoch) is (held.get(number) == epoch)
 
 
 def test_grants_are_counted_before_they_are_made():
-    assert count_grants("0-999999@1," * 1000) == 1_000_000_000
+    assert count_named(",".join(["0-999999@1"] * 1000)) == 1_000_000_000
     with pytest.raises(ValueError, match="more than 1,000,000 partitions are named at once"):
         parse_grants("0-999999@1,0-999999@2")
     with pytest.raises(ValueError, match="more than 1,000,000 partitions are named at once"):
