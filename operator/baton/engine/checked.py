@@ -50,6 +50,10 @@ def _test(hint: Any) -> Test:
     return _collection(get_origin(hint), get_args(hint))
 
 
+def _fits(test: Test, value: object) -> bool:
+    return test(value)
+
+
 def _is(kind: type, value: object) -> bool:
     return isinstance(value, kind)
 
@@ -67,7 +71,7 @@ def _any(tests: Sequence[Test]) -> Test:
 
 
 def _each(hint: Any) -> Callable[[Iterable[Any]], bool]:
-    """Whether all of them are what the hint says. There may be very many: of a class, each kind that they are of is looked at once."""
+    """Whether all of them are what the hint says. There may be very many: where it is a class, theirs are looked at once each."""
     if isinstance(hint, NewType):
         return _each(hint.__supertype__)
     if isinstance(hint, type) and hint not in (int, float) and not get_args(hint):
@@ -82,8 +86,6 @@ def _collection(kind: Any, of: tuple[Any, ...]) -> Test:
         return lambda value: isinstance(value, kind) and keys_fit(value) and values_fit(value.values())
     if issubclass(kind, tuple) and of[-1] is not Ellipsis:
         parts = [_test(one) for one in of]
-        return lambda value: (
-            isinstance(value, kind) and len(value) == len(parts) and all(fits(one) for fits, one in zip(parts, value, strict=True))
-        )
+        return lambda value: isinstance(value, kind) and len(value) == len(parts) and all(map(_fits, parts, value))
     all_fit = _each(of[0])
     return lambda value: isinstance(value, kind) and all_fit(value)
