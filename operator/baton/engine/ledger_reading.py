@@ -40,16 +40,20 @@ def load(data: Mapping[str, str]) -> GroupState:
     """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for anything else (a hand edited it)."""
     if LEDGER_GROUP_KEY not in data:
         raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
-    extent, entries = Extent(), {}
+    extent = Extent()
     with _refused(LEDGER_GROUP_KEY):
         raw = json.loads(data[LEDGER_GROUP_KEY])
         extent.of_group(raw)
+    members = {}
     for key, text in data.items():
         if key != LEDGER_GROUP_KEY:
             with _refused(key):
-                entry = read_object(text)
-                extent.of_member(entry)
-                entries[MemberId(key)] = MemberEntry.from_raw(entry)
+                members[MemberId(key)] = read_object(text)
+                extent.of_member(members[MemberId(key)])
+    entries = {}
+    for member, read in members.items():
+        with _refused(member):
+            entries[member] = MemberEntry.from_raw(read)
     with _refused(LEDGER_GROUP_KEY):
         return _read(raw, entries)
 
