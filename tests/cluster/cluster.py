@@ -204,6 +204,10 @@ class Cluster:
         """Kill one of the cluster's programs, such as kube-apiserver or etcd, as a crash would."""
         self._registry.stop(name, grace=0)
 
+    def signal_process(self, name: str, number: int) -> None:
+        """Send a signal to one of them: SIGSTOP makes it a server that takes connections and answers nothing."""
+        self._registry.signal(name, number)
+
     def start_process(self, name: str) -> None:
         """Start kube-apiserver or etcd again after `stop_process`, and wait for the API if both run."""
         starts = {"kube-apiserver": self._control.start_api_server, "etcd": self._control.start_etcd}

@@ -16,6 +16,9 @@ from urllib.parse import quote
 import aiohttp
 from kubernetes.aio import client, config
 
+from baton.kube.clock import ServerTime
+from baton.kube.times import from_http_text
+
 Json = dict[str, Any]
 
 REQUEST_TIMEOUT = 10.0
@@ -88,6 +91,8 @@ class Api:
     def __init__(self, connection: client.ApiClient) -> None:
         self._client: Any = connection  # its types end where the HTTP begins
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self.told: ServerTime | None = None
+        """By the last answer that did; in the event loop's time."""
 
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
@@ -151,13 +156,20 @@ class Api:
                 auth_settings=["BearerToken"],
             )
             async with self._turns:
+                asked = asyncio.get_running_loop().time()
                 answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
+                self._hear(answer.headers.get("Date"), asked)
                 data = await (answer.read() if most is None else _read_at_most(answer.response, most))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if 200 <= answer.status <= 299:
             return _read(method, path, data)
         raise refusal(answer.status, _said(data))
+
+    def _hear(self, date: str | None, asked: float) -> None:
+        """An answer has this header."""
+        if (seconds := from_http_text(date or "")) is not None:
+            self.told = ServerTime(seconds, asked, asyncio.get_running_loop().time())
 
 
 def _read(method: str, path: str, data: bytes) -> Json:

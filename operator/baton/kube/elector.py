@@ -18,6 +18,9 @@ NAMESPACES_ANNOTATION = "baton.dev/namespaces"
 LONGEST_NAMESPACES = 64 * 1024
 """Characters of them that are read."""
 
+WRONG = 5.0
+"""Seconds by which a clock that is set moves no more than clocks that are kept."""
+
 log = structlog.get_logger("baton.elector")
 
 
@@ -83,6 +86,8 @@ class Elector:
         now = self._clock.ticks()
         try:
             lease = await self._api.find(self._path)
+            if not self.leading:
+                self._set_clock()
             self._sighting = sight(self._sighting, record_of(lease), now)
             move = decide(self._sighting, self.identity, now)
             if move is not Move.WAIT:
@@ -135,6 +140,16 @@ class Elector:
         self._sighting = Sighting(record_of(written), now)
         self._renewed_at = now
         self.term = transitions
+
+    def _set_clock(self) -> None:
+        """Before this candidate leads, that is: a step of the API server's clock does not move what runs."""
+        told = self._api.told
+        if told is not None and abs(forward := self._clock.follow(told)) >= WRONG:
+            log.warning(
+                "this machine's clock differs from the API server's, which is followed",
+                seconds=round(-forward, 1),
+                cure="set the clocks of both by NTP",
+            )
 
     def _tell(self) -> None:
         if self.leading != self._led:

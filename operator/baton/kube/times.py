@@ -1,6 +1,7 @@
 """Times as Kubernetes writes them."""
 
 from datetime import UTC, datetime
+from email.utils import formatdate, parsedate_to_datetime
 
 
 def to_seconds(text: str) -> float:
@@ -16,3 +17,16 @@ def to_text(seconds: float) -> str:
 def to_micro_text(seconds: float) -> str:
     """Unix seconds as RFC 3339 with microseconds, as metav1.MicroTime (Leases and events)."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_http_text(text: str) -> float | None:
+    """The `Date` of an HTTP answer, `Sat, 21 Nov 2026 09:48:00 GMT`, as unix seconds; None where it is none."""
+    try:
+        return parsedate_to_datetime(text[:64]).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def to_http_text(seconds: float) -> str:
+    """Unix seconds as the `Date` of an HTTP answer."""
+    return formatdate(int(seconds), usegmt=True)

@@ -9,6 +9,7 @@ from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
+from baton.kube.times import to_seconds
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
@@ -69,6 +70,32 @@ async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start
     await eventually(taken, "c has all partitions", 15, lambda: empty.ledger_data("orders"))
     after = (await empty.owned("orders"))["c"]
     assert all(after[number] > epoch for number, epoch in before["a"].items())
+
+
+async def test_a_follower_takes_over_from_a_leader_that_was_killed_and_not_before_its_lease_is_over(
+    empty: World, start: Start
+) -> None:
+    terms = ("--lease-duration", "4", "--renew-deadline", "2", "--retry-period", "0.5")
+    first = await start(empty, "one", *terms).leads()
+    second = await start(empty, "two", *terms).running()
+    await empty.external("orders", partitions=4)
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 4)
+    first.kill()
+    path = leases_path(empty.namespace, "operator")
+    last = to_seconds((await empty.api.get(path))["spec"]["renewTime"])
+    await empty.pod("b", "orders")  # nobody looks
+    await second.leads()
+    taken = (await empty.api.get(path))["spec"]
+    assert (taken["holderIdentity"], taken["leaseTransitions"]) == ("two", 1)
+    assert to_seconds(taken["acquireTime"]) >= last + 3, "both tell the API server's time"
+
+    async def revoking() -> bool:
+        return len((await empty.entries("orders"))["a"].revoking.get(QueueName("orders"), ())) == 2
+
+    await eventually(revoking, "a is to let go of two", 15, lambda: empty.ledger_data("orders"))
+    assert await empty.counts("orders") == {"a": 2, "b": 0}
 
 
 async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty: World, start: Start) -> None:

@@ -34,6 +34,7 @@ class MemoryApi(Api):
         self.latency = latency
         self.user = user
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self.told = None
         self._watches: list[_Stream] = []
 
     async def delete(self, path: str, **options: Any) -> Json:
@@ -56,6 +57,7 @@ class MemoryApi(Api):
                 await asyncio.sleep(REQUEST_TIMEOUT)
                 raise UnavailableError(f"{method} {path}: TimeoutError")
             slow = fault if type(fault) is Delay else _PLAIN
+            asked = asyncio.get_running_loop().time()
             there = self.latency() + slow.there
             if there >= REQUEST_TIMEOUT:
                 await asyncio.sleep(REQUEST_TIMEOUT)
@@ -65,8 +67,15 @@ class MemoryApi(Api):
                 raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
             refused: Refused | None = None
             answer: Json = {}
+            date = ""
+
+            def request() -> Json:
+                nonlocal date
+                date = self.server.date
+                return self.server.request(verb, path, query, body, self.user, accept == METADATA)
+
             try:
-                answer = await _sent(there, lambda: self.server.request(verb, path, query, body, self.user, accept == METADATA))
+                answer = await _sent(there, request)
             except Refused as one:
                 refused = one
             if type(fault) is LoseAnswer:
@@ -76,6 +85,7 @@ class MemoryApi(Api):
             await asyncio.sleep(min(back, REQUEST_TIMEOUT - there))
             if there + back >= REQUEST_TIMEOUT:
                 raise UnavailableError(f"{method} {path}: TimeoutError")
+            self._hear(date, asked)
             if refused is not None:
                 raise refusal(refused.code, refused.status)
             return answer

@@ -42,7 +42,7 @@ from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
 
-from baton.kube.times import to_text
+from baton.kube.times import to_http_text, to_text
 
 
 class ApiServer:
@@ -67,6 +67,11 @@ class ApiServer:
         self._namespaces = NamespaceController(self.store, self._deletion, rng, later, pace, pods_first)
         self.store.written = self._written
         self.store.removed = self._deletion.removed
+
+    @property
+    def date(self) -> str:
+        """The header of an answer that is given now."""
+        return to_http_text(self._now())
 
     def request(
         self,

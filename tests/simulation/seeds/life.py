@@ -64,7 +64,7 @@ def make(seed: int) -> Life:
     watched = names if rng.random() < 0.4 else ()
     world = World(seed, troubles, stormy=storm > CALM, watched=watched)
     if storm > CALM:
-        world.skews = rng.choice(((0.0,), (0.0,), (0.0, 1.0, -1.0)))
+        world.skews = rng.choice(((0.0,), (0.0,), (0.0, 3600.0, -3600.0)))
     tenants = [_tenant(rng, world, name) for name in names]
     events = [event for tenant in tenants for event in _events(rng, tenant, storm)]
     if neighbour:

@@ -133,6 +133,10 @@ class Operator:
         finally:
             self.boundary()
 
+    @property
+    def date(self) -> str:
+        return self.world.server.date
+
     def watch(self, *arguments: Any) -> Any:
         return self.world.server.watch(*arguments)
 

@@ -16,6 +16,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.answers = asyncio.Event()
+        self.headers: dict[str, str] = {}
         self.waiting = 0
 
     async def param_serialize(self, *_: Any, **__: Any) -> tuple[()]:
@@ -28,7 +29,7 @@ class Connection:
                 await self.answers.wait()
         finally:
             self.waiting -= 1
-        return SimpleNamespace(status=200, read=self._read)
+        return SimpleNamespace(status=200, headers=self.headers, read=self._read)
 
     async def _read(self) -> bytes:
         return b"{}"
@@ -78,7 +79,7 @@ class Pages:
     async def call_api(self, limit: int, *, _request_timeout: float) -> Any:
         self.limits.append(limit)
         response = SimpleNamespace(content=SimpleNamespace(iter_any=lambda: self._chunks(limit)), close=self._close)
-        return SimpleNamespace(status=200, response=response, read=partial(self._all, limit))
+        return SimpleNamespace(status=200, headers={}, response=response, read=partial(self._all, limit))
 
     async def _chunks(self, limit: int) -> AsyncIterator[bytes]:
         yield b'{"metadata":{},"items":["'
@@ -107,3 +108,27 @@ async def test_a_single_object_is_read_however_large_it_is(monkeypatch: pytest.M
     monkeypatch.setattr("baton.kube.api.LARGEST_PAGE", 1000)
     page, _ = await Api(Pages()).page("/api/v1/pods", {}, limit=1)  # type: ignore[arg-type]
     assert len(page["items"][0]) == 2**20
+
+
+@pytest.mark.parametrize(
+    ("date", "told"),
+    [
+        ("Sat, 21 Nov 2026 09:48:00 GMT", 1_795_254_480),
+        ("yesterday", None),
+        ("Sat, 21 Nov 99999 09:48:00 GMT", None),
+        (None, None),
+    ],
+)
+async def test_an_answer_tells_the_servers_time(date: str | None, told: float | None) -> None:
+    connection: Any = Connection()
+    connection.answers.set()
+    connection.headers = {} if date is None else {"Date": date}
+    api = Api(connection)
+    before = asyncio.get_running_loop().time()
+    await api.get("/api/v1/pods")
+    if told is None:
+        assert api.told is None
+    else:
+        assert api.told is not None
+        assert api.told.seconds == told
+        assert before <= api.told.asked <= api.told.answered <= asyncio.get_running_loop().time()

@@ -12,6 +12,7 @@ from tests.integration.operator.world import Operator
 from tests.waiting import eventually
 
 from baton.kube.api import ApiError, UnavailableError
+from baton.kube.times import to_seconds
 
 Start = Callable[..., Operator]
 
@@ -35,6 +36,36 @@ async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_give
     assert await busy.world.owned(GROUP) == before
     await busy.world.set_ready("a", False)  # and the operator has not been left behind
     await busy.settled(*PODS[1:])
+    await busy.world.set_ready("a", True)
+    await busy.proven()
+
+
+async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(busy: Busy, start: Start, control_plane: Any) -> None:
+    operators = [await start(busy.world, name).running() for name in ("one", "two")]
+    await busy.settled()
+    before, looked = await busy.world.owned(GROUP), (await busy.world.status(GROUP))["lastLookTime"]
+
+    async def leading(count: int) -> bool:
+        return sum(operator.metric("baton_leader") or 0.0 for operator in operators) == count
+
+    control_plane.signal_process("kube-apiserver", signal.SIGSTOP)
+    try:
+        until = time.monotonic() + AWAY
+        await eventually(lambda: leading(0), "nobody leads", 15)
+        while time.monotonic() < until:
+            await busy.works_on()
+            assert await leading(0)
+            assert [operator.get("/healthz")[0] for operator in operators] == [200, 200]
+    finally:
+        control_plane.signal_process("kube-apiserver", signal.SIGCONT)
+    await eventually(lambda: answers(busy), "the API server answers", 30)
+    await eventually(lambda: leading(1), "one leads", 30)
+    await busy.proven()
+    assert await busy.world.owned(GROUP) == before
+    assert await leading(1)
+    await busy.world.set_ready("a", False)
+    await busy.settled(*PODS[1:])
+    assert to_seconds((await busy.world.status(GROUP))["lastLookTime"]) >= to_seconds(looked) + AWAY
     await busy.world.set_ready("a", True)
     await busy.proven()
 
