@@ -2,13 +2,14 @@
 
 import asyncio
 
+import pytest
 from tests.simulation.replicas import Lone, played
 
 from baton.controller.replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
-from baton.kube.objects import queues_path
+from baton.kube.objects import groups_path, queues_path
 from baton.kube.releases import MOST_KNOWN, RELEASE_ANNOTATION
 
 FIRST, SECOND = "baton/operator", "baton/second"
@@ -173,6 +174,25 @@ def test_a_group_is_handed_to_the_other_release_by_an_annotation() -> None:
         await asyncio.sleep(5)
         assert await lone.owned("shop") == {"a": 2, "b": 2}
         assert [restored(replica) for replica in (lone.replica, second)] == [None, 0]
+
+    played(story)
+
+
+@pytest.mark.parametrize("releases", [1, 2])
+def test_a_queue_whose_group_is_deleted_says_that_nobody_uses_it(releases: int) -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        if releases == 2:
+            lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        await lone.api.delete(groups_path("shop", "orders"))
+        await asyncio.sleep(10)
+        assert await lone.api.find(groups_path("shop", "orders")) is None
+        queue = await lone.api.get(queues_path("shop", "orders"))
+        assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
+        await asyncio.sleep(120)
+        assert await lone.api.get(queues_path("shop", "orders")) == queue, "nobody writes"
 
     played(story)
 

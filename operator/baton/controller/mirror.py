@@ -43,7 +43,7 @@ class Mirror:
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
         self.queue_changed: Callable[[QueueKey], None] = lambda key: None
-        """A queue came, changed or went."""
+        """A queue came, changed or went, or a group does not name it any more."""
         self.pod_changed: Callable[[PodView | None, PodView | None], None] = lambda before, after: None
         """A pod came, changed or went."""
         self.group_came_or_went: Callable[[GroupKey], None] = lambda key: None
@@ -137,6 +137,8 @@ class Mirror:
                 del self._groups_by_queue[view.namespace, queue]
         for queue in _queues_of(after):
             self._groups_by_queue.setdefault((view.namespace, queue), set()).add(view.name)
+        for queue in _queues_of(before) - _queues_of(after):
+            self.queue_changed((view.namespace, queue))
         if before is None or after is None or before.uid != after.uid:
             self.group_came_or_went((view.namespace, view.name))
         self.wake((view.namespace, view.name))
