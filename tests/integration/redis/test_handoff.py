@@ -12,6 +12,11 @@ pytestmark = pytest.mark.integration
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 
 
+def following(offset: str) -> str:
+    """The offset of the entry that was added next."""
+    return f"{int(offset.partition('-')[0]) + 1}-0"
+
+
 def told(entries: list[Entry]) -> list[tuple[bytes, bool]]:
     return [(entry.value, entry.redelivered) for entry in entries]
 
@@ -113,7 +118,7 @@ async def test_acknowledging_again_or_what_was_never_handed_out_changes_nothing(
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     (entry,) = owner.read(0, ONE, 1)
-    owner.ack(0, ONE, [entry.offset, entry.offset, "2-0", "77-0"])
+    owner.ack(0, ONE, [entry.offset, entry.offset, following(entry.offset), "77-0"])
     owner.ack(0, ONE, [entry.offset])
     assert await queue.operator.lag() == {0: 1, 1: 0}
     assert told(owner.read(0, ONE)) == [(b"b", False)]
@@ -154,9 +159,9 @@ async def test_a_late_word_of_an_earlier_epoch_does_not_make_a_reader_lose_its_p
 
 async def test_an_entry_that_somebody_deleted_by_hand_holds_nobody_up(queue: Queue) -> None:
     queue.send("a", "b")
-    (await queue.granted("a", ONE)).read(0, ONE, 1)
+    (entry,) = (await queue.granted("a", ONE)).read(0, ONE, 1)
     with queue.raw() as raw:
-        raw.xdel(f"pq:{{{queue.name}:0}}:stream:0", "1-0")
+        raw.xdel(f"pq:{{{queue.name}:0}}:stream:0", entry.offset)
     owner = await queue.granted("b", TWO)
     assert told(owner.read(0, TWO)) == [(b"b", False)]
     assert await queue.operator.outstanding(0) == 1
@@ -167,7 +172,8 @@ async def test_entries_say_when_the_queue_took_them_and_where_they_are(queue: Qu
     owner = await queue.granted("a", ONE, partition=1)
     (entry,) = owner.read(1, ONE)
     with queue.raw() as raw:
+        ((offset, _),) = raw.xrange(f"pq:{{{queue.name}:1}}:stream:0")  # type: ignore[misc]
         seconds, _ = raw.time()
     assert entry.queue == queue.name.partition("/")[2]
-    assert (entry.partition, entry.offset, entry.key, entry.epoch) == (1, "1-0", queue.key(1), ONE)
+    assert (entry.partition, entry.offset, entry.key, entry.epoch) == (1, offset.decode(), queue.key(1), ONE)
     assert abs(entry.timestamp / 1000 - seconds) < 10

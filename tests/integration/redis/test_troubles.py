@@ -176,7 +176,7 @@ async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers()
         owner = await queue.granted("b", TWO)
         server.kill()
         server.start()
-        assert [(entry.value, entry.redelivered) for entry in owner.read(0, TWO)] == [(b"b", True), (b"c", False)]
+        assert [(entry.value, entry.redelivered) for entry in owner.read(0, TWO)] == [(b"b", True), (b"c", True)]
         await queue.close()
 
 
@@ -254,7 +254,7 @@ async def test_on_a_full_redis_the_operator_keeps_its_queue_and_changes_its_limi
 
 
 async def test_a_server_that_may_lose_entries_is_reported() -> None:
-    with RedisServer(append_only=False) as server, RedisServer() as good:
+    with RedisServer(append_only=False) as server, RedisServer(fsync="always") as good:
         careless, careful = RedisQueue(server.url, NAME, GROUP), RedisQueue(good.url, NAME, GROUP)
         with redis.Redis.from_url(server.url) as raw:
             raw.config_set("maxmemory-policy", "allkeys-lru")
@@ -262,6 +262,15 @@ async def test_a_server_that_may_lose_entries_is_reported() -> None:
         assert "Set appendonly yes" in first
         assert "Set maxmemory-policy noeviction" in second
         assert await careful.warnings() == ()
+        with redis.Redis.from_url(good.url) as raw:
+            for setting, lost in (("everysec", "the last seconds"), ("no", "the last half minute")):
+                raw.config_set("appendfsync", setting)
+                await careful.incarnation()
+                (warning,) = await careful.warnings()
+                assert f"appendfsync {setting}" in warning and lost in warning and "Set appendfsync always" in warning
+            raw.execute_command("ACL", "SETUSER", "default", "-config")
+            await careful.incarnation()
+            assert await careful.warnings() == (), "it does not say"
         await careless.close()
         await careful.close()
 

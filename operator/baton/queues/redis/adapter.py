@@ -63,6 +63,8 @@ class RedisQueue:
         self._server: Server | None = None
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""
+        self._lost: Mapping[int, int] = {}
+        """By partition, entries that went with a deleted stream."""
 
     async def incarnation(self) -> str | None:
         """The server's run id and the queue's birth mark: a restart, a failover and a flushed database all give a new one.
@@ -120,14 +122,18 @@ class RedisQueue:
 
     async def owners(self) -> Mapping[int, Owner]:
         found = await self._from_each(lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused"))
+        whole = await self._from_each(lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots))
+        if any(keys < 3 for keys in whole.values()):
+            self._made = None  # somebody deleted some: `ensure` makes them again
         with self._explained():
             return {partition: _owner(record) for partition, record in found.items() if record[1] is not None}
 
     async def lag(self) -> Mapping[int, int]:
         """Entries added and not finished with, per partition."""
-        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, "last", "done"))
+        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, "last", "done", "lost"))
         with self._explained():
-            return {n: records.number(last, "last") - records.number(done, "done") for n, (last, done) in progress.items()}
+            self._tell_lost({n: records.number(lost, "lost") for n, (_, _, lost) in progress.items()})
+            return {n: records.number(last, "last") - records.number(done, "done") for n, (last, done, _) in progress.items()}
 
     async def stale_refused(self) -> Mapping[int, int]:
         refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused))
@@ -147,6 +153,15 @@ class RedisQueue:
         await self._asking.close()
         await self._client.aclose()
 
+    def _tell_lost(self, lost: Mapping[int, int]) -> None:
+        for partition, count in lost.items():
+            if count > self._lost.get(partition, 0):
+                log.warning(
+                    "%s: somebody deleted the stream of %s/%d, with %d entries that were not done; it has been made again",
+                    *(self._url.place, self._queue, partition, count - self._lost.get(partition, 0)),
+                )
+        self._lost = lost
+
     async def _create(self, table: RoutingTable, count: int) -> None:
         slots = table.by_partition(count)
         for start in range(0, count, _AT_ONCE):
@@ -161,10 +176,10 @@ class RedisQueue:
 
     async def _discover(self) -> Server:
         with self._explained():
-            server = Server.from_info(await self._client.info())
+            server = await self._described()
             if server.replica:  # it was the primary, perhaps, and another has its address now
                 await self._client.connection_pool.disconnect(inuse_connections=False)
-                server = Server.from_info(await self._client.info())
+                server = await self._described()
         if server.replica:
             raise QueueUnreachable(not_primary("READONLY", self._url.place, self._queue))
         if server.version < OLDEST:
@@ -172,6 +187,16 @@ class RedisQueue:
             raise QueueUnreachable(f"{self._url.place} is version {version}; {self._queue} needs Redis 7.0 or later, or Valkey.")
         self._server = server
         return server
+
+    async def _described(self) -> Server:
+        async with self._client.pipeline(transaction=False) as pipe:
+            pipe.info()
+            pipe.config_get("appendfsync")
+            info, config = await pipe.execute(raise_on_error=False)
+        if isinstance(info, Exception):
+            raise info
+        found = {} if isinstance(config, ResponseError) else config  # many do not let their users ask
+        return Server.from_info(info, found.get("appendfsync"))
 
     async def _run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any] = ()) -> Any:
         with self._explained():

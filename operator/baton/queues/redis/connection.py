@@ -131,8 +131,6 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             return f"{place} has other data under the keys pq:{{{queue}…. Move them away, or use another database for {queue}."
         case ResponseError() if text.startswith("MISCONF"):
             return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
-        case ResponseError() if "NOGROUP" in text or "ERR The XGROUP subcommand requires the key" in text:
-            return f"{place} has lost partitions of {queue}. The operator makes them again; entries come back only from a backup."
         case ResponseError() if "DB index" in text:
             return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
     return f"{place} refused a request for {queue}: {url.hidden(text)}"

@@ -16,10 +16,12 @@ class PartitionKeys(NamedTuple):
     """Hash, the fence: uid, epoch, paused; left, served and waiting (how many), while entries of a former owner wait to be
     handed out; and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
-    """Stream of a segment. The n-th entry has the id `n-segment` and the fields k, v and t."""
+    """Stream of a segment. Entries have the ids `n-segment`, with an n that grows by one, and the fields k, v and t. The first n
+    is the time in microseconds; so is the next after a restart, a failover or a loss, which may have taken entries."""
     progress: str
-    """Hash of a segment: last (entry added), done (how many are finished with), dead (how many of these went to the dead
-    letters), committed, the plan in force, and waits: 1 if its owner has read everything and is to be woken."""
+    """Hash of a segment: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
+    to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
+    it may have been handed out), history (the server's), and waits: 1 if its owner has read everything and is to be woken."""
     wake: str
     """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry of the segment."""
     refused: str

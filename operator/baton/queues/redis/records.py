@@ -15,9 +15,11 @@ def number(raw: Any, what: str) -> int:
     if raw is None:
         return 0
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
-    if not fullmatch(r"-?[0-9]{1,15}", text, ASCII):
+    if not fullmatch(r"-?[0-9]{1,16}", text, ASCII):
         raise ForeignRecord(what)
-    return int(text)
+    if abs(found := int(text)) > 2**53:
+        raise ForeignRecord(what)
+    return found
 
 
 def count(raw: Any) -> int:

@@ -15,9 +15,10 @@ local done = redis.call('XACK', STREAM, GROUP, unpack(ids))
 if done == #ids then
   redis.call('XDEL', STREAM, unpack(ids))
 else -- some were acknowledged before, and are gone; or were never handed out, and must stay
-  local handed_out = last_handed_out()
+  summary()
+  local until_now = last_handed_out()
   for _, entry_id in ipairs(ids) do
-    if number(entry_id) <= handed_out then redis.call('XDEL', STREAM, entry_id) end
+    if number(entry_id) <= until_now then redis.call('XDEL', STREAM, entry_id) end
   end
 end
 if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end

@@ -23,13 +23,17 @@ end
 local versions = redis.call('HMGET', SLOTS, unpack(slots))
 local known = redis.call('HMGET', SEQUENCES, unpack(fields))
 for i, slot in ipairs(slots) do
-  accepted[slot] = versions[i] and true or false
+  accepted[slot] = versions[i] and true or nil
   if known[i] then sequence[slot] = tonumber(known[i]:match('^%d+')) end
 end
 
 local moved, changed = {}, {}
-local progress = redis.call('HMGET', PROGRESS, 'last', 'waits')
-local first = tonumber(progress[1] or 0)
+local first, waits = 0, false
+for _ in pairs(accepted) do -- else there is nothing to add, and perhaps no partition yet
+  first, waits = look()
+  if redis.call('EXISTS', STREAM) == 0 then make_again() end
+  break
+end
 local last = first
 -- False: what somebody else added stands in the way, and there is much of it.
 local function append(key, value)
@@ -58,7 +62,7 @@ for i = 2, #ARGV, 4 do
 end
 
 if last > first then
-  if progress[2] == '1' then
+  if waits then
     redis.call('HSET', PROGRESS, 'last', last, 'waits', '0')
     wake(redis.call('HGET', OWNER, 'epoch') or 0, last)
   else

@@ -4,6 +4,7 @@
 local refused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
 local finish = tonumber(ARGV[3])
+local pending = summary()
 local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count')
 local committed = tonumber(fields[1] or 0)
 if finish <= committed then return {'OK'} end
@@ -16,7 +17,6 @@ redis.call('HINCRBY', PROGRESS, 'done', fields[3])
 redis.call('HDEL', PROGRESS, 'planned', 'count')
 
 -- Entries that were handed out singly before are finished with too, and reading singly begins behind the end.
-local pending = redis.call('XPENDING', STREAM, GROUP)
 if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
 local served, left = unserved()
 while pending[1] > 0 do

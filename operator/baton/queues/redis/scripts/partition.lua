@@ -4,7 +4,8 @@ local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD = unpack(KE
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
 
-local function id(number) return number .. '-' .. SEGMENT end
+local ID = '%d-' .. SEGMENT -- all digits; Lua's own way to write a number ends with 14
+local function id(number) return string.format(ID, number) end
 local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 
 -- The owner record: uid ('' is nobody), epoch (0: never granted), paused, and which process of that pod reads it singly.
@@ -20,7 +21,7 @@ end
 local function fence(caller, caller_epoch, process)
   local uid, epoch, paused, reads = record()
   local ours = caller ~= '' and caller == uid and tonumber(caller_epoch) == epoch
-  local other = ours and (process or '') ~= '' and process ~= reads
+  local other = ours and reads and (process or '') ~= '' and process ~= reads
   if ours and not other then return nil, paused end
   redis.pcall('INCR', REFUSED)
   return {'STALE', uid, epoch, paused and 1 or 0, other and 1 or 0}
@@ -32,11 +33,62 @@ local function unserved()
   if fields[2] then return tonumber(fields[1]), tonumber(fields[2]) end
 end
 
+-- The history that the server is in: another one after a restart and after a failover. What was written last before it may be gone.
+local function history() return redis.call('INFO', 'replication'):match('master_replid:(%w+)') end
+
+-- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
+-- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
+-- out. So the numbers go on at the time in microseconds, which is above all that were ever given, and everything before is marked.
+local function look()
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'waits', 'history')
+  local now_in, last = history(), tonumber(fields[1] or 0)
+  if fields[3] == now_in then return last, fields[2] == '1' end
+  local clock = redis.call('TIME')
+  local next = math.max(last + 1e9, clock[1] * 1e6 + clock[2]) -- clocks of two servers may differ
+  local left, seen = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0), last
+  if not fields[1] then -- somebody deleted this record, or it is a new partition
+    left = redis.call('XLEN', STREAM)
+    seen = left > 0 and next or 0
+  end
+  redis.call('HSET', PROGRESS, 'history', now_in, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
+  if left == 0 then redis.call('HSET', PROGRESS, 'committed', next) end
+  return next, true
+end
+
+-- The group is gone, and mostly the stream too, for somebody deleted them: makes both again, for what is left.
+local function make_again()
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'done', 'committed', 'planned')
+  local last, done, committed = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
+  local left = 0
+  if redis.call('EXISTS', STREAM) == 1 then
+    redis.call('XTRIM', STREAM, 'MINID', '=', id(committed + 1))
+    redis.call('XGROUP', 'CREATE', STREAM, GROUP, id(committed))
+    left = redis.call('XLEN', STREAM)
+  else
+    redis.call('XGROUP', 'CREATE', STREAM, GROUP, id(last), 'MKSTREAM')
+    if fields[4] then redis.call('HSET', PROGRESS, 'count', 0) end
+  end
+  redis.call('HSET', PROGRESS, 'done', last - left)
+  if left > 0 then redis.call('HSET', PROGRESS, 'seen', last) end
+  if last - done > left then redis.call('HINCRBY', PROGRESS, 'lost', last - done - left) end
+  redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
+end
+
+-- What is pending, as XPENDING sums it up.
+local function summary()
+  local found = redis.pcall('XPENDING', STREAM, GROUP)
+  if not found.err then return found end
+  if not found.err:find('NOGROUP') then error(found) end
+  make_again()
+  return {0}
+end
+
 -- Delivered singly under the epoch in force, and not finished with. The entries of a former owner that wait to be handed out
 -- are counted when they are left and when they go, for to count them here would take as long as there are many.
 local function handed_out()
+  local pending = summary()[1]
   local waiting = tonumber(redis.call('HGET', OWNER, 'waiting') or 0)
-  return redis.call('XPENDING', STREAM, GROUP)[1] - waiting
+  return pending - waiting
 end
 
 -- Delivered or planned under the epoch in force, and not finished with.
@@ -107,7 +159,7 @@ end
 -- Wakes who waits. A stream carries this, and not the entries themselves: a blocking read of those would read them too. Its ids are
 -- the epoch, and within an epoch the last entry, so that nobody misses what comes between reading and waiting.
 local function wake(epoch, last)
-  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, epoch .. '-' .. last, 'w', '')
+  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, string.format('%s-%d', epoch, last), 'w', '')
 end
 
 -- The owner has read everything: the next entry that is added wakes it.

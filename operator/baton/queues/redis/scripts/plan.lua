@@ -8,6 +8,8 @@
 -- A plan that is not committed yet is answered again, also while paused: a batch can be repeated, but not extended.
 local refused, paused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
+look()
+local pending = summary()
 local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'seen', 'last', 'done', 'waits')
 local committed, planned, seen = tonumber(fields[1] or 0), tonumber(fields[2]), tonumber(fields[4] or 0)
 local last, done = tonumber(fields[5] or 0), tonumber(fields[6] or 0)
@@ -37,7 +39,6 @@ end
 if count == 0 or finish == last then sleep(fields[7]) end
 if count == 0 then return {'NONE', last} end
 
-local pending = redis.call('XPENDING', STREAM, GROUP)
 if pending[1] > 0 then
   seen = math.max(seen, number(pending[3]))
   redis.call('HSET', PROGRESS, 'seen', seen)

@@ -13,11 +13,12 @@ local begins = ARGV[8] == '1'
 local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
 if begins then redis.call('HSET', OWNER, 'process', ARGV[7]) end
+local last = look()
 local cursor, count, elsewhere = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
 local most, redeliveries = limits()
-local function room() return closing and 0 or math.max(0, most - elsewhere - handed_out()) end
-local free = room()
+local function room(held) return closing and 0 or math.max(0, most - elsewhere - held) end
+local free = room(handed_out())
 local served, left = unserved()
 local entries = {}
 
@@ -50,7 +51,6 @@ if wanted > 0 then
   exhausted = #pending < wanted
 end
 local came = 0
-local last = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
 for _, entry in ipairs(pending) do
   if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
   if left then served = math.max(served, math.min(number(entry[1]), left)) end
@@ -70,15 +70,17 @@ if left then
     if came > 0 then redis.call('HINCRBY', OWNER, 'waiting', -came) end
   end
 end
-local again = #entries
+local again, filled = #entries, false
 if paused and again == 0 then return {'PAUSED'} end
 
 void_plan()
-free = room()
+free = room(handed_out())
 if exhausted and free > 0 and again < count then
-  local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', math.min(count - again, free), 'STREAMS', STREAM, '>')
+  local most_new = math.min(count - again, free)
+  local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', most_new, 'STREAMS', STREAM, '>')
   if new then
     local tail = false
+    filled = #new[1][2] == most_new
     for _, entry in ipairs(new[1][2]) do
       if ours(entry, last) then
         entries[#entries + 1] = entry
@@ -90,9 +92,9 @@ if exhausted and free > 0 and again < count then
     if tail then clear_tail(last) end
   end
 end
-local progress = redis.call('HMGET', PROGRESS, 'seen', 'last', 'waits')
-local full = not closing and room() == 0 and #entries < count
-  and (not exhausted or last_handed_out() < tonumber(progress[2] or 0))
-local more = #entries == count or not exhausted and (wanted > 0 or not full)
-if not more and not full then sleep(progress[3]) end
-return {'OK', again, tonumber(progress[1] or 0), tonumber(progress[2] or 0), more and 1 or 0, full and 1 or 0, handed_out(), entries}
+local progress = redis.call('HMGET', PROGRESS, 'seen', 'waits')
+local held = handed_out()
+local full = not closing and room(held) == 0 and #entries < count and (not exhausted or last_handed_out() < last)
+local more = #entries == count or filled and not full or not exhausted and (wanted > 0 or not full)
+if not more and not full then sleep(progress[2]) end
+return {'OK', again, tonumber(progress[1] or 0), last, more and 1 or 0, full and 1 or 0, held, entries}

@@ -6,6 +6,7 @@
 -- outstanding.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
+summary()
 local _, redeliveries = limits()
 local entry = redis.call('XPENDING', STREAM, GROUP, ARGV[4], ARGV[4], 1)[1]
 if entry and (redeliveries == 0 or entry[4] <= redeliveries) then

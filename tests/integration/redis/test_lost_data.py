@@ -1,0 +1,226 @@
+"""A server that lost its last writes, or keys that somebody deleted: no entry gets another's offset, and work goes on."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import lag, operating
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.redis.keys import PartitionKeys, partition_keys
+
+pytestmark = pytest.mark.integration
+
+ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
+
+
+class Snapshot:
+    """What is on a server's disk now; it comes back with that."""
+
+    def __init__(self, server: RedisServer, folder: Path) -> None:
+        self._server, self._copy = server, folder
+        shutil.copytree(server.directory / "appendonlydir", folder)
+
+    def roll_back(self) -> None:
+        """As a crash does that takes what had not reached the disk."""
+        self._server.kill()
+        shutil.rmtree(self._server.directory / "appendonlydir")
+        shutil.copytree(self._copy, self._server.directory / "appendonlydir")
+        self._server.start()
+
+
+def numbers(start: int, end: int) -> list[str]:
+    return [str(number) for number in range(start, end)]
+
+
+async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_have_been_handed_out_is_marked(
+    tmp_path: Path,
+) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        queue.send(*numbers(0, 100))
+        owner = await queue.granted("a", ONE)
+        snapshot = Snapshot(server, tmp_path / "copy")
+        first = owner.read(0, ONE, 50)
+        queue.send(*numbers(100, 150))
+        lost = owner.read(0, ONE, 100)
+        snapshot.roll_back()
+        owner.ack(0, ONE, [entry.offset for entry in (*first, *lost)])
+        queue.send(*numbers(200, 250))
+        heir = await queue.granted("b", TWO)
+        again = heir.read(0, TWO, 1000)
+        assert [int(entry.value) for entry in again] == [*range(100), *range(200, 250)], (
+            "no acknowledgement of what was forgotten"
+        )
+        assert all(entry.redelivered == (int(entry.value) < 200) for entry in again)
+        assert not {entry.offset for entry in again[100:]} & {entry.offset for entry in (*first, *lost)}
+        heir.ack(0, TWO, [entry.offset for entry in again])
+        assert await lag(queue) == 0
+        await queue.close()
+
+
+async def test_after_a_roll_back_micro_batches_begin_with_what_may_have_been_handed_out(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        queue.send(*numbers(0, 20))
+        owner = await queue.granted("a", ONE)
+        plan = owner.plan(0, ONE, 5)
+        assert plan is not None
+        owner.commit(0, ONE, plan)
+        snapshot = Snapshot(server, tmp_path / "copy")
+        plan = owner.plan(0, ONE, 100)
+        assert plan is not None
+        snapshot.roll_back()
+        queue.send(*numbers(30, 35))
+        heir = await queue.granted("b", TWO)
+        found = []
+        while plan := heir.plan(0, TWO, 10):
+            found += [(int(entry.value), entry.redelivered) for entry in heir.read_plan(0, TWO, plan)]
+            heir.commit(0, TWO, plan)
+        assert found == [*((number, True) for number in range(5, 20)), *((number, False) for number in range(30, 35))]
+        assert await lag(queue) == 0
+        queue.send("x")
+        plan = heir.plan(0, TWO, 10)
+        assert plan is not None
+        assert (plan.count, plan.end - plan.start) == (1, 1)
+        await queue.close()
+
+
+async def test_a_promoted_replica_begins_with_other_offsets() -> None:
+    """It may not have had everything."""
+    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
+        with primary.client() as raw:
+            until(lambda: raw.execute_command("WAIT", 1, 1000))
+        queue = await make_queue(primary.url)
+        queue.send("a", "b")
+        with primary.client() as raw:
+            raw.execute_command("WAIT", 1, 1000)
+        with replica.client() as raw:
+            raw.replicaof("NO", "ONE")
+        queue.send("c")
+        promoted = await make_queue(replica.url, name=queue.name)
+        promoted.send("d")
+        offsets = []
+        for one in (queue, promoted):
+            offsets.append({entry.offset: entry.value for entry in (await one.granted("a", ONE)).read(0, ONE)})
+        assert [set(found.values()) for found in offsets] == [{b"a", b"b", b"c"}, {b"a", b"b", b"d"}]
+        assert len({**offsets[0], **offsets[1]}) == 4
+        await queue.close()
+        await promoted.close()
+
+
+@pytest.fixture
+def keys(queue: Queue) -> PartitionKeys:
+    return partition_keys(queue.name, 0)
+
+
+async def test_a_stream_that_was_deleted_is_made_again_with_its_group_and_the_fence_stands(
+    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.send("a", "b", "c")
+    former = await queue.granted("former", ONE)
+    (entry, *_) = former.read(0, ONE, 2)
+    owner = await queue.granted("owner", TWO)
+    with queue.raw() as raw:
+        raw.delete(keys.stream)
+    with pytest.raises(StaleOwner):
+        former.ack(0, ONE, [entry.offset])
+    assert owner.read(0, TWO) == []
+    assert await queue.operator.outstanding(0) == 0
+    queue.send("d", "e")
+    assert await lag(queue) == 2
+    assert f"somebody deleted the stream of {queue.name}/0, with 3 entries" in caplog.text
+    caplog.clear()
+    assert await lag(queue) == 2
+    assert caplog.text == "", "it is said once"
+    found = owner.read(0, TWO)
+    assert [entry.value for entry in found] == [b"d", b"e"]
+    assert entry.offset not in [entry.offset for entry in found]
+    owner.ack(0, TWO, [entry.offset for entry in found])
+    assert await lag(queue) == 0
+
+
+async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: PartitionKeys) -> None:
+    owner = await queue.granted("owner", ONE)
+    with queue.raw() as raw:
+        for number, ask in enumerate(
+            (
+                lambda: queue.send("x"),
+                lambda: owner.read(0, ONE, new=False),
+                lambda: owner.plan(0, ONE, 10),
+                lambda: owner.ack(0, ONE, ["1-0"]),
+                lambda: owner.retry(0, ONE, "1-0", "failed"),
+            )
+        ):
+            queue.send("lost", "lost")
+            assert len(owner.read(0, ONE)) == 2
+            raw.delete(keys.stream)
+            ask()
+            queue.send(f"kept-{number}")
+            found = owner.read(0, ONE)
+            assert found[-1].value == b"kept-%d" % number
+            owner.ack(0, ONE, [entry.offset for entry in found])
+            assert await lag(queue) == 0
+        raw.delete(keys.stream)
+        assert await queue.operator.pause(0, ONE) == 0
+
+
+async def test_a_micro_batch_of_a_deleted_stream_comes_to_its_end(queue: Queue, keys: PartitionKeys) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("owner", ONE)
+    plan = owner.plan(0, ONE, 10)
+    assert plan is not None
+    with queue.raw() as raw:
+        raw.delete(keys.stream)
+    queue.send("c")
+    assert list(owner.read_plan(0, ONE, plan)) == []
+    owner.commit(0, ONE, plan)
+    plan = owner.plan(0, ONE, 10)
+    assert plan is not None
+    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"c"]
+    owner.commit(0, ONE, plan)
+    assert await lag(queue) == 0
+
+
+async def test_a_group_that_was_destroyed_hands_everything_out_again_marked(queue: Queue, keys: PartitionKeys) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("owner", ONE)
+    owner.ack(0, ONE, [owner.read(0, ONE, 2)[0].offset])
+    with queue.raw() as raw:
+        raw.xgroup_destroy(keys.stream, "baton")
+    heir = await queue.granted("heir", TWO)
+    found = heir.read(0, TWO)
+    assert [(entry.value, entry.redelivered) for entry in found] == [(b"b", True), (b"c", True)]
+    heir.ack(0, TWO, [entry.offset for entry in found])
+    assert await lag(queue) == 0
+
+
+@pytest.mark.parametrize("what", [*PartitionKeys._fields, "everything"])
+async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(queue: Queue, tmp_path: Path, what: str) -> None:
+    async with operating(queue, tmp_path) as operator:
+        pod = operator.pod("a")
+        await operator.grant(pod, (0, 1), (1, 1))
+        queue.send("before")
+        until(lambda: len(pod.log) == 1)
+        with queue.raw() as raw:
+            if what == "everything":
+                raw.delete(*partition_keys(queue.name, 0), *partition_keys(queue.name, 1), f"pq:{{{queue.name}}}:queue")
+            else:
+                raw.delete(getattr(partition_keys(queue.name, 0), what))
+        for _ in range(2):  # looks
+            await queue.operator.ensure(2)
+            records = await queue.operator.owners()
+        if records.get(0) != ("a", 1, False):
+            await queue.operator.grant(0, Uid("a"), THREE)
+            await queue.operator.grant(1, Uid("a"), THREE)
+            pod.ledger({0: 3, 1: 3})
+        queue.send("after")
+        until(lambda: pod.values() == [b"before", b"after"])
+        with pytest.raises(StaleOwner):
+            queue.reader("somebody").read(0, THREE)
+        until(lambda: queue.raw().xlen(partition_keys(queue.name, 0).stream) == 0)
+        assert await lag(queue) == 0
