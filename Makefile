@@ -57,7 +57,7 @@ simulate-long: setup ## Random fleets in virtual time (SEEDS=100000 FROM=0); one
 	@$(BIN)/python -m tests.simulation --from $(or $(FROM),0) --seeds $(or $(SEEDS),100000)
 
 .PHONY: mutate
-mutate: setup ## Break each rule of the engine in turn, and see that some test fails
+mutate: setup ## Break each rule of the engine and the controller in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
 .PHONY: bench-assignors

@@ -6,14 +6,11 @@ from typing import NamedTuple
 class Mutation(NamedTuple):
     rule: str
     name: str
+    """What is broken."""
     module: str
     """Below operator/baton."""
+    tests: str
+    """Those that notice, below tests/ and as pytest names them."""
     old: str
     """Stands there exactly once."""
     new: str
-    tests: str
-    """Below tests/: the file (or files, or one test of one) that notices, as pytest understands it; or SEEDS."""
-
-
-SEEDS = "seeds"
-"""Noticed by none but random fleets."""

@@ -9,6 +9,7 @@ from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
 from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.controller.ending import QUEUES_WITHIN
+from baton.controller.keeper import LONGEST_BACKOFF
 from baton.controller.queue_question import ANSWER_WITHIN
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
@@ -238,6 +239,19 @@ async def test_slow_looks_at_a_queue_delay_no_hand_off(shop: Shop) -> None:
     await shop.pod("b")
     assert await shop.spread("orders", 2, 2) < DELAY + 1
     assert (await shop.ready())[0] == "Ready"
+
+
+@in_virtual_time
+async def test_a_queue_that_is_down_is_asked_ever_more_rarely_and_soon_again_when_it_is_back(shop: Shop) -> None:
+    await shop.group("orders")
+    await shop.pod("a")
+    await shop.told("Ready")
+    shop.claimants.clear()
+    shop.queues["orders"].down = True
+    await asyncio.sleep(100)
+    assert 100 / LONGEST_BACKOFF - 2 <= len(shop.claimants) <= 100 / LONGEST_BACKOFF + 10
+    shop.queues["orders"].down = False
+    await shop.told("Ready", LONGEST_BACKOFF + 1)
 
 
 @in_virtual_time

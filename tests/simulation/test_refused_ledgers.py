@@ -12,7 +12,7 @@ from baton.controller.attempts import LONGEST_PAUSE
 from baton.controller.ending import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
 from baton.controller.refusals import PASSING
 from baton.kube.api import REQUEST_TIMEOUT, core_path
-from baton.kube.objects import groups_path
+from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 
@@ -279,6 +279,26 @@ def test_a_group_is_deleted_without_its_ledger_where_that_cannot_be_written(faul
     lives(story)
 
 
+@in_virtual_time
+async def test_a_group_goes_only_when_its_queues_have_been_released(world: OneReplica) -> None:
+    await serve(world)
+    world.queues["orders"].takes["release"] = 3.0
+    world.delete_group("orders")
+
+    async def gone() -> bool:
+        return await world.found(groups_path("shop", "orders")) is None
+
+    await world.until(gone, True)
+    assert world.queues["orders"].released
+
+    async def said_of_the_queue() -> str:
+        status = (await world.found(queues_path("shop", "orders")) or {}).get("status") or {}
+        return next((one["reason"] for one in status.get("conditions", ()) if one["type"] == "Ready"), "")
+
+    await world.until(said_of_the_queue, "Unused", 5)
+    assert world.metric("baton_reconcile_age_seconds", **LABELS) is None
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("down", [False, True])
 def test_a_namespace_goes_with_its_groups(down: bool, restarted: bool) -> None:
@@ -296,7 +316,9 @@ def test_a_namespace_goes_with_its_groups(down: bool, restarted: bool) -> None:
         async def gone() -> bool:
             return await world.found("/api/v1/namespaces/shop") is None
 
-        await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + 20)
+        took = await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + 20)
+        if not down:
+            assert took < LEDGER_WITHIN, "there is nothing to wait for"
         if not restarted:
             assert world.queues["orders"].released is not down
             assert world.queues["returns"].released

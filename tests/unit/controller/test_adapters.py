@@ -58,6 +58,19 @@ async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str,
         await open_queue(api, queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
 
 
+async def test_a_password_that_stands_where_it_does_not_belong_is_not_repeated() -> None:
+    api = ShopApi()
+    url = "http://:hunter2@redis:6379"
+    api.put(core_path("shop", "secrets", "redis"), {"data": {"url": base64.b64encode(url.encode()).decode()}})
+    with pytest.raises(QueueUnreachable) as refused:
+        await open_queue(api, queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
+    assert "hunter2" not in str(refused.value)
+    in_the_spec = queue({"type": "Redis", "redis": {"url": "redis://:hunter2@redis:6379"}}, partitions=4)
+    with pytest.raises(QueueUnreachable, match="put the URL into a Secret") as refused:
+        await open_queue(api, in_the_spec, Claimant("shop/orders", "uid"))
+    assert "hunter2" not in str(refused.value)
+
+
 async def test_a_secret_that_may_not_be_read_is_named_with_the_charts_value() -> None:
     class Forbidding(ShopApi):
         def _wrong(self, verb: str, path: str) -> Fault | None:

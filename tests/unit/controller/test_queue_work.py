@@ -61,6 +61,17 @@ def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_sti
     assert taken(work) == list(grants(1).values())
 
 
+def test_a_pause_is_over_when_nothing_is_outstanding_and_not_where_the_queue_cannot_say() -> None:
+    work = QueueWork()
+    work.want(pauses(0, 1, 2))
+    taken(work)
+    for number, left in enumerate((None, 3, 0)):
+        work.paused(Pause(partition(number), Epoch(1)), left)
+    assert list(work.drained) == [(partition(2), Epoch(1))]
+    assert work.unacknowledged == {partition(0): None, partition(1): 3, partition(2): 0}
+    assert list(work.draining) == [Pause(partition(1), Epoch(1))], "there is no use in asking the first again"
+
+
 def test_a_late_answer_to_what_is_not_wanted_any_more_says_nothing() -> None:
     work = QueueWork()
     work.want(grants(0))

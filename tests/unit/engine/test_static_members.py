@@ -35,6 +35,15 @@ def test_the_same_identity_gets_its_partitions_back_at_new_epochs(name: str) -> 
     assert summary(group.state).state is State.READY
 
 
+def test_without_a_session_timeout_an_identity_is_nobodys_seat() -> None:
+    group = Group(4, GroupSpec(delay=5))
+    group.join("a", instance="i0").join("b", instance="i1")
+    group.start().leave("a").leave("b")
+    group.settle(60)
+    group.join("c", instance="i1").settle(61)
+    assert group.owners() == "c-c-", "the first that is vacant"
+
+
 def test_expiry_rebalances_at_once() -> None:
     group = fleet().leave("a")
     group.settle(60)

@@ -9,7 +9,7 @@ from tests.simulation.api_server import ApiServer, MemoryApi
 
 from baton.kube.api import group_path
 from baton.kube.clock import Clock
-from baton.kube.events import EVENTS, Events, Kind, Regarding
+from baton.kube.events import EVENTS, QUEUED_AT_MOST, Events, Kind, Regarding
 
 
 async def posted(name: str, note: str, instance: str = "one") -> list[dict[str, Any]]:
@@ -33,6 +33,20 @@ async def test_a_note_is_cut_to_the_bytes_that_an_event_takes(letter: str) -> No
     assert len(event["reportingInstance"].encode()) <= 128
     (whole,) = await posted("orders", letter * (1024 // len(letter.encode())))
     assert whole["note"] == letter * (1024 // len(letter.encode()))
+
+
+async def test_of_too_many_events_some_are_dropped_and_nobody_fails() -> None:
+    server = ApiServer(Random(1), lambda: 0.0)
+    server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
+    events = Events(MemoryApi(server), "one", Clock())
+    about = Regarding("baton.dev/v1alpha1", "ConsumerGroup", "shop", "orders", "uid")
+    for number in range(QUEUED_AT_MOST + 5):
+        events.post(about, Kind.NORMAL, "Rebalanced", f"note {number}")
+    posting = asyncio.create_task(events.run())
+    for _ in range(10 * QUEUED_AT_MOST):
+        await asyncio.sleep(0)
+    posting.cancel()
+    assert len(server.request("list", group_path(EVENTS, "shop", "events"))["items"]) == QUEUED_AT_MOST
 
 
 @pytest.mark.parametrize("name", ["x" * 253, "x" * 219 + "-" + "y" * 20, "x" * 217 + "." + "yy." + "z" * 20])
