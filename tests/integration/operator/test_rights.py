@@ -134,6 +134,38 @@ async def test_an_operator_of_one_namespace_works_with_roles_there_and_no_right_
     await hands_over(world, operator, redis_server)
 
 
+async def test_of_two_releases_that_overlap_each_may_see_whether_the_other_lives(
+    api: Cluster, control_plane: Machine, kubeconfig: Path, tmp_path: Path, start: Start
+) -> None:
+    world = await namespace(api, "rights-shared")
+    operators = []
+    for release in ("rights-first", "rights-second"):
+        made = await install(control_plane, api, release, f"watchNamespaces={{{world.namespace}}}")
+        own = of_token(kubeconfig, await made.token(), tmp_path / f"{release}.kubeconfig")
+        lease = ("--lease-namespace", release, "--lease-name", f"{release}-operator")
+        operators.append(await start(world, release, *lease, kubeconfig=own).leads())
+        if len(operators) == 1:
+            await world.queue(
+                "orders", {"type": "External", "external": {"onDeadline": "Force"}}, 6, rebalance={"delaySeconds": 0}
+            )
+            await world.group("orders")
+            await asyncio.gather(world.pod("a", "orders"), world.pod("b", "orders"))
+            await world.spread("orders", 3, 3)
+    first, second = operators
+    assert made.may("get", "leases/rights-first-operator", "rights-first")
+    assert not made.may("update", "leases/rights-first-operator", "rights-first")
+    assert not made.may("list", "leases", "rights-first")
+
+    async def stands_back() -> bool:
+        return second.metric("baton_groups_served_elsewhere", by="rights-first/rights-first-operator") == 1.0
+
+    await eventually(stands_back, "the second stands back", 20)
+    assert first.stop() == 0
+    await world.delete_pod("b")
+    await world.spread("orders", 6, seconds=60)
+    assert [one for one in operators if "orbidden" in one.log.read_text()] == []
+
+
 async def test_an_operator_of_the_cluster_may_read_no_secret_and_write_only_what_is_batons(
     api: Cluster, control_plane: Machine, kubeconfig: Path, tmp_path: Path, start: Start, redis_server: RedisServer
 ) -> None:
