@@ -125,5 +125,6 @@ def _decide(
         if (bytes_ := size(texts)) <= room:
             return made, texts, too_large
         too_large = too_large or TooLarge(bytes_, room)
+        del made, texts  # two of a large group at a time would be much
     assert too_large is not None
     raise too_large

@@ -9,7 +9,7 @@ from typing import Any
 from baton.model.ledger import LedgerError
 from baton.model.ranges import count_named
 
-MOST_PARTITIONS = 200_000
+MOST_PARTITIONS = 100_000
 """Of all queues of a group together."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
