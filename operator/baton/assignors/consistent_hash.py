@@ -7,12 +7,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from hashlib import md5
 
+from baton.assignors.contract import AssignorError
 from baton.assignors.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, QueueName
 
 VIRTUAL_NODES = 10
 """How many points on the ring a member has (RocketMQ's default)."""
+MOST_POINTS = 1_000_000
+"""On all rings of one request: some 50 MB of memory and a second."""
 PARTITION_KEY = "{queue}-{partition}"
 """What is hashed of a partition. RocketMQ hashes `MessageQueue [topic=…, brokerName=…, queueId=…]`; there are no brokers here."""
 
@@ -26,27 +29,44 @@ def around_the_ring(request: Request) -> Deal:
     points = request.options.get("virtualNodes", VIRTUAL_NODES)
     pattern = request.options.get("partitionKey", PARTITION_KEY)
     assert isinstance(points, int) and isinstance(pattern, str)
-    rings: dict[tuple[MemberId, ...], tuple[list[int], list[int]]] = {}
+    _check_room(request, points)
+    rings: dict[tuple[MemberId, ...], list[int]] = {}
 
     def deal(queue: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
-        places, hashes = rings.setdefault(tuple(readers), ([], []))
-        if not hashes and points:
-            ring = _ring(readers, points)
-            hashes += sorted(ring)
-            places += (ring[point] for point in hashes)
+        there = tuple(readers)
+        if there not in rings:
+            rings[there] = _ring(there, points)
+        ring = rings[there]
         hands: list[list[int]] = [[] for _ in readers]
         around = [text.replace("{queue}", queue) for text in pattern.split("{partition}")]
-        for number in numbers if hashes else ():
-            point = bisect_left(hashes, _hash(str(number).join(around)))
-            hands[places[point % len(hashes)]].append(number)
+        for number in numbers if ring else ():
+            hands[next_on(ring, _hash(str(number).join(around)))].append(number)
         return hands
 
     return deal
 
 
-def _ring(readers: Sequence[MemberId], points: int) -> dict[int, int]:
-    """Per point whose it is, as a place among the readers. Where two points meet, the later name has it."""
-    return {_hash(f"{name}-{point}"): place for place, name in enumerate(readers) for point in range(points)}
+def _check_room(request: Request, points: int) -> None:
+    """There is a ring for each set of readers."""
+    fleets = {frozenset(name for name, one in request.members.items() if queue in one.subscribed) for queue in request.queues}
+    if points * sum(map(len, fleets)) > MOST_POINTS:
+        raise AssignorError(
+            "consistent-hash",
+            f"puts {points:,} points of each member on a ring, and so many members would have more than {MOST_POINTS:,}: give a "
+            "lower virtualNodes",
+        )
+
+
+def _ring(readers: Sequence[MemberId], points: int) -> list[int]:
+    """Hashes with whose they are, a place among the readers, as one number each."""
+    return sorted(_hash(f"{name}-{point}") << 32 | place for place, name in enumerate(readers) for point in range(points))
+
+
+def next_on(ring: Sequence[int], key: int) -> int:
+    """Whose the next point is. Where points meet, the latest name has it."""
+    found = bisect_left(ring, key << 32)
+    meeting = (ring[found] if found < len(ring) else ring[0]) >> 32
+    return ring[bisect_left(ring, meeting + 1 << 32) - 1] & 0xFFFFFFFF
 
 
 def _hash(key: str) -> int:

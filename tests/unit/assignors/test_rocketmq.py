@@ -1,9 +1,13 @@
 """What RocketMQ's and Runnel's own cases do not show."""
 
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from tests.unit.assignors.worlds import owners_before, requests
 
-from baton.assignors import Answer, Member, Request, get
+from baton.assignors import Answer, AssignorError, Member, Request, get
+from baton.assignors.consistent_hash import next_on
 from baton.model import Partition
 
 ORDERS = frozenset({"orders"})
@@ -88,3 +92,26 @@ def test_a_sticky_assignor_within_rooms_waits_for_whoever_holds(request_):
     answer = get("machine-room-nearby")(request)
     before = owners_before(request)
     assert all(before.get(partition, name) == name for name, hand in answer.assignment.items() for partition in hand)
+
+
+def test_a_ring_that_would_fill_the_memory_is_refused_with_the_cure():
+    members = {f"m{place}": Member(ORDERS) for place in range(101)}
+    tracemalloc.start()
+    try:
+        with pytest.raises(AssignorError, match="10,000 points of each member .* more than 1,000,000: give a lower virtualNodes"):
+            get("consistent-hash")(group(4, options={"virtualNodes": 10_000}, **members))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_rings_of_several_fleets_of_readers_count_together():
+    members = {f"m{place}": Member(frozenset({f"q{place % 3}", "orders"})) for place in range(60)}
+    queues = {"orders": 4} | {f"q{number}": 4 for number in range(3)}
+    with pytest.raises(AssignorError, match="give a lower virtualNodes"):
+        get("consistent-hash")(Request(queues, members, options={"virtualNodes": 10_000}))
+
+
+def test_where_points_of_two_members_meet_the_later_name_has_it():
+    ring = sorted([5 << 32 | 0, 5 << 32 | 2, 5 << 32 | 1, 9 << 32 | 0])
+    assert [next_on(ring, key) for key in (0, 5, 6, 9, 10)] == [2, 2, 0, 0, 2]
