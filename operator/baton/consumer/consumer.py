@@ -21,6 +21,7 @@ from baton.model.ids import Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
 from baton.model.names import session_lease_name
 from baton.model.session import Release
+from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -72,18 +73,23 @@ class Consumer:
     def from_environment(cls, redis_url: str | None = None) -> Self:
         """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
 
-        `redis_url` (or BATON_REDIS_URL) is the server of all the group's queues. Raises ValueError for what is missing.
+        `redis_url` (or BATON_REDIS_URL) is the server of all the group's queues. Raises ValueError for what is missing or no URL.
         """
         # Only here: other users of this module need neither a Redis nor a Kubernetes client.
         import kubernetes
 
         from baton.consumer.api import KubernetesLease
         from baton.queues.redis import RedisReader
+        from baton.queues.redis.url import read
 
         pod = Pod.from_environment()
         url = redis_url or os.environ.get("BATON_REDIS_URL")
         if not url:
             raise ValueError("set BATON_REDIS_URL in the container's env, from the Secret with the queue's URL")
+        try:
+            read(url)
+        except QueueUnreachable as problem:
+            raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
         load: Any = kubernetes.config.load_incluster_config  # not typed by the library
         load()
         lease = KubernetesLease(kubernetes.client.ApiClient(), pod.namespace, session_lease_name(pod.name))

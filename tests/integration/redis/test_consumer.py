@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -286,3 +287,16 @@ async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_o
     pod.stop()
     until(pod.gone)
     assert await lag(queue) == 0
+
+
+async def test_another_database_is_one_line_in_the_log(queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """However many partitions it has been told to read there."""
+    elsewhere = replace(queue, url=queue.url.removesuffix("/0") + "/7")
+    async with operating(elsewhere, tmp_path) as operator:
+        pod = operator.pod("a")
+        for _ in range(3):
+            await operator.grant(pod, (0, 1), (1, 1))
+        until(lambda: "has no partition" in caplog.text)
+        pod.stop()
+    (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("baton.consumer")]
+    assert "correct the URL here" in line

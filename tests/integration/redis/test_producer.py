@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer, scripts
+from baton.queues.redis import RedisProducer, RedisReader, scripts
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.routing import slot_of
 
@@ -170,7 +171,7 @@ def _until(condition: Callable[[], bool]) -> None:
 async def test_a_queue_that_nobody_has_made_is_said_to_be_so(server: RedisServer, new_name: Callable[[], str]) -> None:
     with (
         RedisProducer(server.url, new_name(), patience=0.1) as producer,
-        pytest.raises(QueueUnreachable, match="not been made yet"),
+        pytest.raises(QueueUnreachable, match=r"database 0, has no queue shop/.*spec.source.redis.*correct the URL here"),
     ):
         producer.send("k", "v")
 
@@ -197,3 +198,48 @@ def _cpu(raw: redis.Redis) -> float:
     info = raw.info("cpu")
     assert isinstance(info, dict)
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+
+@pytest.mark.parametrize("pair", [(None, "v"), ("k", None), (7, "v"), ("k", {"a": 1}), ("k", 1.5), ("k", ["v"])])
+async def test_what_is_neither_bytes_nor_str_is_a_type_error_and_nothing_is_sent(
+    queue: Queue, pair: tuple[object, object]
+) -> None:
+    with pytest.raises(TypeError, match=r"a (key|value) is bytes or str, not (NoneType|int|dict|float|list)"):
+        queue.producer.send_many([(queue.key(0), "good"), pair])  # type: ignore[list-item]
+    queue.send("1")
+    assert await values(queue) == [b"1"]
+
+
+async def test_patience_is_kept_by_each_of_many_threads(server: RedisServer, new_name: Callable[[], str]) -> None:
+    """They do not wait for one another's as well."""
+    threads, patience = 8, 0.5
+    with RedisProducer(server.url, new_name(), patience=patience) as producer:
+
+        def send() -> None:
+            with pytest.raises(QueueUnreachable):
+                producer.send("k", "v")
+
+        sending = [threading.Thread(target=send) for _ in range(threads)]
+        begun = time.monotonic()
+        for thread in sending:
+            thread.start()
+        for thread in sending:
+            thread.join()
+        assert time.monotonic() - begun < patience * threads / 2
+
+
+async def test_nothing_is_written_to_another_database(queue: Queue) -> None:
+    elsewhere = queue.url.removesuffix("/0") + "/7"
+    await queue.granted("a", ONE)
+    with RedisProducer(elsewhere, queue.name, patience=0.1) as producer, RedisReader(elsewhere, queue.name, "a") as reader:
+        for ask in (
+            lambda: producer.send("k", "v"),
+            lambda: reader.read(0, ONE),
+            lambda: reader.plan(0, ONE, 1),
+            lambda: reader.ack(0, ONE, ["1-0"]),
+            lambda: reader.verify(0, ONE),
+        ):
+            with pytest.raises(QueueUnreachable, match=r"database 7, has no .*correct the URL here"):
+                ask()
+    with redis.Redis.from_url(elsewhere) as raw:
+        assert raw.dbsize() == 0

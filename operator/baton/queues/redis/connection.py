@@ -13,7 +13,6 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ConnectionError,  # noqa: A004 - the library's name
-    NoPermissionError,
     OutOfMemoryError,
     RedisError,
     ResponseError,
@@ -22,6 +21,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.denials import denied, is_denial
 from baton.queues.redis.primary import NotPrimaryError, leaving
 from baton.queues.redis.url import RedisUrl
 
@@ -111,8 +111,11 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             return _refused_password(place, queue)
         case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text or "unauthenticated" in text:
             return _refused_password(place, queue)
-        case NoPermissionError():
-            return f"{place} does not permit what the queue {queue} needs ({url.hidden(text)}). Give its user +@all on pq:*."
+        case _ if is_denial(error):
+            return (
+                f"{place} does not permit its user what {queue} needs: {denied(error, queue)}. Give it the rights that the guide "
+                f"for Redis names, by ACL SETUSER, on the keys ~pq:{{{queue}:* and ~pq:{{{queue}}}:*."
+            )
         case NotPrimaryError():
             return not_primary(error.status, place, queue)
         case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
@@ -134,6 +137,15 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         case ResponseError() if "DB index" in text:
             return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
     return f"{place} refused a request for {queue}: {url.hidden(text)}"
+
+
+def absent(url: RedisUrl, what: str, queue: str) -> str:
+    """There is no such thing as `what` of a queue: where, why, and the cure."""
+    return (
+        f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}. Either it is another database than "
+        "spec.source.redis of the PartitionedQueue says: correct the URL here. Or the queue was not made yet, or has lost its "
+        "data: work goes on when the operator has made it, for a ConsumerGroup that names it."
+    )
 
 
 def not_primary(status: str, place: str, queue: str) -> str:

@@ -18,7 +18,7 @@ from redis.exceptions import (
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import client, explain
+from baton.queues.redis.connection import absent, client, explain
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
 from baton.queues.redis.url import read
@@ -60,10 +60,14 @@ class RedisProducer:
         self.send_many([(key, value)])
 
     def send_many(self, entries: Iterable[tuple[bytes | str, bytes | str]]) -> None:
-        """Send (key, value) pairs; many at once cost far less each than one by one."""
-        with self._lock:
-            waiting = [self._number(_bytes(key), _bytes(value)) for key, value in entries]
-            deadline = time.monotonic() + self._patience
+        """Send (key, value) pairs; many at once cost far less each than one by one. Raises TypeError for anything else than bytes
+        or str, before anything is sent."""
+        deadline = time.monotonic() + self._patience
+        pairs = [(_bytes(key, "key"), _bytes(value, "value")) for key, value in entries]
+        if not self._lock.acquire(timeout=self._patience):
+            raise QueueUnreachable(f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s.")
+        try:
+            waiting = [self._number(key, value) for key, value in pairs]
             pause = _FIRST_PAUSE
             while waiting:
                 waiting, problem = self._try(waiting)
@@ -72,6 +76,8 @@ class RedisProducer:
                 if waiting:
                     time.sleep(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         self._client.close()
@@ -92,7 +98,7 @@ class RedisProducer:
         try:
             table = self._table or self._read_table()
             if table is None:
-                return waiting, f"The queue {self._queue} has not been made yet: no PartitionedQueue of a ConsumerGroup names it."
+                return waiting, absent(self._url, "queue", self._queue)
             moved = self._send(table, waiting)
         except _PASSING as error:
             # What had been added before the error is recognised by its sequence number.
@@ -157,5 +163,9 @@ def _batches(entries: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
         yield batch
 
 
-def _bytes(text: bytes | str) -> bytes:
-    return text.encode() if isinstance(text, str) else text
+def _bytes(text: bytes | str, what: str) -> bytes:
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, bytes):
+        return text
+    raise TypeError(f"a {what} is bytes or str, not {type(text).__name__}")

@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry, Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import client, explained
+from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
@@ -230,6 +230,8 @@ class RedisReader:
                     # Its own, at an epoch that its ledger has not told it yet: then there may be something to read.
                     self._positions[partition] = _Position(recorded_epoch, more=record.uid == uid)
                 raise StaleOwner(partition, uid, epoch, record, other_process=other_process == 1)
+            case b"UNKNOWN":
+                raise QueueUnreachable(absent(self._url, f"partition {partition} of", self._queue))
             case b"PAUSED":
                 position = self._position(partition, epoch)
                 position.tail, position.more, position.in_line = None, False, 0

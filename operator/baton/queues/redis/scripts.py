@@ -51,3 +51,5 @@ READY = _load("ready")
 RELEASE = _load("release")
 RETRY = _load("retry")
 VERIFY = _load("verify")
+
+ALL = tuple(value for value in globals().copy().values() if isinstance(value, Script))

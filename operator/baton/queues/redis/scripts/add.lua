@@ -39,7 +39,7 @@ local last = first
 local function append(key, value)
   local added = redis.pcall('XADD', STREAM, id(last + 1), 'k', key, 'v', value, 't', milliseconds)
   if type(added) == 'table' and added.err then
-    if not added.err:find('smaller') then error(added) end
+    if not added.err:find('smaller') then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error
     if not clear_tail(last) then return false end
     redis.call('XADD', STREAM, id(last + 1), 'k', key, 'v', value, 't', milliseconds)
   end

@@ -8,10 +8,11 @@ local ID = '%d-' .. SEGMENT -- all digits; Lua's own way to write a number ends 
 local function id(number) return string.format(ID, number) end
 local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 
--- The owner record: uid ('' is nobody), epoch (0: never granted), paused, and which process of that pod reads it singly.
+-- The owner record: uid ('' is nobody), epoch (0: never granted), paused, which process of that pod reads it singly, and nil where
+-- there is no such partition.
 local function record()
-  local fields = redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process')
-  return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1', fields[4]
+  local fields = redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries')
+  return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1', fields[4], fields[1] or fields[5]
 end
 
 -- The answer to a caller who is not the owner at that epoch, or nil; and whether the partition is paused.
@@ -19,10 +20,11 @@ end
 -- two have the same UID by mistake the newer has the partition.
 -- The count is only a count: a Redis that cannot write it still answers.
 local function fence(caller, caller_epoch, process)
-  local uid, epoch, paused, reads = record()
+  local uid, epoch, paused, reads, made = record()
   local ours = caller ~= '' and caller == uid and tonumber(caller_epoch) == epoch
   local other = ours and reads and (process or '') ~= '' and process ~= reads
   if ours and not other then return nil, paused end
+  if not made then return {'UNKNOWN'} end
   redis.pcall('INCR', REFUSED)
   return {'STALE', uid, epoch, paused and 1 or 0, other and 1 or 0}
 end
@@ -78,7 +80,7 @@ end
 local function summary()
   local found = redis.pcall('XPENDING', STREAM, GROUP)
   if not found.err then return found end
-  if not found.err:find('NOGROUP') then error(found) end
+  if not found.err:find('NOGROUP') then redis.call('XPENDING', STREAM, GROUP) end -- the error, with its line
   make_again()
   return {0}
 end
@@ -151,6 +153,7 @@ local function clear_tail(last)
   local entries = redis.call('XRANGE', STREAM, '(' .. id(last), '+', 'COUNT', MOST)
   for _, entry in ipairs(entries) do set_foreign_aside(entry) end
   if #entries == MOST then return false end
+  summary()
   redis.call('XSETID', STREAM, id(last))
   if last_handed_out() > last then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(last)) end
   return true

@@ -1,0 +1,162 @@
+"""What the guide gives to Redis users is enough, none of it is too much, and what is missing is named."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import GROUP
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.keys import partition_keys
+
+pytestmark = pytest.mark.integration
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "redis.md"
+QUEUE = "shop/orders"
+USERS = dict(re.findall(r"^ACL SETUSER orders-(\w+) on >\w+ (.*)$", GUIDE.read_text().replace("\\\n    ", ""), re.MULTILINE))
+RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for user, rules in USERS.items()}
+NOT_MISSED = {"config|get", "wait", "incr", "client|unblock"}
+"""Without these less is known, counted or done at once, and nothing fails."""
+
+
+class Roles:
+    """Operator, producer and consumer of one queue, each with a user of its own."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+        for user in USERS:
+            self.permit(user)
+        url = {user: f"redis://{user}:word@{server.bind}:{server.port}/0" for user in USERS}
+        self.operator = RedisQueue(url["operator"], QUEUE, GROUP, max_redeliveries=1)
+        self.producer = RedisProducer(url["producer"], QUEUE, patience=1)
+        self.consumer = RedisReader(url["consumer"], QUEUE, "a")
+        self.epoch = 0
+
+    def permit(self, user: str, *without: str) -> None:
+        with self.server.client() as raw:
+            rules = [*USERS[user].split(), *(f"-{right}" for right in without)]
+            raw.execute_command("ACL", "SETUSER", user, "reset", "on", ">word", *rules)
+
+    async def everything(self) -> None:
+        """All that each of them ever asks, also after a loss."""
+        keys = partition_keys(QUEUE, 0)
+        with self.server.client() as raw:
+            await self.operator.incarnation()
+            await self.operator.warnings()
+            await self.operator.ensure(1)
+            await self.owned()
+            with raw.pipeline() as pipe:
+                for number in range(1023):
+                    pipe.hset(keys.sequences, f"0:gone-{number}", "1 1000")
+                pipe.execute()
+            self.send(6)
+            plan = self.consumer.plan(0, self._epoch, 2)
+            assert plan is not None
+            list(self.consumer.read_plan(0, self._epoch, plan))
+            self.consumer.commit(0, self._epoch, plan)
+            entries = [*self.consumer.read(0, self._epoch, 3), *self.consumer.read(0, self._epoch, 3)]
+            self.consumer.ack(0, self._epoch, [entries[0].offset, entries[0].offset])
+            while self.consumer.retry(0, self._epoch, entries[1].offset, "failed"):
+                pass
+            self.consumer.verify(0, self._epoch)
+            with suppress(Exception):
+                self.consumer.verify(0, Epoch(99))
+            await self.operator.pause(0, self._epoch)
+            await self.operator.outstanding(0)
+            await self.owned()
+            raw.xadd(keys.stream, {"foreign": "1"}, id="9100000000000000-*")
+            self.drain()
+            with raw.pipeline() as pipe:
+                for _ in range(1001):
+                    pipe.xadd(keys.stream, {"foreign": "1"}, id="9200000000000000-*")
+                pipe.execute()
+            self.consumer.read(0, self._epoch, 1)
+            self.send(1)
+            raw.xadd(keys.stream, {"foreign": "1"}, id="9300000000000000-*")
+            raw.xgroup_destroy(keys.stream, "baton")
+            self.send(1)
+            self.consumer.interrupt()
+            assert self.consumer.wait([], 1) == set()
+            self.drain()
+            while self.consumer.wait([0], 0.01):
+                self.drain()
+            for look in (self.operator.owners, self.operator.lag, self.operator.stale_refused, self.operator.dead_letters):
+                await look()
+            for ask in (lambda: self.send(1), lambda: self.consumer.read(0, self._epoch)):
+                raw.xgroup_destroy(keys.stream, "baton")
+                raw.delete(keys.stream)
+                ask()
+                raw.delete(keys.progress)
+                ask()
+            for ask in (lambda: self.consumer.read(0, self._epoch), None):
+                self.send(1)
+                raw.xgroup_destroy(keys.stream, "baton")
+                ask() if ask else await self.operator.outstanding(0)
+            raw.delete(keys.stream)
+            await self.operator.outstanding(0)
+            await self.operator.release()
+            raw.flushdb()
+
+    def send(self, count: int) -> None:
+        self.producer.send_many(("k", str(number)) for number in range(count))
+
+    def drain(self) -> None:
+        self.consumer.read(0, self._epoch)
+        while self.consumer.ready(0, self._epoch):
+            self.consumer.read(0, self._epoch)
+
+    async def owned(self) -> None:
+        self.epoch += 1
+        await self.operator.grant(0, Uid("a"), self._epoch)
+
+    @property
+    def _epoch(self) -> Epoch:
+        return Epoch(self.epoch)
+
+
+@pytest.fixture
+async def roles() -> AsyncIterator[Roles]:
+    with RedisServer(append_only=False) as server:
+        made = Roles(server)
+        yield made
+        made.producer.close()
+        made.consumer.close()
+        await made.operator.close()
+
+
+async def test_what_the_guide_gives_is_enough(roles: Roles) -> None:
+    assert set(USERS) == {"operator", "producer", "consumer"}
+    await roles.everything()
+
+
+@pytest.mark.parametrize("user", RIGHTS)
+async def test_each_right_that_the_guide_gives_is_missed_by_its_name(roles: Roles, user: str) -> None:
+    not_missed = set()
+    for right in RIGHTS[user]:
+        roles.permit(user, right)
+        with roles.server.client() as raw:
+            raw.execute_command("SCRIPT", "FLUSH")
+        try:
+            await roles.everything()
+            not_missed.add(right)
+        except QueueUnreachable as problem:
+            assert right.replace("|", " ") in str(problem).lower(), right
+            assert "pq:{shop/orders" in str(problem) and "ACL SETUSER" in str(problem)
+        roles.permit(user)
+        with roles.server.client() as raw:
+            raw.flushdb()
+    assert not_missed <= NOT_MISSED
+
+
+async def test_keys_that_are_not_permitted_are_named(roles: Roles) -> None:
+    await roles.operator.ensure(1)
+    await roles.owned()
+    with roles.server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "consumer", "resetkeys", "~pq:{shop/others*")
+    with pytest.raises(QueueUnreachable, match=r"keys pq:\{shop/orders"):
+        roles.consumer.read(0, Epoch(1))
