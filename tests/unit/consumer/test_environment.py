@@ -1,0 +1,34 @@
+"""A pod whose environment is wrong is told what to set, before it begins."""
+
+import pytest
+
+from baton.consumer import Consumer
+
+POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop", "POD_UID": "a-uid"}
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "set BATON_REDIS_URL in the container's env"),
+        ("redis.shop:6379", "BATON_REDIS_URL cannot be used. The queue's URL is not a Redis URL"),
+        ("redis://redis/orders", "does not end with the number of a database"),
+        ("redis://redis/?protocol=3", "has the option protocol, which is none of"),
+        ("redis://redis/?decode_responses=true", "has the option decode_responses, which is none of"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_said_before_the_consumer_begins(
+    url: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (POD | {"BATON_REDIS_URL": url}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="BATON_REDIS_URL") as problem:
+        Consumer.from_environment()
+    assert said in str(problem.value)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (POD | {"POD_UID": ""}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="set POD_UID in the container's env"):
+        Consumer.from_environment()
