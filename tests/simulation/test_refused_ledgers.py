@@ -424,3 +424,33 @@ async def test_a_forged_term_ends_nobodys_lead(world: OneReplica) -> None:
         assert await world.until(restored, True) < 1
     world.delete_pod("orders-b")
     assert await world.until(world.counts, [4]) < 4
+
+
+@in_virtual_time
+async def test_a_group_that_said_what_was_wrong_is_not_ready_before_its_ledger_is_written(world: OneReplica) -> None:
+    await serve(world)
+    await world.stop()
+    world.delete_pod("orders-b")
+    expired = Refuse(410, "Expired", "the resource version is too old")
+    world.trouble = lambda verb, path: expired if path == LEDGER else None
+    world.start()
+    await world.until_told("LedgerRefused")
+    late = Refuse(504, "Timeout", "request did not complete within the allotted timeout")
+    claimed: list[str] = []
+
+    def after_the_claim(verb: str, path: str) -> Fault | None:
+        if path != LEDGER or verb != "update":
+            return None
+        claimed.append(verb)
+        return late if len(claimed) > 1 else None
+
+    world.trouble = after_the_claim
+    until = world.now() + PASSING + 2 * LONGEST_PAUSE
+    while world.now() < until:
+        assert (await world.ready())[0] == "LedgerRefused"
+        await asyncio.sleep(0.05)
+    assert len(claimed) > 2 and "orders-b" in await world.ledger()
+    world.trouble = lambda verb, path: None
+    await world.until_told("Ready")
+    assert "orders-b" not in {name for name, entry in (await world.entries()).items() if entry.owned.get("orders")}
+    await world.until(world.counts, [4])

@@ -133,6 +133,7 @@ class GroupLoop:
 
     def _stuck(self, problem: Problem) -> None:
         """It cannot go on before that is over."""
+        self._steps.trouble_told = True
         self._teller.trouble(problem)
         if (group := self._sight.group) is not None:
             self._reporter.halted(group, problem, self._scribe)

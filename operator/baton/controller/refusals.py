@@ -73,9 +73,13 @@ def ledger_refused(owner: Owner, error: Exception) -> Problem:
     )
 
 
-def ledger_problems(owner: Owner, refusal: Exception | None, lasted: float, held_back: TooLarge | None) -> list[Problem]:
-    """What is wrong with the ledger. `refusal`: why it was not written, for `lasted` seconds; `held_back`: why plans wait."""
-    problems = [] if refusal is None or (may_pass(refusal) and lasted < PASSING) else [ledger_refused(owner, refusal)]
+def ledger_problems(
+    owner: Owner, refusal: Exception | None, lasted: float, held_back: TooLarge | None, *, at_once: bool = False
+) -> list[Problem]:
+    """What is wrong with the ledger. `refusal`: why it was not written, for `lasted` seconds; `held_back`: why plans wait.
+    `at_once`: also what may well pass in a moment."""
+    passes = not at_once and refusal is not None and may_pass(refusal) and lasted < PASSING
+    problems = [] if refusal is None or passes else [ledger_refused(owner, refusal)]
     return problems if held_back is None else [*problems, too_large(held_back)]
 
 

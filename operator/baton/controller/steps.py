@@ -54,6 +54,8 @@ class Steps:
         self._reporter = reporter
         self._clock = clock
         self._ledger_limit = ledger_limit
+        self.trouble_told = False
+        """It was said that the group cannot go on, and no step was written since: it is not well for a failure that may pass."""
         self._log = structlog.get_logger("baton.group").bind(namespace=owner.namespace, group=owner.group)
 
     async def take(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> bool:
@@ -63,6 +65,7 @@ class Steps:
         try:
             await self._restore(group)
             await self._advance(group, spec, sights, seen)
+            self.trouble_told = False
         except Landed as landed:
             await self._adopt(landed)
             return True
@@ -81,6 +84,7 @@ class Steps:
             return False
         try:
             await self._restore(group)
+            self.trouble_told = False
         except Landed as landed:
             await self._adopt(landed)
             return True
@@ -90,8 +94,10 @@ class Steps:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the ledger."""
-        lasted = self._scribe.attempts.lasted
-        return ledger_problems(self._owner, self._scribe.refusal, lasted, self._runtime.held_back)
+        refusal, lasted = self._scribe.refusal, self._scribe.attempts.lasted
+        found = ledger_problems(self._owner, refusal, lasted, self._runtime.held_back, at_once=self.trouble_told)
+        self.trouble_told |= refusal is not None and bool(found)
+        return found
 
     async def _restore(self, group: GroupView) -> None:
         if await self._scribe.check() and not group.deleting:
