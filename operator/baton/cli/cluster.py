@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -13,6 +13,8 @@ from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
 from baton.cli.printing import say
 from baton.cli.whom import Whom
 from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
+
+T = TypeVar("T")
 
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 """Of the pod that this runs in."""
@@ -65,11 +67,11 @@ def _missing(error: NotFoundError, namespace: str) -> str:
     return f"{error.message} in namespace {namespace}: `baton status -A` lists all groups, -n NAMESPACE names another namespace"
 
 
-def ask(work: Coroutine[Any, Any, None]) -> None:
-    """Run it; a refusal is a line and exit 1."""
+def ask(work: Coroutine[Any, Any, T]) -> T:
+    """What comes of it; a refusal is a line and exit 1."""
     command = click.get_current_context().info_name
     try:
-        asyncio.run(work)
+        return asyncio.run(work)
     except NoAnswerError as error:
         say(f"baton {command}: {error}", error=True)
         sys.exit(1)

@@ -84,11 +84,11 @@ def _problems(one: Json, now: float) -> Iterator[Text]:
     if one["deletedAt"]:
         yield _line(("Deleted", "yellow"), f" at {one['deletedAt']}; it goes when its partitions are taken back")
     if one["state"] == UNKNOWN:
-        seen = one["lastLookTime"] is not None
-        since = f" for {_ago(one['lastLookTime'], now)}: all this is as of then ({one['lastState']})" if seen else " yet"
+        looked, as_of = one["lastLookTime"], f"all this is as of then ({one['lastState']})"
+        since = " yet" if looked is None else f" since {looked} ({_ago(looked, now)} ago): {as_of}"
+        yield _line(("No operator has looked", "red"), f"{since}. Nothing is moved meanwhile.")
         yield _line(
-            ("No operator has looked", "red"),
-            f"{since}. Nothing is moved meanwhile. Does one run, and does it serve namespace {one['namespace']}? "
+            f"{_leader(one['leader'], now)}Does one run, and does it serve namespace {one['namespace']}? "
             "See kubectl get pods -A -l app.kubernetes.io/component=operator",
         )
     elif not one["specSeen"]:
@@ -102,6 +102,23 @@ def _problems(one: Json, now: float) -> Iterator[Text]:
     rebalancing = one["conditions"].get("Rebalancing", {})
     if "waited for" in rebalancing.get("message", ""):
         yield _line(("Overdue", "yellow"), f": {rebalancing['message']}")
+
+
+def _leader(one: Json | None, now: float) -> str:
+    """Of the operator that looked last."""
+    if one is None:
+        return ""
+    namespace, _, name = one["lease"].partition("/")
+    if not one["readable"]:
+        return f"Look at the Lease of its leader: kubectl get lease -n {namespace} {name}. "
+    ago = None if one["renewTime"] is None else _ago(one["renewTime"], now)
+    if ago is None:
+        how = "does not exist any more"
+    elif one["holder"] is None:
+        how = f"was given up, and last renewed {ago} ago"
+    else:
+        how = f"was last renewed {ago} ago, by {one['holder']}"
+    return f"The Lease of its leader, {name} in namespace {namespace}, {how}. "
 
 
 def _says_more(kind: str, reason: str) -> bool:

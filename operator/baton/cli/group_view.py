@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from baton.cli.leader import Leader
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.partition_state import PartitionState, partition_states
 from baton.kube.times import to_seconds, to_text
@@ -16,7 +17,7 @@ Json = dict[str, Any]
 Manifest = Mapping[str, Any]
 
 UNKNOWN = "Unknown"
-"""The state of a group that no operator looks after: what its status says may have been long ago."""
+"""The state of a group that no operator looks after: what its status says is as of its last look."""
 
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
@@ -24,19 +25,28 @@ UNSEEN_AFTER = 300.0
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
-def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] = (), *, now: float) -> Json:
-    """JSON for programs; the screen is made of it too. `now` is in unix seconds."""
+def view(
+    group: Manifest,
+    ledger: Mapping[str, str],
+    queues: Iterable[Manifest] = (),
+    leader: Leader | None = None,
+    *,
+    now: float,
+) -> Json:
+    """JSON for programs; the screen is made of it too. `leader`: of the operator, as far as known; `now` in unix seconds."""
     told = group.get("status") or {}
     looked = _seconds(told.get("lastLookTime"))
+    unseen = looked is None or now > looked + UNSEEN_AFTER or (leader is not None and leader.gone(now))
     state, problem = _load(ledger)
     named = [one["name"] for one in group["spec"].get("queues") or ()]
     manifests = {one["metadata"]["name"]: one for one in queues}
     return {
         "namespace": group["metadata"]["namespace"],
         "group": group["metadata"]["name"],
-        "state": UNKNOWN if looked is None or now > looked + UNSEEN_AFTER else told.get("state"),
+        "state": UNKNOWN if unseen else told.get("state"),
         "lastState": told.get("state"),
         "lastLookTime": None if looked is None else to_text(looked),
+        "leader": None if leader is None else _leader(leader),
         "deletedAt": group["metadata"].get("deletionTimestamp"),
         "specSeen": told.get("observedGeneration") == group["metadata"].get("generation"),
         "why": _why(state, told),
@@ -54,6 +64,11 @@ def view(group: Manifest, ledger: Mapping[str, str], queues: Iterable[Manifest] 
         "handoffs": told.get("handoffs") or [],
         "ledgerProblem": problem,
     }
+
+
+def _leader(one: Leader) -> Json:
+    renewed = None if one.renewed is None else to_text(one.renewed)
+    return {"lease": one.lease, "readable": one.readable, "holder": one.holder, "renewTime": renewed}
 
 
 def _seconds(text: object) -> float | None:

@@ -4,13 +4,15 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group_view import Json, partitions, view
+from baton.cli.group_view import UNKNOWN, Json, partitions, view
+from baton.cli.leader import Leader, leader_of
 from baton.cli.printing import clean, console, printable, say, say_json
 from baton.cli.whom import Whom, cluster_options
 from baton.kube.api import Api, UnavailableError, core_path
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 EVERY = 1.0
 """Seconds between two looks with --watch."""
+
+UNSEEN = 3
+"""The exit code where no operator looks after the group that is shown."""
 
 LINES = 24
 """Of a screen where there is no terminal to ask."""
@@ -39,7 +44,10 @@ LINES = 24
     "--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP, or with --partitions)."
 )
 def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool, watch: bool, as_json: bool, whom: Whom) -> None:
-    """Show a ConsumerGroup: its state, who owns what, and what is changing hands. Without GROUP: all groups, a line each."""
+    """Show a ConsumerGroup: its state, who owns what, and what is changing hands. Without GROUP: all groups, a line each.
+
+    Ends with 3 where no operator looks after GROUP.
+    """
     if group is not None and all_namespaces:
         raise click.UsageError("give GROUP or --all-namespaces, not both")
     if group is None and (each or everybody or watch):
@@ -50,14 +58,14 @@ def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool,
         raise click.UsageError("--watch draws on a terminal, and this output is none: leave it away")
     if group is None:
         ask(_list(whom, all_namespaces, as_json))
-    else:
-        name, whom = whom.within(group)
-        shown = _Shown(each, everybody, as_json)
-        try:
-            ask(_watch(name, whom, shown) if watch else _show(name, whom, shown))
-        except KeyboardInterrupt:
-            if not watch:
-                raise
+        return
+    name, whom = whom.within(group)
+    shown = _Shown(each, everybody, as_json)
+    if watch:
+        with suppress(KeyboardInterrupt):
+            ask(_watch(name, whom, shown))
+    elif ask(_show(name, whom, shown)) == UNKNOWN:
+        sys.exit(UNSEEN)
 
 
 async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
@@ -75,7 +83,7 @@ async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
 
-_OF_LEDGER = ("owners", "queues", "vacantSeats", "ledgerProblem", "why")
+_OF_LEDGER = ("owners", "queues", "vacantSeats", "ledgerProblem", "why", "leader")
 
 Renderables = Iterable[Any]
 
@@ -88,10 +96,10 @@ class _Shown:
     everybody: bool
     as_json: bool
 
-    def value(self, group: Json, ledger: dict[str, str], queues: list[Json]) -> Any:
+    def value(self, group: Json, ledger: dict[str, str], queues: list[Json], leader: Leader | None) -> Any:
         """For programs, and what is drawn."""
         if not self.each:
-            return view(group, ledger, queues, now=time.time())
+            return view(group, ledger, queues, leader, now=time.time())
         try:
             return partitions(ledger)
         except LedgerError as error:
@@ -108,13 +116,15 @@ class _Shown:
         return screen(clean(value), time.time(), console, lines)
 
 
-async def _show(group: str, whom: Whom, shown: _Shown) -> None:
+async def _show(group: str, whom: Whom, shown: _Shown) -> str | None:
+    """The group's state, where it is shown."""
     async with cluster(whom) as (api, where):
         value = shown.value(*await _look(api, where, group))
     if shown.as_json:
         say_json(value)
     else:
         _print(shown.drawn(value))
+    return None if shown.each else value["state"]
 
 
 async def _watch(group: str, whom: Whom, shown: _Shown) -> None:
@@ -135,14 +145,14 @@ async def _watch(group: str, whom: Whom, shown: _Shown) -> None:
                     live.update(seen, refresh=True)
 
 
-async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, str], list[Json]]:
-    """The group, its ledger's data, and the queues of the namespace."""
+async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, str], list[Json], Leader | None]:
+    """The group, its ledger's data, the queues of the namespace, and who leads the operator."""
     manifest, ledger, queues = await asyncio.gather(
         api.get(groups_path(namespace, group)),
         api.find(core_path(namespace, "configmaps", ledger_name(group))),
         api.get(queues_path(namespace)),
     )
-    return manifest, (ledger or {}).get("data") or {}, queues["items"]
+    return manifest, (ledger or {}).get("data") or {}, queues["items"], await leader_of(api, ledger)
 
 
 def _print(those: Renderables) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
 from baton.kube.api import group_path
+from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path
-from baton.kube.times import to_seconds, to_text
+from baton.kube.times import to_micro_text, to_seconds, to_text
 from baton.model.session import Release
 
 SETTLED = "--for=condition=Settled"
@@ -170,6 +172,32 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     assert (await shown(control_plane, "orders", empty.namespace))["SEEN"] == "10m"
     screen = (await status(kubeconfig, "orders", "-n", empty.namespace)).stdout
     assert f"{empty.namespace}/orders: Unknown" in screen
-    assert "No operator has looked for 10 min: all this is as of then (Ready)" in screen
+    assert re.search(r"No operator has looked since \S+Z \(10 min ago\): all this is as of then \(Ready\)\.", screen)
     listed = (await status(kubeconfig, "-n", empty.namespace)).stdout
     assert "Unknown" in listed and "10 min ago" in listed
+
+
+async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_last_look_is_old(
+    empty: World, start: Callable[..., Operator], kubeconfig: Path
+) -> None:
+    await empty.external("orders")
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    operator = start(empty)
+    await state_is(empty, "orders", "Ready", 40)
+    done = await status(kubeconfig, "orders", "-n", empty.namespace)
+    assert done.returncode == 0 and "No operator" not in done.stdout
+    operator.stop()
+    lease = leases_path(empty.namespace, "operator")
+    assert not (await empty.api.get(lease))["spec"]["holderIdentity"], "it has given it up"
+    await empty.api.merge(lease, {"spec": {"renewTime": to_micro_text(time.time() - 45)}})  # as if that had been some time ago
+    done = await status(kubeconfig, "orders", "-n", empty.namespace)
+    assert done.returncode == 3, done.stdout
+    line, more = done.stdout[done.stdout.index("No operator has looked") :].splitlines()[:2]
+    assert re.match(r"No operator has looked since \S+Z \(\d+ s ago\): all this is as of then \(Ready\)\. Nothing is moved", line)
+    leader = f"The Lease of its leader, operator in namespace {empty.namespace}"
+    assert f"{leader}, was given up, and last renewed 45 s ago." in more
+    done = await status(kubeconfig, "orders", "-n", empty.namespace, "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["state"], told["lastState"]) == (3, "Unknown", "Ready")
+    assert (told["leader"]["lease"], told["leader"]["holder"]) == (f"{empty.namespace}/operator", None)

@@ -11,6 +11,7 @@ from tests.unit.engine.group import Group
 
 from baton.cli.group_screen import handoff, screen
 from baton.cli.group_view import Json, partitions, view
+from baton.cli.leader import Leader
 from baton.cli.main import main
 from baton.engine import dump
 from baton.engine.observation import Approval, GroupSpec
@@ -161,3 +162,31 @@ def test_a_group_of_standbys_has_no_empty_table() -> None:
 def test_watching_needs_a_terminal() -> None:
     done = CliRunner().invoke(main, ["status", "orders", "--watch"])
     assert done.exit_code == 2 and "--watch draws on a terminal" in done.stderr
+
+
+def led(holder: str | None, renewed: float | None, readable: bool = True) -> Leader:
+    return Leader("baton-system/baton-operator", readable, holder, renewed)
+
+
+@pytest.mark.parametrize(
+    ("leader", "now", "unknown", "said"),
+    [
+        (None, 299, False, ""),
+        (None, 301, True, "No operator has looked since 1970-01-01T00:00:00Z (5 min ago): all this is as of then (Rebalancing)."),
+        (led("one", 100), 279, False, ""),
+        (led("one", 100), 281, True, "baton-operator in namespace baton-system, was last renewed 3 min ago, by one."),
+        (led(None, 100), 129, False, ""),
+        (led(None, 100), 131, True, "was given up, and last renewed 31 s ago."),
+        (led(None, None), 5, True, "does not exist any more."),
+        (led(None, None, readable=False), 299, False, ""),
+        (led(None, None, readable=False), 301, True, "kubectl get lease -n baton-system baton-operator."),
+        (led("one", 300), 301, True, "baton-operator in namespace baton-system, was last renewed 1 s ago, by one."),
+    ],
+)
+def test_it_is_said_when_no_operator_looks(leader: Leader | None, now: float, unknown: bool, said: str) -> None:
+    """By the last look at this group, and by the Lease of those who looked."""
+    one = view(MANIFEST, {}, (), leader, now=now)
+    assert (one["state"] == "Unknown", one["lastState"]) == (unknown, "Rebalancing")
+    text = " ".join(shown(one, now).split())
+    assert said in text
+    assert ("No operator has looked" in text) is unknown

@@ -1,0 +1,56 @@
+"""Who leads the operator's replicas that look after a group: its ledger names their Lease."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from baton.kube.api import Api, ApiError, NotFoundError
+from baton.kube.leases import leases_path
+from baton.kube.releases import release_of
+from baton.kube.times import to_seconds
+
+GIVEN_UP_FOR = 30.0
+"""Seconds for which nobody may hold the Lease: the next replica may be on its way."""
+
+NOT_RENEWED_FOR = 180.0
+"""Seconds without a renewal, which comes every second. This machine's clock may be minutes away from the operator's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """What the Lease says."""
+
+    lease: str
+    """namespace/name"""
+    readable: bool = True
+    """False: whoever asks may not read it."""
+    holder: str | None = None
+    """The replica that leads; None: none does."""
+    renewed: float | None = None
+    """Unix seconds; None: there is no such Lease, or it does not say."""
+
+    def gone(self, now: float) -> bool:
+        """None leads, and none has for a while."""
+        if not self.readable:
+            return False
+        bound = GIVEN_UP_FOR if self.holder is None else NOT_RENEWED_FOR
+        return self.renewed is None or now > self.renewed + bound
+
+
+async def leader_of(api: Api, ledger: Mapping[str, Any] | None) -> Leader | None:
+    """Of the operator that wrote this ledger; None: it names none."""
+    release = None if ledger is None else release_of(ledger)
+    if release is None:
+        return None
+    namespace, _, name = release.partition("/")
+    try:
+        spec = (await api.get(leases_path(namespace, name))).get("spec") or {}
+    except NotFoundError:
+        return Leader(release)
+    except ApiError:
+        return Leader(release, readable=False)
+    try:
+        renewed = to_seconds(str(spec.get("renewTime")))
+    except (ValueError, OverflowError):
+        renewed = None
+    return Leader(release, holder=spec.get("holderIdentity") or None, renewed=renewed)
