@@ -109,10 +109,10 @@ class OneReplica:
     def change_group(self, name: str, **spec: Any) -> None:
         self.server.request("patch", groups_path("shop", name), body={"spec": spec})
 
-    def pod(self, name: str, group: str = "orders") -> None:
+    def pod(self, name: str, group: str = "orders", **labels: str) -> None:
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": to_text(BEGIN + self.now())}
         body = {
-            "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
+            "metadata": {"name": name, "labels": {GROUP_LABEL: group, **labels}},
             "spec": {"containers": [{"name": "c", "image": "none"}]},
         }
         self.make(core_path("shop", "pods"), body)

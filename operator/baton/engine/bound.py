@@ -20,12 +20,13 @@ def least_moves(draft: Draft) -> int:
         return moved + sum(origins[p] is not None and not _could_stay(draft, p, origins[p], members) for p in rest)
     start = {p: origins.get(p, slot.last) for p, slot in draft.slots.items() if p not in fixed}
     least = moved + _shared(draft, start, members) + _exclusive(draft, start, members)
-    return min(least, _changed(draft, origins)) if draft.spec.paused or draft.holddown is not None else least
+    overtaken = draft.spec.paused or draft.holddown is not None or draft.proposal is not None
+    return min(least, _changed(draft, origins)) if overtaken else least
 
 
 def _changed(draft: Draft, origins: Mapping[Partition, MemberId | None]) -> int:
-    """What did change hands. A rebalance that was overtaken (its group was paused, its queue shrank) ends out of balance and may
-    not move more: the rest counts for the next one."""
+    """What did change hands. A rebalance that was overtaken (its group was paused, its queue shrank), or whose rest waits for
+    approval, ends out of balance and may not move more: the rest counts for the next one."""
     return sum(_elsewhere(origin, draft.slots[p].last) for p, origin in origins.items() if p in draft.slots)
 
 

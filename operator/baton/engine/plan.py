@@ -40,6 +40,7 @@ def carry_out_plan(draft: Draft) -> None:
         _carry_out(draft, now, owners, kept, why)
     else:
         _begin(draft, now, why)
+        draft.full = draft.full or bool(now)
 
 
 def carry_out_approved(draft: Draft) -> None:

