@@ -49,6 +49,7 @@ def follow_queues(draft: Draft) -> None:
         if seen.partitions != facts.partitions:
             _resize(draft, queue, facts.partitions, seen.partitions)
         if seen.exclusive != facts.exclusive:
+            draft.unsettled = True  # what was proposed does not fit any more
             if seen.exclusive:
                 end_waiting(draft, queue)
             draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")

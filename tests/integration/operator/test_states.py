@@ -195,8 +195,8 @@ async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_la
     assert done.returncode == 3, done.stdout
     line, more = done.stdout[done.stdout.index("No operator has looked") :].splitlines()[:2]
     assert re.match(r"No operator has looked since \S+Z \(\d+ s ago\): all this is as of then \(Ready\)\. Nothing is moved", line)
-    leader = f"The Lease of its leader, operator in namespace {empty.namespace}"
-    assert f"{leader}, was given up, and last renewed 45 s ago." in more
+    leader = f"The Lease of its leader, operator in namespace {empty.namespace}, was given up, and last renewed "
+    assert re.match(rf"{leader}\d+ s ago\. Does one run", more)
     done = await status(kubeconfig, "orders", "-n", empty.namespace, "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["state"], told["lastState"]) == (3, "Unknown", "Ready")

@@ -257,3 +257,38 @@ def test_eager_pauses_nobody_for_what_needs_no_approval() -> None:
     group.leave("b").settle(100)
     assert pauses(group.settle(105)) == []
     assert group.owners() == "aaaa"
+
+
+def test_a_proposal_that_was_approved_as_its_queue_became_exclusive_is_not_carried_out() -> None:
+    group = with_proposal()
+    group.approved = proposed(group)
+    group.queues = {name: replace(queue, exclusive=True) for name, queue in group.queues.items()}
+    group.settle(200)
+    assert group.state.moves == {}
+    assert [type(h) for h in group.told if isinstance(h, Approved | Withdrawn)] == [Withdrawn]
+
+
+def test_a_plan_of_what_waits_for_nobody_is_counted_whole() -> None:
+    """b comes back in a pause, and before it has its partitions again a plan gives half of them to a newcomer."""
+    group = Group(4, MANUAL).start("b").leave("b")
+    group.spec = replace(MANUAL, paused=True)
+    group.settle(100)
+    group.join("b", "c").settle(101)
+    group.spec = MANUAL
+    group.settle(102)
+    assert group.owners() == "bbcc"
+    assert group.state.totals.moves == group.state.totals.lower_bound == 2
+
+
+def test_what_is_counted_of_a_plan_whose_rest_is_proposed_is_what_it_moved() -> None:
+    group = Group(6, MANUAL).start("a", "b", "c").leave("c")
+    group.settle(100)
+    group.settle(105)
+    assert group.state.totals.moves == group.state.totals.lower_bound == 2
+    group.join("d").settle(200)
+    group.settle(205)
+    assert group.state.totals.lower_bound == 2
+    group.approved = proposed(group)
+    group.settle(210)
+    group.settle(213)
+    assert group.state.totals.moves == group.state.totals.lower_bound == 4
