@@ -149,3 +149,16 @@ def test_an_exclusive_queue_with_several_active_members_is_not_balanced() -> Non
     group.settle(at=37)
     assert len(set(group.owners())) == 1
     assert words(group) == (True, True)
+
+
+@pytest.mark.parametrize("how", ["paused", "no room"])
+@pytest.mark.parametrize("partitions", [2, 6])
+def test_it_is_neither_while_what_a_queue_has_become_is_kept_for_later(how: str, partitions: int) -> None:
+    group = Group(4).start("a", "b").resize(partitions)
+    if how == "paused":
+        group.spec = replace(group.spec, paused=True)
+    else:
+        group.held_back = HeldBack.PLANS
+    group.settle(at=20)
+    assert words(group) == (False, False)
+    assert (summary(group.state).partitions, summary(group.state).unowned) == (partitions, max(0, partitions - 4))
