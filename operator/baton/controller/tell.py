@@ -142,7 +142,7 @@ class Teller:
             self._say(*sentence)
 
     def _measure(self, happenings: Iterable[Happening], now: float) -> None:
-        pause, verbose = self._metrics.pause.labels(*self._key), logging.getLogger("baton.group").isEnabledFor(logging.DEBUG)
+        verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None
         for one in happenings:
             match one:
                 case StateChanged(state=State.HOLDDOWN):
@@ -156,6 +156,7 @@ class Teller:
                     )
                 case Granted():
                     if one.paused_for is not None:
+                        pause = pause or self._metrics.pause.labels(*self._key)  # looked up once: there may be very many
                         pause.observe(one.paused_for)
                     if verbose:
                         self._log.debug(

@@ -234,3 +234,9 @@ async def test_pauses_and_holddowns_are_measured() -> None:
     samples = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples if sample.labels}
     assert samples["baton_holddown_seconds_sum"] == 5.0
     assert samples["baton_pause_seconds_sum"] == 0.5
+
+
+async def test_a_group_without_a_pause_has_no_histogram_of_pauses() -> None:
+    metrics = Metrics(Clock())
+    await Teller(KEY, ABOUT, Said(), metrics).tell([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
+    assert metrics.registry.get_sample_value("baton_pause_seconds_count", {"namespace": KEY[0], "group": KEY[1]}) is None
