@@ -6,6 +6,7 @@ import pytest
 from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 
+from baton.controller.fleet import FOLLOWER_LISTS_EVERY
 from baton.controller.replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
@@ -40,6 +41,25 @@ def test_who_follows_serves_no_group_and_tells_nothing() -> None:
         assert age(second) is None
         events = (await lone.api.get(group_path(EVENTS, "bank", "events")))["items"]
         assert [event["reason"] for event in events] == ["NoSuchGroup"]
+
+    played(story)
+
+
+def test_who_follows_forgets_what_vanished_while_its_watches_began_again() -> None:
+    async def story(lone: Lone) -> None:
+        second = await followed(lone)
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(20)
+        assert {pod.name for pod in second.mirror.pods} == {"a", "b"}
+        lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
+        second.services.api.drop_watches()  # type: ignore[attr-defined]
+        await lone.delete_pod("shop", "b")
+        await asyncio.sleep(1)
+        lone.server.compact()
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(FOLLOWER_LISTS_EVERY + 60)
+        assert not second.elector.leading
+        assert {pod.name for pod in second.mirror.pods} == {"a"}
 
     played(story)
 

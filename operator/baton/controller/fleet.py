@@ -17,6 +17,9 @@ LOOK_EVERY = 2.0
 LIST_EVERY = 60.0
 """Seconds after which all scopes are listed, also where no group asks for it."""
 
+FOLLOWER_LISTS_EVERY = 300.0
+"""The same where this replica does not lead: its watches say nothing of what vanished while they began again."""
+
 RESTART_AFTER = 5.0
 """Seconds after which a loop that ended is started again, if its group is still there."""
 
@@ -45,7 +48,7 @@ class Fleet:
         mirror.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
         self.elsewhere = Elsewhere(services.elector.release, services.releases, services.events, self._now_due)
-        self.beat = services.clock.ticks()
+        self._began = self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
     def notify(self) -> None:
@@ -74,6 +77,8 @@ class Fleet:
             if self._leads:
                 await self._stop_all()
             self._due.clear()  # whoever begins to lead looks at all groups
+            if (at := self._services.clock.ticks() - FOLLOWER_LISTS_EVERY) >= self._began:
+                self._services.relists.want_all(at)
             return
         if not self._leads:
             self._begin()
