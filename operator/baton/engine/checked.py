@@ -67,7 +67,11 @@ def _is_count(value: object) -> bool:
 
 
 def _any(tests: Sequence[Test]) -> Test:
-    return lambda value: any(fits(value) for fits in tests)
+    first, *others = tests
+    if not others:
+        return first
+    rest = _any(others)
+    return lambda value: first(value) or rest(value)
 
 
 def _each(hint: Any) -> Callable[[Iterable[Any]], bool]:

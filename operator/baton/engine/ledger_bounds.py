@@ -36,7 +36,7 @@ class Extent:
     def of_member(self, entry: Mapping[str, Any]) -> None:
         """What was read of a member's key."""
         for side in (entry.get("owned"), entry.get("revoking")):
-            if isinstance(side, Mapping):
+            if isinstance(side, dict):
                 self._name(map(str, side.values()))
 
     def _name(self, texts: Iterable[str]) -> None:
