@@ -86,7 +86,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             "unreachable": (at(1), "does not answer"),
             "wrong-password": (at(other.port), "refused the user or password"),
             "wrong-user": (at(plain.port, user=PASSWORD.replace("/", "%2F")), "refused the user or password"),
-            "no-permission": (at(plain.port, user="reader"), "does not permit what the queue"),
+            "no-permission": (at(plain.port, user="reader"), "does not permit its user what"),
             "read-only": (at(replica.port), "is a read-only replica"),
             "no-database": (at(plain.port, rest="/4711"), "has no database 4711"),
             "plain-not-tls": (at(plain.port, "rediss"), "If it does not speak TLS, begin its URL with redis://"),

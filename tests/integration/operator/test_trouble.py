@@ -1,5 +1,8 @@
 """What goes wrong while it runs: a condition that names the cure, and work that goes on as soon as the cause is gone."""
 
+import contextlib
+
+import pytest
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
@@ -7,8 +10,10 @@ from tests.waiting import eventually
 from baton.kube.api import core_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisQueue
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.keys import partition_keys
 
 
 async def test_a_group_that_no_pod_belongs_to_says_so(shop: World) -> None:
@@ -133,6 +138,37 @@ async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -
             asserted_again, "everybody was granted anew, for the restart may have lost records", 10, lambda: shop.owned("gone")
         )
         await assert_the_queue_agrees(shop, "gone", server)
+
+
+async def test_a_database_that_was_flushed_is_made_again_under_the_fence(shop: World) -> None:
+    """And a stream that was deleted. Producers and the consumer have to do nothing."""
+    with RedisServer(fsync="always") as server:
+        await shop.redis("flushed", server.url, partitions=2)
+        await shop.group("flushed")
+        uid = await shop.pod("flushed-a", "flushed")
+        await shop.spread("flushed", 2)
+        former = (await shop.owned("flushed"))["flushed-a"]
+        name = f"{shop.namespace}/flushed"
+        with RedisProducer(server.url, name) as producer, RedisReader(server.url, name, uid) as reader, server.client() as raw:
+            producer.send("key", "lost")
+            raw.flushdb()
+            producer.send("key", "kept")
+
+            async def read() -> list[bytes]:
+                grants = (await shop.owned("flushed"))["flushed-a"]
+                assert all(grants[number] >= former[number] for number in former)
+                with contextlib.suppress(StaleOwner, QueueUnreachable):
+                    return [entry.value for number, epoch in grants.items() for entry in reader.read(number, epoch)]
+                return []
+
+            assert await eventually(read, "it is granted again, above", 20, lambda: shop.owned("flushed")) == [b"kept"]
+            await assert_the_queue_agrees(shop, "flushed", server)
+            with pytest.raises(StaleOwner):
+                reader.read(0, former[0])
+            raw.delete(*(partition_keys(name, number).stream for number in former))
+            producer.send("key", "after")
+            assert await eventually(read, "the stream is made again") == [b"after"]
+        await shop.told("flushed", "Ready")
 
 
 async def test_a_ledger_that_somebody_edited_is_put_right(shop: World) -> None:

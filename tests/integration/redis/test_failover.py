@@ -116,7 +116,7 @@ async def test_who_meets_the_former_primary_again_tries_again_within_patience(pa
         with RedisProducer(pair.address.url, queue.name, patience=60) as producer:
             sending = threading.Thread(target=producer.send, args=(queue.key(0), "1"))
             sending.start()
-            until(lambda: _refused(pair.replica) >= 10, "it was refused by both, again and again")
+            until(lambda: _errors(pair.replica, "READONLY") >= 10, "it was refused by both, again and again")
             assert sending.is_alive()
             pair.address.target = pair.primary
             sending.join(20)
@@ -128,10 +128,11 @@ async def test_who_meets_the_former_primary_again_tries_again_within_patience(pa
     await queue.close()
 
 
-def _refused(server: RedisServer) -> int:
+def _errors(server: RedisServer, word: str) -> int:
+    """How many answers have begun with this word."""
     with server.client() as raw:
         errors: dict[str, dict[str, int]] = raw.info("errorstats")  # type: ignore[assignment]
-    return errors.get("errorstat_READONLY", {}).get("count", 0)
+    return errors.get(f"errorstat_{word}", {}).get("count", 0)
 
 
 async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
@@ -147,3 +148,25 @@ async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
     pair.address.target = pair.primary
     assert owner.ready(0, Epoch(1)), "it looks again: the new primary may not know that somebody waits"
     await queue.close()
+
+
+async def test_a_producer_waits_for_the_replicas_that_its_server_insists_on() -> None:
+    """As after a failover, until the former primary is back as a replica."""
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        with server.client() as raw:
+            raw.config_set("min-replicas-to-write", 1)
+            with (
+                RedisProducer(server.url, queue.name, patience=0.1) as producer,
+                pytest.raises(QueueUnreachable, match="fewer replicas than its min-replicas-to-write"),
+            ):
+                producer.send(queue.key(0), "0")
+            sending = threading.Thread(target=queue.send, args=("1",))
+            sending.start()
+            until(lambda: _errors(server, "NOREPLICAS") >= 4)
+            assert sending.is_alive()
+            raw.config_set("min-replicas-to-write", 0)
+            sending.join(10)
+        owner = await queue.granted("a", 1)
+        assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
+        await queue.close()

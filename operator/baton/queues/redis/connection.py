@@ -103,6 +103,13 @@ def explained(url: RedisUrl, queue: str) -> Iterator[None]:
         raise QueueUnreachable(explain(error, url, queue)) from None
 
 
+def passing(error: Exception) -> bool:
+    """It may be over in a moment: the same request is worth another try."""
+    if isinstance(error, (ConnectionError, TimeoutError, OutOfMemoryError, OSError)):
+        return True
+    return isinstance(error, ResponseError) and str(error).startswith(("NOREPLICAS", "MISCONF"))
+
+
 def explain(error: Exception, url: RedisUrl, queue: str) -> str:
     """What an error of the library means for a queue, and the cure."""
     place, text = url.place, str(error).strip() or type(error).__name__
@@ -112,9 +119,10 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text or "unauthenticated" in text:
             return _refused_password(place, queue)
         case _ if is_denial(error):
+            what = url.hidden(denied(error, queue))
             return (
-                f"{place} does not permit its user what {queue} needs: {denied(error, queue)}. Give it the rights that the guide "
-                f"for Redis names, by ACL SETUSER, on the keys ~pq:{{{queue}:* and ~pq:{{{queue}}}:*."
+                f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names, "
+                f"by ACL SETUSER, on the keys ~pq:{{{queue}:* and ~pq:{{{queue}}}:*."
             )
         case NotPrimaryError():
             return not_primary(error.status, place, queue)
@@ -134,6 +142,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             return f"{place} has other data under the keys pq:{{{queue}…. Move them away, or use another database for {queue}."
         case ResponseError() if text.startswith("MISCONF"):
             return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
+        case ResponseError() if text.startswith("NOREPLICAS"):
+            return f"{place} has fewer replicas than its min-replicas-to-write. Work on {queue} goes on when they are back."
         case ResponseError() if "DB index" in text:
             return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
     return f"{place} refused a request for {queue}: {url.hidden(text)}"

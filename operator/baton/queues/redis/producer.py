@@ -8,17 +8,11 @@ from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
 from pydantic import SecretStr
-from redis.exceptions import (
-    ConnectionError,  # noqa: A004 - the library's name
-    NoScriptError,
-    OutOfMemoryError,
-    RedisError,
-    TimeoutError,  # noqa: A004 - likewise
-)
+from redis.exceptions import NoScriptError, RedisError
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import absent, client, explain
+from baton.queues.redis.connection import absent, client, explain, passing
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
 from baton.queues.redis.url import read
@@ -26,7 +20,6 @@ from baton.queues.redis.url import read
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
 _BATCH_BYTES = 1_000_000
-_PASSING = (ConnectionError, TimeoutError, OutOfMemoryError, OSError)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
@@ -100,11 +93,11 @@ class RedisProducer:
             if table is None:
                 return waiting, absent(self._url, "queue", self._queue)
             moved = self._send(table, waiting)
-        except _PASSING as error:
-            # What had been added before the error is recognised by its sequence number.
-            return waiting, explain(error, self._url, self._queue)
-        except RedisError as error:
-            raise QueueUnreachable(explain(error, self._url, self._queue)) from None
+        except (RedisError, OSError) as error:
+            why = explain(error, self._url, self._queue)
+            if not passing(error):
+                raise QueueUnreachable(why) from None
+            return waiting, why  # what had been added before the error is recognised by its sequence number
         if moved:
             self._table = None
         return moved, f"The slots of some keys of {self._queue} are moving between partitions."
