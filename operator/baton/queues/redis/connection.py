@@ -121,7 +121,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         case _ if is_denial(error):
             what = url.hidden(denied(error, queue))
             return (
-                f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names, "
+                f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names "
                 f"by ACL SETUSER, on the keys ~pq:{{{queue}:* and ~pq:{{{queue}}}:*."
             )
         case NotPrimaryError():
