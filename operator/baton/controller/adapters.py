@@ -31,12 +31,14 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
         case SourceType.REDIS:
             from baton.queues.redis import RedisQueue
 
+            url, stands_in = await _redis_url(api, queue, spec)
             return RedisQueue(
-                await _redis_url(api, queue, spec),
+                url,
                 queue=queue.full_name,
                 claimant=claimant,
                 max_delivered_unacked=spec.max_delivered_unacked,
                 max_redeliveries=spec.max_redeliveries or 0,
+                stands_in=stands_in,
             )
         case SourceType.EXTERNAL:
             from baton.queues.external import ExternalQueue
@@ -49,7 +51,8 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
             )
 
 
-async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> SecretStr:
+async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> tuple[SecretStr, str]:
+    """The URL, and where it stands."""
     source = spec.source.redis
     assert source is not None
     if source.url is not None:
@@ -58,7 +61,7 @@ async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> 
                 f"spec.source.redis.url of queue {queue.name} holds a user or a password: put the URL into a Secret and name "
                 "it in spec.source.redis.urlSecretRef"
             )
-        return SecretStr(source.url)
+        return SecretStr(source.url), f"spec.source.redis.url of PartitionedQueue {queue.full_name}"
     reference = source.url_secret_ref
     assert reference is not None
     where = f"Secret {queue.namespace}/{reference.name}, which spec.source.redis.urlSecretRef of queue {queue.name} names,"
@@ -82,6 +85,7 @@ async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> 
         raise QueueUnreachable(f"{where} has something else than a URL under {reference.key}") from None
     if not url.get_secret_value().startswith(("redis://", "rediss://")):
         raise QueueUnreachable(
-            f"{where} has something else than a URL such as redis://:password@redis:6379/0 under {reference.key}"
+            f"{where} has something else than a URL such as redis://:password@redis.{queue.namespace}:6379/0 "
+            f"under {reference.key}"
         )
-    return url
+    return url, f"the Secret {queue.namespace}/{reference.name} under the key {reference.key}"

@@ -45,7 +45,7 @@ class Fleet:
 
     ::
 
-        fleet = baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis:6379"})
+        fleet = baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis.shop:6379"})
         fleet.run(process, checkpoint="s3a://…")
     """
 

@@ -1,6 +1,7 @@
 """From a PartitionedQueue to its adapter, and what is said where there is none."""
 
 import base64
+import socket
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from tests.unit.kube.memory_api import ShopApi
 from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.kube.api import core_path
 from baton.kube.objects import queue_view
+from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisReader
 
 SECRET = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis", "key": "url"}}}
 
@@ -56,6 +59,43 @@ async def test_a_secret_that_says_nothing_is_named_with_the_cure(data: dict[str,
         api.put(core_path("shop", "secrets", "redis"), {"data": data})
     with pytest.raises(QueueUnreachable, match=rf"Secret shop/redis, which .*urlSecretRef of queue orders names, .*{said}"):
         await open_queue(api, queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        (SECRET, "the Secret shop/redis under the key url"),
+        ({"type": "Redis", "redis": {"url": "redis://redis:6379"}}, "spec.source.redis.url of PartitionedQueue shop/orders"),
+    ],
+)
+async def test_a_host_that_the_operator_cannot_resolve_is_named_with_the_place_and_the_cure(
+    source: dict[str, Any], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = ShopApi()
+    api.put(core_path("shop", "secrets", "redis"), {"data": {"url": base64.b64encode(b"redis://:hunter2@redis").decode()}})
+    adapter = await open_queue(api, queue(source, partitions=4), Claimant("shop/orders", "uid"))
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(QueueUnreachable) as refused:
+        await adapter.ensure(4)
+    said = (
+        f"The operator cannot resolve 'redis', the host of shop/orders: write redis.<namespace> in {where}, such as redis.shop."
+    )
+    assert str(refused.value).startswith(said)
+    assert "hunter2" not in str(refused.value)
+    await adapter.close()
+
+
+def unknown(*_: object, **__: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_consumers_and_producers_say_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with RedisReader("redis://redis", "shop/orders", "a") as reader, pytest.raises(QueueUnreachable, match=r"redis\.<names"):
+        reader.read(0, Epoch(1))
+    qualified = RedisProducer("redis://redis.shop", "shop/orders", patience=0.1)
+    with qualified as producer, pytest.raises(QueueUnreachable, match=r"cannot resolve 'redis\.shop', .*: correct it in the URL"):
+        producer.send("key", "value")
 
 
 async def test_a_password_that_stands_where_it_does_not_belong_is_not_repeated() -> None:

@@ -49,14 +49,17 @@ class RedisQueue:
         *,
         max_delivered_unacked: int = 10_000,
         max_redeliveries: int = 0,
+        stands_in: str = "the URL",
     ) -> None:
-        """The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
+        """`stands_in`: where the URL is written, for messages.
+
+        The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
         `max_redeliveries` 0: any number.
         """
         self._queue = queue
         self._limits = (max_delivered_unacked, max_redeliveries)
         self._claimant = claimant
-        self._url = read(url)
+        self._url = read(url, asker="The operator", stands_in=stands_in)
         self._client = async_client(self._url, connections=_CONNECTIONS)
         self._durably = Batches(self._send_durably)
         self._asking = Batches(self._send)

@@ -1,5 +1,6 @@
 """How Baton connects to Redis, and what it tells the user when that fails: what, where and the cure, never a password."""
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -133,6 +134,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             )
         case ConnectionError() | OSError() if url.scheme == "rediss" and any(what in text for what in _UNREADABLE):
             return f"A file that the URL of {queue} names for TLS cannot be read: mount it where its options ssl_… say."
+        case _ if _has_no_address(error):
+            return _unknown_host(url, queue)
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
             return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back.{hint}"
@@ -149,12 +152,33 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
     return f"{place} refused a request for {queue}: {url.hidden(text)}"
 
 
+def _has_no_address(error: BaseException | None) -> bool:
+    """The library keeps what the resolver said as the cause of its own error."""
+    while error is not None and not isinstance(error, socket.gaierror):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _unknown_host(url: RedisUrl, queue: str) -> str:
+    host, namespace = str(url.options.get("host", "")), queue.partition("/")[0]
+    said = f"{url.asker} cannot resolve '{host}', the host of {queue}"
+    if "." in host or ":" in host:
+        return f"{said}: correct it in {url.stands_in}, or see whether the cluster's DNS has it and answers."
+    return (
+        f"{said}: write {host}.<namespace> in {url.stands_in}, such as {host}.{namespace}. A Service's name alone is known "
+        "in its own namespace only."
+    )
+
+
 def absent(url: RedisUrl, what: str, queue: str) -> str:
     """There is no such thing as `what` of a queue: where, why, and the cure."""
+    namespace = queue.rpartition("/")[0]
     return (
         f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}. Either it is another database than "
         "spec.source.redis of the PartitionedQueue says: correct the URL here. Or the queue was not made yet, or has lost its "
-        "data: work goes on when the operator has made it, for a ConsumerGroup that names it."
+        "data: work goes on when the operator has made it, for a ConsumerGroup that names it. The conditions of that group say "
+        "what it waits for: kubectl describe consumergroups"
+        f"{f' -n {namespace}' if namespace else ''}."
     )
 
 

@@ -90,6 +90,10 @@ class RedisUrl:
     """For the library's connections: host, port (or path), and what the URL's options say."""
     user: str | None = None
     password: SecretStr | None = None
+    asker: str = "This process"
+    """Who connects, and"""
+    stands_in: str = "the URL"
+    """where the URL is written: for whoever has to correct it."""
     _traces: frozenset[str] = field(default=frozenset(), repr=False)
     """Short pieces of everything that is secret."""
 
@@ -101,8 +105,11 @@ class RedisUrl:
         return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 1] + "…"
 
 
-def read(url: str | SecretStr) -> RedisUrl:
-    """Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option."""
+def read(url: str | SecretStr, *, asker: str = "This process", stands_in: str = "the URL") -> RedisUrl:
+    """`asker` and `stands_in`: as of RedisUrl.
+
+    Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option.
+    """
     text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
         parts = urlsplit(text)
@@ -126,6 +133,8 @@ def read(url: str | SecretStr) -> RedisUrl:
         where,
         user=unquote(parts.username) if parts.username else None,
         password=password,
+        asker=asker,
+        stands_in=stands_in,
         _traces=_traces(password, text),
     )
 
