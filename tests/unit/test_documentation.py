@@ -1,4 +1,4 @@
-"""The documentation's links lead somewhere, and every option of the command is in it."""
+"""The documentation's links lead somewhere, every option of the command is in it, and what it says to type works."""
 
 import re
 from collections.abc import Iterator
@@ -6,11 +6,19 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from baton.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = ROOT / "manifests" / "examples"
+SHOWN = [
+    *PAGES,
+    *(path for top in ("manifests", "charts", "operator") for path in sorted((ROOT / top).rglob("*")) if path.is_file()),
+]
+"""What a user reads, or copies from."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -48,3 +56,66 @@ def test_every_option_of_a_command_is_documented(name: str) -> None:
     text = "".join((ROOT / "docs" / "reference" / f"{page}.md").read_text() for page in ("commands", "plan", "simulate"))
     options = [max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)]
     assert [option for option in options if option not in text] == []
+
+
+def texts(pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Where it is found in what a user reads, with lines that go on after a backslash put together."""
+    for page in SHOWN:
+        if page.suffix in (".md", ".py", ".yaml", ".txt", ".tpl", ".toml") or page.name == "Dockerfile":
+            text = page.read_text().replace("\\\n", " ")
+            yield from ((str(page.relative_to(ROOT)), found) for found in re.finditer(pattern, text))
+
+
+def test_a_url_names_the_namespace_of_its_host() -> None:
+    """`redis` alone is known in the Service's own namespace only, and the operator reads the URL in another."""
+    hosts = [(page, found[1]) for page, found in texts(r"rediss?://(?:[\w.:-]*@)?([a-z][\w.-]*)(?![\w.@-])")]
+    assert len(hosts) > 10
+    assert [(page, host) for page, host in hosts if "." not in host and host != "host"] == []
+
+
+def test_an_upgrade_keeps_the_values_of_the_installation() -> None:
+    upgrades = [(page, found[0]) for page, found in texts(r"helm upgrade baton .*") if page != "CHANGELOG.md"]
+    assert len(upgrades) > 1
+    assert [(page, line) for page, line in upgrades if "--reset-then-reuse-values" not in line] == []
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in EXAMPLES.glob("*/kustomization.yaml")), ids=lambda path: path.name
+)
+def test_the_image_that_an_example_runs_is_built_by_a_guide(folder: Path) -> None:
+    resources = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    texts_of = [(folder / name).read_text() for name in resources]
+    run = {image for text in texts_of for image in re.findall(r"(?:image: |EXECUTOR_IMAGE, value: \")([\w./:-]+)", text)}
+    command = f"docker build -f {(folder / 'Dockerfile').relative_to(ROOT)} -t {' '.join(run)} ."
+    assert command in (folder / "Dockerfile").read_text()
+    assert any(command in page.read_text() for page in (ROOT / "docs" / "guides").glob("*.md"))
+
+
+def test_an_image_on_top_of_the_operators_is_told_which_that_is() -> None:
+    builds = [(page, found[0]) for page, found in texts(r"docker build .*by-load .*")]
+    assert len(builds) > 1
+    assert [(page, line) for page, line in builds if "--build-arg BATON=" not in line] == []
+
+
+def test_a_request_over_several_lines_is_not_given_to_a_pipe() -> None:
+    """Standard input has one request per line."""
+    assert [(page, found[0]) for page, found in texts(r"baton plan[^\n<]*< \S+(?<!\.jsonl)(?!\S)")] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "development").glob("*.md")), ids=lambda path: path.stem)
+def test_the_folders_and_files_that_developers_are_sent_to_are_there(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", prose)
+    modules = {str(path) for top in ("operator", "tests") for path in (ROOT / top).rglob("*.py")}
+    assert [
+        path for path in named if not (ROOT / path).exists() and not any(module.endswith(f"/{path}") for module in modules)
+    ] == []
+
+
+def test_the_scenario_of_the_reference_does_what_it_expects(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "simulate.md").read_text()
+    file = tmp_path / "scenario.yaml"
+    file.write_text(page.partition("## A scenario")[2].partition("```yaml\n")[2].partition("```")[0])
+    assert yaml.safe_load(file.read_text())["expect"]
+    result = CliRunner().invoke(main, ["simulate", "--check", str(file)])
+    assert (result.exit_code, result.output) == (0, f"{file}: ok\n")

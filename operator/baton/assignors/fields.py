@@ -45,7 +45,9 @@ def json_object(text: str) -> Object:
     except RecursionError:
         raise RequestError("", "not a request: nested too deeply") from None
     except ValueError as error:
-        raise RequestError("", f"not JSON: {error}; give one request per line") from None
+        raise RequestError(
+            "", f"not JSON: {error}; give one request per line, or one over several lines as --request FILE"
+        ) from None
     if not isinstance(raw, Object):
         raise RequestError("", f"expected an object with assignor, queues, members, found {shown(raw)}")
     return raw

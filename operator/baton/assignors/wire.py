@@ -64,7 +64,9 @@ def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
     try:
         raw = json_object(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
-        raise RequestError("", f"not JSON: {error}; give one request per line") from None
+        raise RequestError(
+            "", f"not JSON: {error}; give one request per line, or one over several lines as --request FILE"
+        ) from None
     raw.check("", _REQUEST, required=_REQUEST[:3])
     name = text(raw["assignor"], "assignor")
     try:

@@ -307,3 +307,14 @@ def test_the_example_of_the_reference_is_true():
     reference = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
     request, answer = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", reference.read_text(), re.DOTALL))
     assert answers(plan(request)) == [answer]
+
+
+def test_the_example_of_the_reference_may_be_saved_as_it_stands(tmp_path: Path):
+    reference = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
+    file = tmp_path / "request.json"
+    file.write_text(reference.read_text().partition("```json\n")[2].partition("```")[0])
+    assert plan(args=["--request", str(file)]).exit_code == 0
+    assert plan(args=["--explain", "--request", str(file)]).stdout.startswith("solace: 7 partitions")
+    refused = plan(file.read_text())
+    assert refused.exit_code == 1
+    assert "or one over several lines as --request FILE" in refused.stdout
