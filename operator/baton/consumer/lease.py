@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any, Protocol
 
 from baton.model.names import GROUP_LABEL
+from baton.model.sighting import Sighting, sight
 
 Manifest = dict[str, Any]
 """A Lease as JSON."""
@@ -64,16 +65,15 @@ class Vacancy:
     Clocks of other machines are not trusted.
     """
 
-    _seen: tuple[str, str] | None = None
-    _since: float = 0.0
+    _sighting: Sighting[tuple[str, str]] | None = None
+    """Of its holder and its last renewal."""
 
     def free(self, lease: Manifest | None, me: str, now: float) -> bool:
-        """`now`: seconds of this process's monotonic clock."""
+        """`now`: seconds of this process's monotonic clock, after the Lease was read."""
         spec = (lease or {}).get("spec") or {}
-        seen = (holder_of(lease), str(spec.get("renewTime")))
-        if seen != self._seen:
-            self._seen, self._since = seen, now
-        return seen[0] in ("", me) or now - self._since >= float(spec.get("leaseDurationSeconds") or 0)
+        holder = holder_of(lease)
+        self._sighting = sight(self._sighting, (holder, str(spec.get("renewTime"))), now)
+        return holder in ("", me) or now >= self._sighting.since + float(spec.get("leaseDurationSeconds") or 0)
 
 
 def holder_of(lease: Manifest | None) -> str:

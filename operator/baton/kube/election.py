@@ -8,6 +8,8 @@ pod is the successor of the one that was killed.
 from dataclasses import dataclass
 from enum import Enum
 
+from baton.model.sighting import Sighting
+
 LONGEST_DURATION = 300
 """Seconds. Nothing is moved for so long after a leader has died."""
 
@@ -52,14 +54,6 @@ class Record:
     """Those that its holder serves; None: all, as far as the Lease tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """A record, and since when this candidate has seen it unchanged (seconds, monotonic)."""
-
-    record: Record | None
-    since: float
-
-
 class Move(Enum):
     """What a candidate does about the Lease."""
 
@@ -69,14 +63,7 @@ class Move(Enum):
     WAIT = "wait"
 
 
-def sight(before: Sighting | None, record: Record | None, now: float) -> Sighting:
-    """Look again: the time runs on while the record is the same."""
-    if before is not None and before.record == record:
-        return before
-    return Sighting(record, now)
-
-
-def decide(sighting: Sighting, me: str, now: float) -> Move:
+def decide(sighting: Sighting[Record | None], me: str, now: float) -> Move:
     """What a candidate does about what it sees."""
     record = sighting.record
     if record is None:

@@ -8,9 +8,10 @@ import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError
 from baton.kube.clock import Clock
-from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
+from baton.kube.election import Move, Record, Terms, decide, still_leads
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.times import to_micro_text
+from baton.model.sighting import Sighting, sight
 
 NAMESPACES_ANNOTATION = "baton.dev/namespaces"
 """On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
@@ -50,7 +51,7 @@ class Elector:
         self._terms = terms
         self._changed = changed
         self._tells = {NAMESPACES_ANNOTATION: ",".join(sorted(serves))}
-        self._sighting: Sighting | None = None
+        self._sighting: Sighting[Record | None] | None = None
         self._renewed_at: float | None = None
         self._led = False
         self.term = 0
@@ -83,15 +84,16 @@ class Elector:
             await self._attempt()
 
     async def _attempt(self) -> None:
-        now = self._clock.ticks()
+        asked = self._clock.ticks()
         try:
             lease = await self._api.find(self._path)
+            answered = self._clock.ticks()
             if not self.leading:
                 self._set_clock()
-            self._sighting = sight(self._sighting, record_of(lease), now)
-            move = decide(self._sighting, self.identity, now)
+            self._sighting = sight(self._sighting, record_of(lease), answered)
+            move = decide(self._sighting, self.identity, answered)
             if move is not Move.WAIT:
-                await self._write(move, lease, now)
+                await self._write(move, lease, asked)
             elif self._renewed_at is not None:
                 self._renewed_at = None
             self._worked()
@@ -118,7 +120,8 @@ class Elector:
         except (ApiError, UnavailableError) as error:
             log.warning("could not give up the leader Lease; others wait until it expires", error=str(error))
 
-    async def _write(self, move: Move, lease: Json | None, now: float) -> None:
+    async def _write(self, move: Move, lease: Json | None, asked: float) -> None:
+        """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""
         stamp = to_micro_text(self._clock.now())
         before = record_of(lease)
         transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
@@ -137,8 +140,8 @@ class Elector:
             metadata = lease["metadata"]
             told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **self._tells}}
             written = await self._api.replace(self._path, {**lease, "metadata": told, "spec": {**lease["spec"], **spec}})
-        self._sighting = Sighting(record_of(written), now)
-        self._renewed_at = now
+        self._sighting = Sighting(record_of(written), self._clock.ticks())
+        self._renewed_at = asked
         self.term = transitions
 
     def _set_clock(self) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.clock import Clock
-from baton.kube.election import LONGEST_DURATION, Sighting, sight
+from baton.kube.election import LONGEST_DURATION, Record
 from baton.kube.elector import record_of
 from baton.kube.leases import leases_path
+from baton.model.sighting import Sighting, sight
 
 RELEASE_ANNOTATION = "baton.dev/release"
 """On a ledger."""
@@ -36,7 +37,7 @@ MOST_KNOWN = 100
 @dataclass(slots=True)
 class _Known:
     looked_at: float
-    sighting: Sighting | None = None
+    sighting: Sighting[Record | None] | None = None
     unreadable_since: float | None = None
 
 
@@ -73,7 +74,8 @@ class Releases:
         except ApiError:
             known.unreadable_since = began if known.unreadable_since is None else known.unreadable_since
         else:
-            known.sighting, known.unreadable_since = sight(known.sighting, record_of(lease), began), None
+            known.sighting = sight(known.sighting, record_of(lease), self._clock.ticks())
+            known.unreadable_since = None
         known.looked_at = began
 
 

@@ -8,8 +8,9 @@ from tests.unit.kube.memory_api import ShopApi
 
 from baton.cli.operator import operator
 from baton.kube.clock import Clock
-from baton.kube.election import Move, Record, Sighting, Terms, decide, sight, still_leads
+from baton.kube.election import Move, Record, Terms, decide, still_leads
 from baton.kube.elector import Elector
+from baton.model.sighting import Sighting, sight
 
 TERMS = Terms(duration=10, renew_deadline=6, retry=1)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
@@ -31,7 +32,7 @@ def record(holder: str | None, version: str = "1") -> Record:
         (Sighting(record(""), 0), 0, Move.TAKE),
     ],
 )
-def test_a_candidate_decides(seen: Sighting, now: float, move: Move) -> None:
+def test_a_candidate_decides(seen: Sighting[Record | None], now: float, move: Move) -> None:
     assert decide(seen, "me", now) is move
 
 

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
-from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, Refuse
+from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, MemoryApi, Refuse
 
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.leases import leases_path
+from baton.kube.releases import PATIENCE, Releases
 from baton.simulation import virtual_time
 
 PATH = leases_path("baton", "operator")
@@ -19,19 +20,24 @@ PATH = leases_path("baton", "operator")
 class Candidate:
     """One elector in virtual time. `fault` is what its requests meet."""
 
-    def __init__(self, terms: Terms, latency: float) -> None:
+    def __init__(self, terms: Terms, latency: float, rival: "Candidate | None" = None) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
-        self.server = ApiServer(Random(1), loop.time)
-        self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "baton"}})
+        self.server = ApiServer(Random(1), loop.time) if rival is None else rival.server
+        if rival is None:
+            self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "baton"}})
         self.fault: Fault | None = None
         self.told: list[tuple[float, bool]] = []
+        self.leads = asyncio.Event()
         api = MemoryApi(self.server, lambda verb, path: self.fault, latency=lambda: latency)
         clock = Clock(loop.time, loop.time)
-        self.elector = Elector(api, "baton", "operator", "one", terms, clock, self._changed)
+        identity = "one" if rival is None else "two"
+        self.elector = Elector(api, "baton", "operator", identity, terms, clock, self._changed)
+        self.releases = Releases(api, clock)
 
     def _changed(self) -> None:
         self.told.append((self.now(), self.elector.leading))
+        self.leads.set()
 
 
 def lives(story: Callable[[Candidate], Awaitable[None]], terms: Terms | None = None, latency: float = 0.005) -> None:
@@ -85,5 +91,47 @@ def test_the_lease_of_another_is_not_given_up() -> None:
         assert one.elector.leading, "it has not looked yet"
         await one.elector.resign()
         assert one.server.request("get", PATH)["spec"]["holderIdentity"] == "two"
+
+    lives(story)
+
+
+@pytest.mark.parametrize("there", [0.0, 2.4, 4.8])
+@pytest.mark.parametrize("back", [0.0, 2.4, 4.8])
+def test_a_slow_look_at_a_lease_does_not_let_two_lead(there: float, back: float) -> None:
+    """The answer may show a renewal that was made long after the look was begun."""
+
+    async def story(one: Candidate) -> None:
+        await one.elector.attempt()
+        two = Candidate(terms, 0.005, one)
+        running = [asyncio.create_task(candidate.elector.run()) for candidate in (one, two)]
+        await asyncio.sleep(1.5)
+        two.fault = Delay(there=there, back=max(0.0, min(back, 4.9 - there)))
+        await asyncio.sleep(0.7)
+        two.fault = None  # what is on its way stays slow
+        await asyncio.sleep(there - 0.1)
+        one.fault = Hang()
+        await two.leads.wait()
+        assert two.elector.leading and not one.elector.leading
+        for task in running:
+            task.cancel()
+
+    terms = Terms(duration=8, renew_deadline=7, retry=1)
+    lives(story, terms)
+
+
+def test_another_release_counts_as_alive_from_when_its_renewal_may_have_been_made() -> None:
+    async def story(one: Candidate) -> None:
+        await one.elector.attempt()
+        one.fault = Delay(there=4.0)
+        looking = asyncio.create_task(one.releases.serves("baton/operator", "shop"))
+        await asyncio.sleep(3.5)
+        one.fault = None
+        await one.elector.attempt()
+        renewed = one.now()
+        assert await looking
+        one.fault = Hang()
+        await asyncio.sleep(renewed + PATIENCE * 10 - 0.1 - one.now())
+        one.fault = None
+        assert await one.releases.serves("baton/operator", "shop")
 
     lives(story)
