@@ -255,6 +255,20 @@ async def test_a_queue_that_is_down_is_asked_ever_more_rarely_and_soon_again_whe
 
 
 @in_virtual_time
+async def test_an_event_says_what_keeps_a_queue_away_now_where_it_was_something_else_before(shop: Shop) -> None:
+    await shop.group("orders")
+    await shop.pod("a")
+    await shop.told("Ready")
+    queue = shop.queues["orders"]
+    queue.down = True
+    await shop.told("QueueUnreachable")
+    queue.down, queue.hangs = False, True
+    await asyncio.sleep(60)
+    first, second = await shop.events("QueueUnreachable")
+    assert "start it" in first and "does not answer within" in second
+
+
+@in_virtual_time
 async def test_a_queue_that_stops_to_answer_is_not_called_ready_for_long(shop: Shop) -> None:
     await shop.group("orders")
     await shop.pod("a")

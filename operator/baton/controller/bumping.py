@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from baton.controller.faults import boundary
+from baton.controller.mirror import GroupKey
 from baton.controller.supervision import Tasks
 from baton.kube.bump import Bump, Bumper, bumps
 from baton.kube.pods import PodView
@@ -12,17 +13,17 @@ from baton.kube.pods import PodView
 class Bumping:
     """One group's."""
 
-    def __init__(self, bumper: Bumper, tasks: Tasks, group: str) -> None:
+    def __init__(self, bumper: Bumper, tasks: Tasks, key: GroupKey) -> None:
         self._bumper = bumper
         self._tasks = tasks
-        self._group = group
+        self._key = key
         self._under_way: set[asyncio.Task[None]] = set()
 
     def follow(self, ledger: Mapping[str, str], pods: Iterable[PodView]) -> None:
         """The ledger says so now."""
         wanted = bumps(ledger, pods)
         if wanted:
-            task = self._tasks.start("bump", self._carry_out(wanted), group=self._group)
+            task = self._tasks.start("bump", self._carry_out(wanted), namespace=self._key[0], group=self._key[1])
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

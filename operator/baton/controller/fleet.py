@@ -124,7 +124,7 @@ class Fleet:
 
     def _start(self, key: GroupKey, view: GroupView) -> None:
         loop = GroupLoop(view, self._services, self._leads_since)
-        task = self._services.tasks.start("group", loop.run(), group=view.full_name)
+        task = self._services.tasks.start("group", loop.run(), namespace=view.namespace, group=view.name)
         task.add_done_callback(lambda _: self._now_due(key))
         self._loops[key] = (loop, task)
 

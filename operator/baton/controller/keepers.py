@@ -238,7 +238,7 @@ class Keepers:
         return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
 
     def _run(self, name: QueueName) -> None:
-        task = self._supervision.start("queue", self._keepers[name].run(), group="/".join(self._key), queue=name)
+        task = self._supervision.start("queue", self._keepers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)
         task.add_done_callback(lambda _: self._changed())
         self._tasks[name] = task
 
@@ -251,7 +251,7 @@ class Keepers:
                 self._forget(name)
                 self._released.add(name)
             else:
-                log.error("a queue's task ended; it starts again", namespace=self._key[0], queue=name)
+                log.error("a queue's task ended; it starts again", queue=name)
                 self._run(name)
 
     def _forget(self, name: QueueName) -> None:

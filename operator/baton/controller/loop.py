@@ -66,7 +66,7 @@ class GroupLoop:
         )
         self._ends = False
         """It has been seen that the group is being deleted."""
-        self._bumping = Bumping(services.bumper, services.tasks, group.full_name)
+        self._bumping = Bumping(services.bumper, services.tasks, self.key)
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
@@ -112,7 +112,7 @@ class GroupLoop:
 
     async def run(self) -> None:
         """Until the group is gone, or another leader has taken over."""
-        writing = self._services.tasks.keep("status", self._reporter.run, group="/".join(self.key))
+        writing = self._services.tasks.keep("status", self._reporter.run, namespace=self.key[0], group=self.key[1])
         try:
             working = await self._takeover.see(self._leads_since) and await self._retrying.until_it_works(self._begin)
             while working and await self._retrying.until_it_works(self._cycle):
@@ -134,7 +134,7 @@ class GroupLoop:
     def _stuck(self, problem: Problem) -> None:
         """It cannot go on before that is over."""
         self._steps.trouble_told = True
-        self._teller.trouble(problem)
+        self._teller.trouble(problem, self._services.clock.now())
         if (group := self._sight.group) is not None:
             self._reporter.halted(group, problem, self._scribe)
 
@@ -179,7 +179,7 @@ class GroupLoop:
         left, asked_for = self._keepers.unacknowledged, self._scaling.asked_for(spec)
         await self._reporter.look_at(self._state)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, left, asked_for)
-        self._teller.trouble(trouble)
+        self._teller.trouble(trouble, self._services.clock.now())
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:

@@ -71,7 +71,7 @@ class QueueBoard:
             return
         if writing is None:
             writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
-            task = self._tasks.keep("status", writer.run, queue=view.full_name)
+            task = self._tasks.keep("status", writer.run, namespace=view.namespace, queue=view.name)
             writing = self._writing[queue] = _Writing(view.uid, writer, task)
         reports = list(self._reports.get(queue, {}).values())
         if not reports and self._mirror.named(queue):

@@ -5,10 +5,12 @@ A task that nobody looks at keeps its exception to itself: its work simply stops
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextvars import copy_context
 from typing import Any
 
 import structlog
+from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from baton.kube.clock import Clock
 from baton.model.wording import first_of
@@ -38,8 +40,14 @@ async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
         log.error("cancelled tasks do not end", tasks=first_of(sorted(deaf), 3))
 
 
+def _only(where: Mapping[str, str]) -> None:
+    clear_contextvars()
+    bind_contextvars(**where)
+
+
 class Tasks:
-    """Starts tasks and hears when they end. A name says what kind of work it is; `where`, in log lines, of what."""
+    """Starts tasks and hears when they end. A name says what kind of work it is; `where`, of what: it stands in every log line
+    that is written in the task, whoever writes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,7 +58,9 @@ class Tasks:
 
     def start(self, name: str, work: Coroutine[Any, Any, Any], **where: str) -> asyncio.Task[Any]:
         """Work that comes to an end. If it fails, that is said; whoever needs it again starts it again."""
-        task = asyncio.create_task(work, name=name)
+        context = copy_context()
+        context.run(_only, where)  # not where the one who starts it works
+        task = asyncio.create_task(work, name=name, context=context)
         self._running.add(task)
         task.add_done_callback(lambda done: self._ended(name, done, where))
         return task

@@ -33,6 +33,9 @@ from baton.kube.times import to_text
 from baton.model.ids import Partition
 from baton.model.wording import counted
 
+TROUBLE_APART = 10.0
+"""Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
+
 
 class Teller:
     """For one group."""
@@ -44,6 +47,9 @@ class Teller:
         self._metrics = metrics
         self._held_since: float | None = None
         self._trouble: Problem | None = None
+        """As it was told last; None: there is none."""
+        self._trouble_told_at = 0.0
+        self._trouble_due_at: float | None = None
         self._rounds = Rounds()
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
@@ -63,23 +69,31 @@ class Teller:
 
     @property
     def due_at(self) -> float | None:
-        """When there is something to tell, if nothing else happens; call `hear` then."""
-        return self._rounds.due_at
+        """When there is something to tell, if nothing else happens; call `hear` and `trouble` then."""
+        return min((at for at in (self._rounds.due_at, self._trouble_due_at) if at is not None), default=None)
 
     def flush(self) -> None:
         """Tell what is left."""
         for sentence in self._rounds.rest():
             self._say(*sentence)
 
-    def trouble(self, problem: Problem | None) -> None:
-        """What is wrong with the group; told when its reason changes, and when it is over."""
+    def trouble(self, problem: Problem | None, now: float) -> None:
+        """What is wrong with the group; told when its reason changes, when something else is wrong for the same reason (a Secret
+        was missing, and now the server does not answer), and when it is over."""
         if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
             problem = None  # it has not gone wrong
-        before, self._trouble = self._trouble, problem
-        if problem is not None and (before is None or before.reason is not problem.reason):
+        told, self._trouble_due_at = self._trouble, None
+        if problem == told:
+            return
+        if problem is None:
+            assert told is not None
+            self._say(EventReason.RECOVERED, f"{told.reason} is over")
+        elif told is not None and told.reason is problem.reason and now < self._trouble_told_at + TROUBLE_APART:
+            self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
+            return
+        else:
             self._say(problem.reason, problem.message, Kind.WARNING)
-        elif problem is None and before is not None:
-            self._say(EventReason.RECOVERED, f"{before.reason} is over")
+        self._trouble, self._trouble_told_at = problem, now
 
     def warn(self, reason: EventReason, note: str) -> None:
         """Something that a person should look at."""

@@ -1,5 +1,6 @@
 """What a log line may hold: what happened and where, and nothing of what a function had in its variables."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ import pytest
 import structlog
 
 from baton.controller.logs import set_up
+from baton.controller.supervision import Tasks
+from baton.kube.clock import Clock
 
 PASSWORD = "-".join(["hunter", "two"])
 """Not as the source has it: a traceback shows lines of that."""
@@ -44,3 +47,26 @@ def test_a_traceback_shows_where_it_failed_and_no_variables(style: str, logger: 
     assert PASSWORD not in said
     if style == "json":
         assert json.loads(said)["exception"][0]["exc_type"] == "ValueError"
+
+
+async def test_a_line_of_whatever_works_for_a_group_names_the_group_and_its_namespace(capsys: pytest.CaptureFixture[str]) -> None:
+    """`grep '"group": "orders"'` finds it, also where a library of the adapter's wrote it."""
+    set_up("info", "json")
+    tasks = Tasks(Clock())
+
+    async def elsewhere() -> None:
+        structlog.get_logger("baton.watch").info("of no group")
+
+    async def of_orders() -> None:
+        structlog.get_logger("baton.queue").warning("a queue cannot be worked with")
+        logging.getLogger("baton.queues.redis.adapter").warning("a change of owner is not durable")
+        await asyncio.create_task(deeper())
+        await tasks.start("list", elsewhere())
+
+    async def deeper() -> None:
+        structlog.get_logger("baton.status").warning("a status could not be written")
+
+    await tasks.start("queue", of_orders(), namespace="shop", group="orders", queue="jobs")
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    where = [(one.get("namespace"), one.get("group"), one.get("queue")) for one in said]
+    assert where == [("shop", "orders", "jobs")] * 3 + [(None, None, None)]

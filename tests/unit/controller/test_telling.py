@@ -9,7 +9,7 @@ from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason
-from baton.controller.tell import Teller
+from baton.controller.tell import TROUBLE_APART, Teller
 from baton.engine.happenings import (
     ApprovalRefused,
     Approved,
@@ -209,12 +209,30 @@ async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> 
 def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
     events = Said()
     one = teller(events)
-    for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label them"), None, None):
-        one.trouble(problem)
+    for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label the pods"), None, None):
+        one.trouble(problem, 0.0)
     assert events.said == [
         ("NoMembers", "label the pods", Kind.WARNING),
         ("Recovered", "NoMembers is over", Kind.NORMAL),
     ]
+
+
+def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -> None:
+    events = Said()
+    one = teller(events)
+    unreachable = [Problem(Reason.QUEUE_UNREACHABLE, f"redis {number} does not answer") for number in range(100)]
+    one.trouble(Problem(Reason.QUEUE_UNREACHABLE, "the Secret does not exist"), 0.0)
+    for number, problem in enumerate(unreachable):
+        one.trouble(problem, 5.0 + number / 100)
+    assert [note for _, note, _ in events.said] == ["the Secret does not exist"]
+    assert one.due_at == TROUBLE_APART
+    one.trouble(unreachable[-1], TROUBLE_APART)
+    assert events.said[1:] == [("QueueUnreachable", "redis 99 does not answer", Kind.WARNING)]
+    assert one.due_at is None
+    one.trouble(Problem(Reason.CONFLICT, "another group has it"), TROUBLE_APART)
+    assert events.said[2:] == [("Conflict", "another group has it", Kind.WARNING)], "another reason is told at once"
+    one.trouble(None, TROUBLE_APART)
+    assert events.said[3:] == [("Recovered", "Conflict is over", Kind.NORMAL)]
 
 
 async def test_what_is_left_is_told_at_the_end() -> None:
