@@ -7,10 +7,10 @@ from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from baton.cli.group_view import UNKNOWN
+from baton.cli.group_view import UNKNOWN, is_idle
 from baton.engine.partition_state import PartitionState
 from baton.kube.times import to_seconds
-from baton.model.wording import counted
+from baton.model.wording import counted, first_of
 
 Json = Mapping[str, Any]
 
@@ -99,9 +99,24 @@ def _problems(one: Json, now: float) -> Iterator[Text]:
         if condition["status"] != "True" and _says_more(kind, condition["reason"]):
             colour = "red" if kind == "Ready" else "yellow"
             yield _line((f"{kind} is {condition['status']}: {condition['reason']}", colour), f": {condition['message']}")
+    yield from _queue_problems(one["queues"], one["conditions"].get("Ready", {}).get("message", ""))
     rebalancing = one["conditions"].get("Rebalancing", {})
     if "waited for" in rebalancing.get("message", ""):
         yield _line(("Overdue", "yellow"), f": {rebalancing['message']}")
+
+
+def _queue_problems(queues: Json, told: str) -> Iterator[Text]:
+    """What is wrong with queues, besides what the group's condition Ready says (`told`). Those of one server share it."""
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, queue in queues.items():
+        for kind, one in queue["conditions"].items():
+            if one["status"] != "True" and one["message"] not in told:
+                alike.setdefault((kind, one["status"], one["reason"], one["message"]), []).append(name)
+    shown, rest = _cut(alike.items(), MOST_QUEUES)
+    for (kind, status, reason, message), names in shown:
+        yield _line((f"{kind} of {first_of(names, MOST_QUEUES)} is {status}: {reason}", "yellow"), f": {message}")
+    if rest:
+        yield _line(f"and {len(rest)} more conditions of queues (kubectl describe pq)")
 
 
 def _leader(one: Json | None, now: float) -> str:
@@ -143,7 +158,7 @@ def _queues(queues: Json, most: int | None) -> Table:
 def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
     if not owners:
         return
-    active = {name: entry for name, entry in owners.items() if "problem" in entry or entry["active"] or entry["revoking"]}
+    active = {name: entry for name, entry in owners.items() if not is_idle(entry)}
     standbys = [name for name in owners if name not in active]
     busy = sorted(active, key=lambda name: (not active[name].get("revoking") and "problem" not in active[name], name))
     shown, rest = _cut(busy, most)

@@ -39,6 +39,7 @@ def view(
     unseen = looked is None or now > looked + UNSEEN_AFTER or (leader is not None and leader.gone(now))
     state, problem = _load(ledger)
     named = [one["name"] for one in group["spec"].get("queues") or ()]
+    owners = {key: _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY}
     manifests = {one["metadata"]["name"]: one for one in queues}
     return {
         "namespace": group["metadata"]["namespace"],
@@ -52,18 +53,37 @@ def view(
         "why": _why(state, told),
         "holdUntil": told.get("holdUntil"),
         **{name: told.get(name) for name in COUNTS},
+        **_members(told, owners),
         "approval": group["spec"].get("approval") or "Automatic",
         "proposal": told.get("proposal"),
-        "conditions": {
-            one["type"]: {"status": one["status"], "reason": one["reason"], "message": one.get("message", "")}
-            for one in told.get("conditions") or ()
-        },
+        "conditions": _conditions(told),
         "queues": _queues(state, named, manifests),
-        "owners": {key: _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY},
+        "owners": owners,
         "vacantSeats": _vacant(state),
         "handoffs": told.get("handoffs") or [],
         "ledgerProblem": problem,
     }
+
+
+def _conditions(status: Manifest) -> Json:
+    return {
+        one["type"]: {"status": one["status"], "reason": one["reason"], "message": one.get("message", "")}
+        for one in status.get("conditions") or ()
+    }
+
+
+def _members(told: Manifest, owners: Mapping[str, Json]) -> Json:
+    """How many there are, as the list of them has it: the status is written a moment after the ledger. Newcomers only the status
+    counts; they are not in the ledger before they have a part in the assignment."""
+    if not owners:
+        return {}
+    idle = sum(is_idle(entry) for entry in owners.values())
+    return {"members": max(len(owners), told.get("members") or 0), "standbys": idle}
+
+
+def is_idle(entry: Manifest) -> bool:
+    """A member's entry of the view says that it stands by."""
+    return "problem" not in entry and not entry["active"] and not entry["revoking"]
 
 
 def _leader(one: Leader) -> Json:
@@ -130,7 +150,12 @@ def _queues(state: GroupState | None, named: list[str], manifests: Mapping[str, 
         new = (status.get("partitions") or 0) - sum(of.values()) if name in named and name not in known else 0
         if new > 0:  # a pause, or a ledger without room, keeps them for later
             of[PartitionState.UNASSIGNED.value] = new
-        told[name] = {"partitions": sum(of.values()), "states": of, "scaleStatus": status.get("partitionScaleStatus")}
+        told[name] = {
+            "partitions": sum(of.values()),
+            "states": of,
+            "scaleStatus": status.get("partitionScaleStatus"),
+            "conditions": _conditions(status),
+        }
     return told
 
 

@@ -59,6 +59,7 @@ def _partitioned_queues() -> Document:
             _column("Scaling", ".status.partitionScaleStatus", "Whether the number of partitions is the one asked for"),
             _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the queue can be worked with"),
             _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why it is ready or not", wide=True),
+            _column("Durable", '.status.conditions[?(@.type=="Durable")].status', "Whether its server keeps entries", wide=True),
             _column("Age", ".metadata.creationTimestamp", "Since when it exists", kind="date"),
         ],
         scale=None,

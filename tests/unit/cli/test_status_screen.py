@@ -123,6 +123,42 @@ def test_a_vacant_seat_is_shown() -> None:
     assert "orders  4           0           2      0       2" in text
 
 
+@pytest.mark.parametrize("of_status", [{"members": 2, "standbys": 1}, {"members": 4, "standbys": 3}, {}])
+def test_those_who_stand_by_are_counted_as_they_are_listed(of_status: Mapping[str, int]) -> None:
+    """The status is written after the ledger, and may not be by now."""
+    group = Group(1).start("a", "b", "c", "d")
+    text = shown(seen({**MANIFEST, "status": {**MANIFEST["status"], **of_status}}, dump(group.state)))
+    assert "4 members (3 standing by)" in text
+    assert "standing by: b, c, d" in text
+
+
+def test_newcomers_that_the_ledger_does_not_know_yet_are_counted() -> None:
+    group = Group(4).start("a", "b")
+    text = shown(seen({**MANIFEST, "status": {**MANIFEST["status"], "members": 3}}, dump(group.state)))
+    assert "3 members (0 standing by)" in text
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def test_what_is_wrong_with_a_queue_is_shown_too_once_for_all_that_share_it() -> None:
+    away = condition("Ready", "False", "QueueUnreachable", "redis:6379 does not answer: start it")
+    at_risk = condition("Durable", "False", "AtRisk", "redis:6379 has appendonly no: set it to yes")
+    well = condition("Ready", "True", "Reachable", "the queue answers")
+    names = {"orders": [well, at_risk], "mail": [well, at_risk], "returns": [away]}
+    queues = [{"metadata": {"name": name}, "status": {"partitions": 4, "conditions": told}} for name, told in names.items()]
+    group = {
+        **MANIFEST,
+        "spec": {"queues": [{"name": name} for name in names]},
+        "status": {**MANIFEST["status"], "state": "NotReady", "conditions": [away]},
+    }
+    text = " ".join(shown(seen(group, {}, queues)).split())
+    assert "Durable of mail, orders is False: AtRisk: redis:6379 has appendonly no: set it to yes" in text
+    assert text.count("redis:6379 does not answer") == 1, "the group's Ready says it"
+    assert "Ready of" not in text
+
+
 def test_a_proposal_is_shown_with_how_to_approve_it() -> None:
     proposal = {
         "id": "17ab",
