@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import SecretStr
 from redis.exceptions import NoScriptError, ResponseError
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
-from baton.queues.redis import records, scripts
+from baton.queues.redis import answers, records, scripts
 from baton.queues.redis.batch import Batches, Request
 from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
@@ -20,6 +20,8 @@ from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server import Server
 from baton.queues.redis.taken import taken
 from baton.queues.redis.url import read
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ class RedisQueue:
         """
         server = await self._discover()
         with self._explained():
-            born: Any = await self._client.hget(queue_key(self._queue), "born")
+            born = answers.text(await self._client.hget(queue_key(self._queue), "born"))
             return None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}"
 
     async def warnings(self) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ class RedisQueue:
 
     async def partitions(self) -> int | None:
         with self._explained():
-            count = await self._client.hget(queue_key(self._queue), "partitions")
+            count = answers.text(await self._client.hget(queue_key(self._queue), "partitions"))
             return None if count is None else records.count(count)
 
     async def ensure(self, count: int) -> None:
@@ -94,9 +96,9 @@ class RedisQueue:
         key = queue_key(self._queue)
         us = self._claimant
         arguments = (us.group, us.uid, count, table.version, table.to_text(), token_hex(4), *sorted(us.takes_over))
-        group, uid, found, version, text, ready, *limits = await self._run(scripts.CLAIM, [key], arguments)
+        group, uid, found, version, text, ready, *limits = await self._run(scripts.CLAIM, [key], arguments, answers.fields(8))
         if uid != us.uid.encode():
-            raise QueueConflict(taken(self._queue, us, group, uid))
+            raise QueueConflict(taken(self._queue, us, group, uid or b""))
         with self._explained():
             there = records.count(found)
             known = limits == [b"%d" % limit for limit in self._limits]
@@ -109,23 +111,23 @@ class RedisQueue:
             if ready and known and self._made == (server.run_id, count):
                 return
             await self._create(records.table(version, text, count), count)
-            await self._run(scripts.READY, [key], self._limits)  # the last: until then all is done again
+            await self._run(scripts.READY, [key], self._limits, answers.number)  # the last: until then all is done again
             self._made = (server.run_id, count)
 
     async def pause(self, partition: int, epoch: Epoch) -> int:
-        return int(await self._batched(self._durably, scripts.PAUSE, partition, epoch))
+        return await self._batched(self._durably, answers.number, scripts.PAUSE, partition, epoch)
 
     async def outstanding(self, partition: int) -> int:
-        return int(await self._batched(self._asking, scripts.OUTSTANDING, partition))
+        return await self._batched(self._asking, answers.number, scripts.OUTSTANDING, partition)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        answer = await self._batched(self._durably, scripts.GRANT, partition, uid or "", epoch)
+        answer = await self._batched(self._durably, answers.scalars(3), scripts.GRANT, partition, uid or "", epoch)
         with self._explained():
             return _owner(answer)
 
     async def owners(self) -> Mapping[int, Owner]:
-        found = await self._from_each(lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused"))
-        whole = await self._from_each(lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots))
+        found = await self._from_each(lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused"), answers.fields(3))
+        whole = await self._from_each(lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots), answers.number)
         if any(keys < 3 for keys in whole.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again
         with self._explained():
@@ -133,23 +135,23 @@ class RedisQueue:
 
     async def lag(self) -> Mapping[int, int]:
         """Entries added and not finished with, per partition."""
-        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, "last", "done", "lost"))
+        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, "last", "done", "lost"), answers.fields(3))
         with self._explained():
             self._tell_lost({n: records.number(lost, "lost") for n, (_, _, lost) in progress.items()})
             return {n: records.number(last, "last") - records.number(done, "done") for n, (last, done, _) in progress.items()}
 
     async def stale_refused(self) -> Mapping[int, int]:
-        refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused))
+        refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused), answers.text)
         with self._explained():
             return {partition: records.number(count, "refused") for partition, count in refused.items()}
 
     async def dead_letters(self) -> Mapping[int, int]:
-        dead = await self._from_each(lambda pipe, keys: pipe.hget(keys.progress, "dead"))
+        dead = await self._from_each(lambda pipe, keys: pipe.hget(keys.progress, "dead"), answers.text)
         with self._explained():
             return {partition: records.number(count, "dead") for partition, count in dead.items()}
 
     async def release(self) -> None:
-        await self._run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,))
+        await self._run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), answers.number)
 
     async def close(self) -> None:
         await self._durably.close()
@@ -195,22 +197,23 @@ class RedisQueue:
         async with self._client.pipeline(transaction=False) as pipe:
             pipe.info()
             pipe.config_get("appendfsync")
-            info, config = await pipe.execute(raise_on_error=False)
+            info, fsync = await pipe.execute(raise_on_error=False)
         if isinstance(info, Exception):
             raise info
-        found = {} if isinstance(config, ResponseError) else config  # many do not let their users ask
-        return Server.from_info(info, found.get("appendfsync"))
+        return Server.from_answers(info, None if isinstance(fsync, ResponseError) else fsync)
 
-    async def _run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any] = ()) -> Any:
+    async def _run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Callable[[Any], T]) -> T:
         with self._explained():
             try:
-                return await self._client.evalsha(script.sha, len(keys), *keys, *arguments)
+                return read(await self._client.evalsha(script.sha, len(keys), *keys, *arguments))
             except NoScriptError:
-                return await self._client.eval(script.text, len(keys), *keys, *arguments)
+                return read(await self._client.eval(script.text, len(keys), *keys, *arguments))
 
-    async def _batched(self, batches: Batches, script: scripts.Script, partition: int, *arguments: Any) -> Any:
+    async def _batched(
+        self, batches: Batches, read: Callable[[Any], T], script: scripts.Script, partition: int, *arguments: Any
+    ) -> T:
         with self._explained():
-            return await batches.ask(Request(script, self._keys(partition), arguments))
+            return read(await batches.ask(Request(script, self._keys(partition), arguments)))
 
     async def _send(self, requests: Sequence[Request]) -> list[Any]:
         """In one round trip. Answers in order; what was refused is answered with the exception."""
@@ -224,11 +227,11 @@ class RedisQueue:
             waits.append(("WAITAOF", 1, 0, _DURABLE_WITHIN))
         if server.replicas:
             waits.append(("WAIT", 1, _DURABLE_WITHIN))
-        answers = await self._pipelined(requests, waits)
-        if not all(_arrived(reply) for reply in answers[len(requests) :]):
+        answered = await self._pipelined(requests, waits)
+        if not all(_arrived(reply) for reply in answered[len(requests) :]):
             log.warning("%s: a change of owner in %s is not durable after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
             self._server = None  # its replicas may have changed: look again next time
-        return answers[: len(requests)]
+        return answered[: len(requests)]
 
     async def _pipelined(
         self, requests: Sequence[Request], others: Sequence[tuple[Any, ...]], *, loaded: bool = False
@@ -238,24 +241,24 @@ class RedisQueue:
                 pipe.evalsha(script.sha, len(keys), *keys, *arguments)
             for other in others:
                 pipe.execute_command(*other)
-            answers: list[Any] = await pipe.execute(raise_on_error=False)
-        if loaded or not any(isinstance(answer, NoScriptError) for answer in answers):
-            return answers
+            answered: list[Any] = await pipe.execute(raise_on_error=False)
+        if loaded or not any(isinstance(answer, NoScriptError) for answer in answered):
+            return answered
         for text in {request.script.text for request in requests}:
             await self._client.script_load(text)
         return await self._pipelined(requests, others, loaded=True)  # those that were carried out may be asked twice
 
-    async def _from_each(self, ask: Callable[[Any, PartitionKeys], Any]) -> dict[int, Any]:
+    async def _from_each(self, ask: Callable[[Any, PartitionKeys], Any], read: Callable[[Any], T]) -> dict[int, T]:
         """One question to every partition, in a few round trips."""
         count = await self.partitions() or 0
-        answers: list[Any] = []
+        found: list[T] = []
         for start in range(0, count, _AT_ONCE):
             with self._explained():
                 async with self._client.pipeline(transaction=False) as pipe:
                     for partition in range(start, min(count, start + _AT_ONCE)):
                         ask(pipe, self._keys(partition))
-                    answers += await pipe.execute()
-        return dict(enumerate(answers))
+                    found += map(read, await pipe.execute())
+        return dict(enumerate(found))
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)
@@ -287,4 +290,4 @@ def _arrived(reply: Any) -> bool:
     """WAIT answers a number, WAITAOF a pair. An error: the server does not have the command, and there is nothing to wait for."""
     if isinstance(reply, ResponseError):
         return True
-    return not isinstance(reply, Exception) and int(reply[0] if isinstance(reply, list) else reply) >= 1
+    return answers.number(answers.scalars(2)(reply)[0] if isinstance(reply, list) else reply) >= 1

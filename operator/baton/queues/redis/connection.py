@@ -14,6 +14,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     ConnectionError,  # noqa: A004 - the library's name
+    InvalidResponse,
     OutOfMemoryError,
     RedisError,
     ResponseError,
@@ -22,6 +23,8 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.answers import OddAnswerError
+from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
 from baton.queues.redis.denials import denied, is_denial
 from baton.queues.redis.primary import NotPrimaryError, leaving
 from baton.queues.redis.url import RedisUrl
@@ -71,15 +74,19 @@ def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
 
 
 def async_client(url: RedisUrl, *, connections: int) -> "aioredis.Redis":
-    """A client for tasks, which share so many connections."""
+    """The operator's client, for tasks, which share so many connections. It waits for nothing longer than WITHIN, whatever the
+    URL says, and gives answers as they come: what they should be is in answers.py, and not with the library."""
     options = _options(url)
+    waits = {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
     pool = aioredis.BlockingConnectionPool(
-        connection_class=leaving(_class_of(url, aioredis), tasks=True),
+        connection_class=leaving(bounded(_class_of(url, aioredis)), tasks=True),
         max_connections=connections,
-        timeout=options["socket_timeout"],
-        **options | {"retry": AsyncRetry(**RETRY)},
+        timeout=waits["socket_timeout"],
+        **options | waits | {"retry": AsyncRetry(**RETRY), "parser_class": BoundedParser},
     )
-    return aioredis.Redis.from_pool(pool)
+    made = aioredis.Redis.from_pool(pool)
+    made.response_callbacks.clear()
+    return made
 
 
 def _options(url: RedisUrl) -> dict[str, Any]:
@@ -125,6 +132,9 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
                 f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names "
                 f"by ACL SETUSER, on the keys ~pq:{{{queue}:* and ~pq:{{{queue}}}:*."
             )
+        case InvalidResponse() | OddAnswerError():
+            what = text if isinstance(error, OddAnswerError) else "something that is not of its protocol"
+            return f"{place} answers as no Redis does ({what}). Correct the URL of {queue} to one that leads to a Redis."
         case NotPrimaryError():
             return not_primary(error.status, place, queue)
         case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:

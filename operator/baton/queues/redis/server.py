@@ -1,8 +1,11 @@
 """What a Redis server says of itself: which run it is, and what it keeps over a crash."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from baton.queues.redis import answers
+
+_FSYNC: dict[bytes | None, str] = {b"always": "always", b"everysec": "everysec", b"no": "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +24,17 @@ class Server:
     """Its maxmemory policy may throw away keys that have no time to live."""
 
     @classmethod
-    def from_info(cls, info: Mapping[str, Any], fsync: str | None = None) -> "Server":
+    def from_answers(cls, info: Any, fsync: Any) -> "Server":
+        """Of INFO and of CONFIG GET appendfsync, which many do not let their users ask (None). Raises OddAnswerError."""
+        lines = answers.info(info)
         return cls(
-            run_id=str(info["run_id"]),
-            replica=info.get("role") == "slave",
-            version=tuple(int(part) for part in str(info["redis_version"]).split(".") if part.isdigit()),
-            append_only_file=bool(int(info.get("aof_enabled", 0))),
-            fsync=fsync,
-            replicas=int(info.get("connected_slaves", 0)),
-            evicts=str(info.get("maxmemory_policy", "noeviction")).startswith("allkeys"),
+            run_id=answers.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
+            replica=answers.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
+            version=tuple(map(int, answers.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
+            append_only_file=answers.line(lines, "aof_enabled", "[01]", "0") == "1",
+            fsync=_FSYNC.get(answers.fields(2)(fsync)[1]) if fsync else None,
+            replicas=int(answers.line(lines, "connected_slaves", "[0-9]{1,6}", "0")),
+            evicts=answers.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
         )
 
     @property
