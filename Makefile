@@ -29,6 +29,10 @@ machine: setup ## Install the Debian packages and build the cluster's programs i
 cluster-up: $(if $(filter 0,$(NODE)),setup,machine) ## A real Kubernetes on this machine until `make cluster-down` (NODE=0: API server and controllers only, no root)
 	@$(BIN)/python -m tests.cluster up $(if $(filter 0,$(NODE)),--no-node)
 
+.PHONY: cluster-install
+cluster-install: setup ## Install the operator of this checkout on the cluster that `make cluster-up` left running, by helm
+	@$(BIN)/python -m tests.cluster install
+
 .PHONY: cluster-down
 cluster-down: setup ## Stop what `make cluster-up` left running
 	@$(BIN)/python -m tests.cluster down

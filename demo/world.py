@@ -5,12 +5,12 @@ from pathlib import Path
 
 import yaml
 from tests.cluster import Cluster
+from tests.cluster.cluster import OPERATOR_NAMESPACE
 
 from demo import manifests
 from demo.story import Story
 
 ROOT = Path(__file__).resolve().parent.parent
-OPERATOR_NAMESPACE = "baton-system"
 
 
 class World:
@@ -28,13 +28,8 @@ class World:
         self.cluster.kubectl("apply", "-f", str(path))
 
     def install_operator(self) -> None:
-        path = self.folder / "values.json"
-        path.write_text(json.dumps(self.cluster.operator_values()))
         self.story.deed(f"helm install baton charts/baton --namespace {OPERATOR_NAMESPACE}")
-        self.cluster.helm(
-            "install", "baton", str(ROOT / "charts" / "baton"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace",
-            "--values", str(path), "--wait", "--timeout", "90s",
-        )  # fmt: skip
+        self.cluster.install_operator(self.folder / "values.json")
         self.story.good("the operator is available: two replicas, one leads")
 
     def create_group(self, url: str, replicas: int) -> None:

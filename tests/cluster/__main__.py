@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up | down | status | prepare | packages`: the test cluster by hand."""
+"""`python -m tests.cluster up | install | down | status | prepare | packages`: the test cluster by hand."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ import time
 import click
 
 from tests.cluster import packages, runs
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import OPERATOR_NAMESPACE, Cluster
 from tests.cluster.faults import ClusterError
 from tests.cluster.processes import Registry
 from tests.cluster.programs import HELM, KUBE
@@ -41,19 +41,41 @@ def up(node: bool) -> None:
     cluster.up()
     cluster.keep()
     click.echo(f"ready after {time.monotonic() - began:.1f} s. To use it:\n  export KUBECONFIG={cluster.kubeconfig}")
-    click.echo(f"  alias kubectl='{KUBE.path()} kubectl'\nTo stop it:\n  make cluster-down")
+    click.echo(f"  alias kubectl='{KUBE.path()} kubectl'")
+    if HELM.place().exists():
+        click.echo(f"  alias helm='{HELM.path()}'")
+    if node:
+        click.echo("To install Baton on it:\n  make cluster-install")
+    click.echo("To stop it:\n  make cluster-down")
+
+
+@main.command()
+def install() -> None:
+    """Install the operator of this checkout on the cluster with a node that `up` left running, by the chart; or upgrade it."""
+    cluster = Cluster(node=True)
+    if not runs.is_kept(cluster.folder):
+        raise ClusterError("there is no cluster with a node that was left running: start one with: make cluster-up")
+    values = cluster.folder / "baton-values.json"
+    cluster.install_operator(values)
+    click.echo(f"Baton runs in the namespace {OPERATOR_NAMESPACE}, with the values in {values}. Does anything look wrong:")
+    click.echo(f"  kubectl --namespace {OPERATOR_NAMESPACE} logs deployment/baton --all-pods")
 
 
 @main.command()
 def down() -> None:
     """Stop what was left running and remove what was left lying. A cluster in use by a process that still runs stays."""
     with runs.exclusive():
-        used = [folder for folder in runs.folders() if runs.owner(folder) is not None]
-        for folder in runs.folders():
+        found = runs.folders()
+        used = [folder for folder in found if runs.owner(folder) is not None]
+        for folder in found:
             if folder not in used:
+                said = "stopped" if runs.is_kept(folder) else "removed what was left of"
                 sweep(folder, node=folder.name == runs.NODE)
-    if used:
-        raise ClusterError(f"{'; '.join(map(runs.in_use, used))}: end that, and its cluster ends with it")
+                click.echo(f"{said} {folder.name}")
+    for folder in used:
+        click.echo(f"left alone: {runs.in_use(folder)}, and ends with it")
+    if not found:
+        click.echo("no cluster")
 
 
 @main.command()

@@ -20,6 +20,7 @@ from tests.cluster.processes import Registry, start_time, wait_until
 from tests.cluster.programs import KUBE, helm_binary
 from tests.cluster.sweep import sweep
 
+OPERATOR_NAMESPACE = "baton-system"
 _CONTROL_PLANES = itertools.count(1)
 
 
@@ -170,6 +171,14 @@ class Cluster:
             "extraVolumes": volumes,
             "extraVolumeMounts": mounts,
         }
+
+    def install_operator(self, values: Path) -> None:
+        """Install the operator of this checkout by the chart, with its values in the file `values`, which is written here."""
+        values.write_text(json.dumps(self.operator_values()))
+        self.helm(
+            "upgrade", "baton", str(images.ROOT / "charts" / "baton"), "--install", "--namespace", OPERATOR_NAMESPACE,
+            "--create-namespace", "--values", str(values), "--wait", "--timeout", "90s",
+        )  # fmt: skip
 
     @staticmethod
     def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -2,9 +2,15 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from tests.cluster import runs
+from tests.cluster.__main__ import main
+from tests.cluster.cluster import Cluster
+from tests.cluster.faults import ClusterError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -28,6 +34,23 @@ def test_a_cluster_without_a_node_is_up_until_it_is_taken_down() -> None:
         )
         assert "namespace/default" in listed.stdout
     finally:
-        # It ends with an error where clusters of other processes run, as in the middle of other tests; this one it removes.
-        subprocess.run(["make", "--silent", "cluster-down"], cwd=ROOT, capture_output=True, check=False)
-    assert not Path(kubeconfig[1]).exists()
+        down = subprocess.run(["make", "--silent", "cluster-down"], cwd=ROOT, capture_output=True, text=True, check=False)
+    folder = Path(kubeconfig[1]).parent
+    assert not folder.exists()
+    # Clusters of other processes may run, as in the middle of other tests: they stay, and are no fault of this one.
+    assert (down.returncode, down.stderr) == (0, "")
+    assert f"stopped {folder.name}" in down.stdout.splitlines()
+
+
+def test_a_cluster_in_use_is_left_alone_and_named(control_plane: Cluster) -> None:
+    down = subprocess.run([sys.executable, "-m", "tests.cluster", "down"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (down.returncode, down.stderr) == (0, "")
+    assert re.search(rf"^left alone: {control_plane.folder.name} is in use by process \d+ ", down.stdout, re.MULTILINE)
+    assert "namespace/default" in control_plane.kubectl("get", "namespaces", "-o", "name")
+
+
+def test_without_a_cluster_there_is_nothing_to_install_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "RUNS", tmp_path)
+    refused = CliRunner().invoke(main, ["install"]).exception
+    assert isinstance(refused, ClusterError)
+    assert str(refused) == "there is no cluster with a node that was left running: start one with: make cluster-up"
