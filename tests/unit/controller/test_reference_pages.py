@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.adapters import open_queue
 from baton.controller.event_reasons import EventReason
-from baton.controller.metrics import QueueSnapshot, Snapshot
+from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.problems import Reason
 from baton.controller.replica import Replica
@@ -72,6 +73,17 @@ def test_every_metric_is_explained() -> None:
     page = (REFERENCE / "metrics.md").read_text()
     names = families().keys()
     assert len(names) > 15
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+def test_every_histogram_is_served_as_it_is_explained_and_nothing_beside_it() -> None:
+    metrics = Metrics(Clock())
+    for histogram in (metrics.pause, metrics.holddown, metrics.ready_to_ledger):
+        histogram.labels("shop", "orders").observe(0.1)
+    served = generate_latest(metrics.registry).decode()
+    names = set(re.findall(r"^# TYPE (\w+)", served, re.MULTILINE))
+    page = (REFERENCE / "metrics.md").read_text()
+    assert "baton_pause_seconds" in names
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
