@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 from tests.cluster import Cluster
-from tests.cluster.programs import KUBE
+from tests.cluster.programs import HELM, KUBE
 
 from demo.audit import Verdict, audit
 from demo.chart import chart
@@ -60,7 +60,7 @@ class Performance:
     def _prepare(self) -> Run:
         story = self._story
         story.step("a cluster, Redis, the operator and a Spark application")
-        story.wait_for("the cluster (the first time it is built, which takes some ten minutes)")
+        story.wait_for("the cluster")
         cluster = self._running.enter_context(Cluster(node=True))
         story.good(f"Kubernetes is ready: export KUBECONFIG={cluster.kubeconfig}")
         self.world = world = World(cluster, story)
@@ -112,6 +112,7 @@ def around(world: World, url: str) -> str:
 Everything is still running. To look around:
   export KUBECONFIG={world.cluster.kubeconfig}
   alias kubectl='{KUBE.path()} kubectl'
+  alias helm='{HELM.path()}'
   kubectl --namespace {NAMESPACE} get cg,pq,pods
   kubectl --namespace {NAMESPACE} get configmap {GROUP}-assignments -o yaml     # the ledger
   kubectl --namespace {NAMESPACE} describe cg {GROUP}                           # events

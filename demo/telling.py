@@ -18,12 +18,18 @@ def changes(before: Picture, after: Picture) -> Iterator[str]:
 
 
 def _state(before: Picture, after: Picture) -> Iterator[str]:
-    if after.state and after.state != before.state:
+    troubled = after.trouble and _reason(after) != _reason(before)
+    if after.state and after.state != before.state and not (troubled and after.state == "NotReady"):
         yield f"the group is {after.state}" + (f" until {after.hold_until}" if after.state == "Holddown" else "")
-    if after.trouble != before.trouble and after.trouble:
+    if troubled:
         yield f"the group is not Ready: {after.trouble}"
     if after.deadline_misses > before.deadline_misses:
         yield f"{after.deadline_misses - before.deadline_misses} deadline(s) missed: fenced off at the queue"
+
+
+def _reason(picture: Picture) -> str:
+    """Once told, it is not told again in the other words that it has while pods come."""
+    return picture.trouble.partition(":")[0]
 
 
 def _member(before: Member | None, after: Member) -> Iterator[str]:

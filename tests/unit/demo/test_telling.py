@@ -1,6 +1,7 @@
 """What happened is told from the difference of two pictures."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from demo.picture import Member, Picture
 from demo.telling import changes
@@ -31,6 +32,24 @@ def test_pods_that_come_fail_and_go_are_told() -> None:
     assert told((), (replace(B, phase="starting"),)) == ["exec-2 starts"]
     assert told((B,), (replace(B, phase="failed"),)) == ["exec-2 has failed"]
     assert told((B,), ()) == ["exec-2 is gone"]
+
+
+def test_the_same_trouble_in_other_words_is_told_once() -> None:
+    pictures = [
+        Picture(),
+        Picture(state="NotReady", trouble="NoMembers: no pod of shop has the label baton.dev/group: orders"),
+        Picture(state="NotReady", trouble="NoMembers: none of 1 pods takes part: 1 not Ready"),
+        Picture(state="NotReady", trouble="QueueUnreachable: Redis does not answer"),
+        Picture(state="NotReady", trouble="NoMembers: none of 2 pods takes part: 2 not Ready"),
+        Picture(state="Ready"),
+    ]
+    assert [list(changes(before, after)) for before, after in pairwise(pictures)] == [
+        ["the group is not Ready: NoMembers: no pod of shop has the label baton.dev/group: orders"],
+        [],
+        ["the group is not Ready: QueueUnreachable: Redis does not answer"],
+        ["the group is not Ready: NoMembers: none of 2 pods takes part: 2 not Ready"],
+        ["the group is Ready"],
+    ]
 
 
 def test_states_and_missed_deadlines_are_told() -> None:
