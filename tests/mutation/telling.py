@@ -27,5 +27,5 @@ TELLING = (
     Mutation("status", "write the status of another group of the name", "kube/api.py", "unit/controller/test_status_writer.py",
              '            {"op": "test", "path": "/metadata/uid", "value": uid},\n', ""),
     Mutation("status", "give up a status that could not be written", "controller/status_writer.py", "unit/controller/test_status_writer.py",
-             "            self._written = {}\n            asyncio", "            self._written = wanted\n            asyncio"),
+             "            self._written = {}\n            self._pause", "            self._written = wanted\n            self._pause"),
 )  # fmt: skip

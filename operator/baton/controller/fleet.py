@@ -20,6 +20,9 @@ LIST_EVERY = 60.0
 FOLLOWER_LISTS_EVERY = 300.0
 """The same where this replica does not lead: its watches say nothing of what vanished while they began again."""
 
+BOARD_EVERY = 60.0
+"""Seconds after which the statuses of queues are compared with what was written."""
+
 RESTART_AFTER = 5.0
 """Seconds after which a loop that ended is started again, if its group is still there."""
 
@@ -39,6 +42,7 @@ class Fleet:
         self._news = asyncio.Event()
         self._leads = False
         self._leads_since = float("-inf")
+        self._board_at = float("-inf")
         mirror = services.mirror
         mirror.wake = self._wake
         mirror.ledger_changed = self._ledger_changed
@@ -82,7 +86,11 @@ class Fleet:
             return
         if not self._leads:
             self._begin()
-        self._services.relists.want_all(self._services.clock.ticks() - LIST_EVERY)
+        now = self._services.clock.ticks()
+        self._services.relists.want_all(now - LIST_EVERY)
+        if now >= self._board_at + BOARD_EVERY:
+            self._board_at = now
+            self._services.board.put_right()
         due, self._due = self._due, set()
         for key in due:
             self._look_at(key)

@@ -10,7 +10,7 @@ from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
-from baton.kube.api import Api
+from baton.kube.api import Api, Json
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView, queues_path
 from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
@@ -73,20 +73,35 @@ class QueueBoard:
             writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
             task = self._tasks.keep("status", writer.run, namespace=view.namespace, queue=view.name)
             writing = self._writing[queue] = _Writing(view.uid, writer, task)
-        reports = list(self._reports.get(queue, {}).values())
-        if not reports and self._mirror.named(queue):
-            return  # its group has not said anything yet, or another release of the operator serves it
+        if (reports := self._to_tell(queue)) is None:
+            return
         facts = view, reports
         shown, writing.shown = writing.shown, facts
         if facts == shown:  # at once where they are the same objects
             return
-        status = queue_status(*facts, self._clock.now())
-        writing.writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), dict(view.status))
+        writing.writer.want(self._status(view, reports), view.status)
 
     def refresh_all(self) -> None:
         """Also of queues that no group names."""
         for view in self._mirror.queues:
             self.refresh((view.namespace, view.name))
+
+    def put_right(self) -> None:
+        """Write each status again that somebody else has written over. Now and then: two who contradict each other do so slowly."""
+        for queue, writing in self._writing.items():
+            view, reports = self._mirror.queues.get(*queue), self._to_tell(queue)
+            if view is None or view.uid != writing.uid or reports is None:
+                continue
+            if writing.writer.overwritten(view.status):
+                writing.writer.want_again(self._status(view, reports), view.status)
+
+    def _to_tell(self, queue: QueueKey) -> list[QueueFacts] | None:
+        """What its groups say. None: its group has not said anything yet, or another release of the operator serves it."""
+        reports = list(self._reports.get(queue, {}).values())
+        return None if not reports and self._mirror.named(queue) else reports
+
+    def _status(self, view: QueueView, reports: list[QueueFacts]) -> Json:
+        return queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")
 
     def close(self) -> None:
         """Somebody else writes from now on."""

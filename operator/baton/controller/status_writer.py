@@ -15,7 +15,8 @@ from baton.kube.clock import Clock
 from baton.kube.times import to_seconds, to_text
 
 APART = 0.25
-RETRY = 1.0
+FIRST_RETRY, LONGEST_RETRY = 1.0, 30.0
+"""Seconds between attempts to write a status that is refused, whatever changes meanwhile."""
 
 HEARTBEAT = 120.0
 """Seconds after which a status that did not change is written with the time of the last look. Such a write costs the API server
@@ -43,6 +44,7 @@ class StatusWriter:
         self._news = asyncio.Event()
         self._looked_at: float | None = None
         """Unix seconds; None: its status does not say so."""
+        self._pause = APART
         self._every = (HEARTBEAT - SPREAD * (crc32(uid.encode()) % 1000) / 1000) if heartbeat else math.inf
         self._beat_at = -math.inf
         """When the status is to be written in any case (unix seconds)."""
@@ -50,12 +52,22 @@ class StatusWriter:
     def want(self, status: Json, known: Mapping[str, Any]) -> None:
         """This is how it should read; `known` is how it reads, as far as it was seen."""
         if self._written is None:
-            self._written = {name: value for name, value in known.items() if name != LAST_LOOK}
+            self._written = _without_look(known)
             self._beat_at = min(_seconds(known.get(LAST_LOOK)), self._clock.now()) + self._every
-        status = {name: value for name, value in status.items() if name != LAST_LOOK}
+        status = _without_look(status)
         if status != self._wanted:
             self._wanted = status
             self._news.set()
+
+    def overwritten(self, known: Mapping[str, Any]) -> bool:
+        """Whether somebody else has written since: `known`, as it was seen to read, is not what was last written."""
+        return self._wanted is not None and self._wanted == self._written and _without_look(known) != self._written
+
+    def want_again(self, status: Json, known: Mapping[str, Any]) -> None:
+        """This is how it should read, where somebody else has written what is known."""
+        self._written = None
+        self.want(status, known)
+        self._news.set()
 
     def looked(self) -> None:
         """The resource was compared with the facts just now."""
@@ -68,7 +80,7 @@ class StatusWriter:
             await self._news.wait()
             self._news.clear()
             await self.flush()
-            await asyncio.sleep(APART)
+            await asyncio.sleep(self._pause)
 
     async def flush(self) -> None:
         """Write now if there is anything to write."""
@@ -80,12 +92,18 @@ class StatusWriter:
             with boundary("status-write"):
                 await self._api.replace_status(self._path, self._uid, shown)
             self._written, self._beat_at = wanted, self._clock.now() + self._every
+            self._pause = APART
         except (NotFoundError, ConflictError):
             pass  # it is gone, and what has its name now is not this writer's
         except (ApiError, UnavailableError) as error:
             log.warning("a status could not be written", path=self._path, error=str(error))
             self._written = {}
-            asyncio.get_running_loop().call_at(self._clock.ticks() + RETRY, self._news.set)
+            self._pause = min(LONGEST_RETRY, max(FIRST_RETRY, 2 * self._pause))
+            self._news.set()
+
+
+def _without_look(status: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in status.items() if name != LAST_LOOK}
 
 
 def _seconds(text: object) -> float:
