@@ -9,7 +9,9 @@ it is told as unread.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 import structlog
 
@@ -19,7 +21,8 @@ Manifest = Mapping[str, Any]
 
 MOST_GONE = 1000
 """Objects of which it is remembered that they are gone, so that an old story does not bring them back. A list that is laid over
-the shelf forgets them, but a replica that does not lead may list nothing for months."""
+the shelf forgets them, but a replica that does not lead may list nothing for months. While a list is under way, more are
+remembered: all that went since it was made, for its later pages show them still."""
 
 log = structlog.get_logger("baton.watch")
 
@@ -50,6 +53,8 @@ class Shelf(Generic[V]):
         """By namespace and name: the version last seen, and the view; None once it is gone."""
         self._gone: deque[tuple[str, str, int]] = deque()
         """Namespace, name and version of those that went last, as far as they have not come back."""
+        self._under_way: WeakSet[Listing[V]] = WeakSet()
+        """Lists that have not ended; one that was given up is not held."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
         self._unread: dict[tuple[str, str], tuple[int, str, str]] = {}
         """By namespace and name: the version that could not be read, the bucket that it names, and why."""
@@ -84,7 +89,9 @@ class Shelf(Generic[V]):
 
     def listing(self, namespace: str | None, version: str) -> "Listing[V]":
         """The same, in pages."""
-        return Listing(self, namespace, int(version))
+        listing = Listing(self, namespace, int(version))
+        self._under_way.add(listing)
+        return listing
 
     def _without(self, namespace: str | None, there: set[tuple[str, str]], as_of: int) -> None:
         """A list shows these, and no others."""
@@ -152,7 +159,11 @@ class Shelf(Generic[V]):
 
     def _went(self, namespace: str, name: str, version: int) -> None:
         self._gone.append((namespace, name, version))
-        while len(self._gone) > MOST_GONE:
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        oldest = min((listing.as_of for listing in self._under_way), default=inf)
+        while len(self._gone) > MOST_GONE and self._gone[0][2] <= oldest:
             namespace, name, version = self._gone.popleft()
             if self._seen(namespace, name) == (version, None):
                 del self._objects[namespace][name]
@@ -166,7 +177,8 @@ class Listing(Generic[V]):
     def __init__(self, shelf: Shelf[V], namespace: str | None, as_of: int) -> None:
         self._shelf = shelf
         self._namespace = namespace
-        self._as_of = as_of
+        self.as_of = as_of
+        """The version that all its pages show."""
         self._there: set[tuple[str, str]] = set()
 
     def page(self, manifests: Iterable[Manifest]) -> None:
@@ -175,4 +187,6 @@ class Listing(Generic[V]):
             self._shelf._put(manifest, gone=False)
 
     def end(self) -> None:
-        self._shelf._without(self._namespace, self._there, self._as_of)
+        self._shelf._without(self._namespace, self._there, self.as_of)
+        self._shelf._under_way.discard(self)
+        self._shelf._forget_oldest()

@@ -52,6 +52,32 @@ def test_only_the_last_that_went_are_remembered() -> None:
     assert one.names() == set()
 
 
+def test_what_went_while_a_list_was_read_does_not_come_back_with_its_later_pages() -> None:
+    one = Listener()
+    count, as_of = 3 * MOST_GONE, 10_000_000
+    there = [pod(f"p{number}", number + 1) for number in range(count)]
+    for manifest in there:
+        one.shelf.event("ADDED", manifest)
+    listing = one.shelf.listing("shop", str(as_of))
+    listing.page(there[:250])
+    for number in range(250, count):
+        one.shelf.event("DELETED", pod(f"p{number}", as_of + number))
+    listing.page(there[250:])
+    assert one.names() == {f"p{number}" for number in range(250)}
+    listing.end()
+    assert one.names() == {f"p{number}" for number in range(250)}
+    assert len(one.shelf._gone) == MOST_GONE, "after that no more is remembered than ever"
+
+
+def test_a_list_that_was_given_up_holds_nothing() -> None:
+    one = Listener()
+    one.shelf.listing("shop", "1")
+    for number in range(2 * MOST_GONE):
+        one.shelf.event("ADDED", pod(f"p{number}", 10 * number + 10))
+        one.shelf.event("DELETED", pod(f"p{number}", 10 * number + 15))
+    assert len(one.shelf._gone) == MOST_GONE
+
+
 def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
     one = Listener()
     one.shelf.event("ADDED", pod("a", 1))
