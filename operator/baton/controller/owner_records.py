@@ -1,5 +1,6 @@
 """Who owns the partitions of one queue, as the queue itself has it: from looks at all of them, and from answers to grants."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -15,20 +16,22 @@ class OwnerRecords:
         """By the partition's number."""
         self.surprises = 0
         """How often a look found others than those that were known. The first look is one."""
-        self._in_hand: set[int] = set()
-        """Partitions that are being paused or granted."""
+        self._in_hand: Counter[int] = Counter()
+        """Pauses and grants that have not been answered, by partition: a grant may be begun beside a pause."""
         self._touched: set[int] = set()
         """Those that were, since a look began."""
 
     @contextmanager
     def changing(self, number: int) -> Iterator[None]:
         """Around a pause or a grant of this partition."""
-        self._in_hand.add(number)
+        self._in_hand[number] += 1
         self._touched.add(number)
         try:
             yield
         finally:
-            self._in_hand.discard(number)
+            self._in_hand[number] -= 1
+            if not self._in_hand[number]:
+                del self._in_hand[number]
 
     def granted(self, number: int, record: Owner) -> None:
         """What stood there after a grant."""

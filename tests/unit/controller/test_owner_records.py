@@ -42,6 +42,20 @@ def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count()
     assert records.known == {0: A2, 1: A2}
 
 
+def test_a_grant_that_was_begun_beside_a_pause_is_under_way_when_the_pause_has_ended() -> None:
+    records = looked(A1)
+    pausing, granting = records.changing(0), records.changing(0)
+    with granting:
+        with pausing:
+            records.paused(0, Epoch(1))
+        records.look()
+        records.granted(0, B9)
+    assert not records.found({0: A1._replace(paused=True)}, afresh=False), "read before the grant"
+    assert records.known == {0: B9}
+    records.look()
+    assert records.found({0: A2}, afresh=False), "nothing is under way any more"
+
+
 def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
     records = looked(A1, A1)
     with records.changing(0):
