@@ -72,18 +72,28 @@ class Bumper:
         for bump in fresh:
             self._sent[bump.namespace, bump.pod] = (bump.mark, now)
             self._sent.move_to_end((bump.namespace, bump.pod))
-        await asyncio.gather(*map(self._one, fresh))
+        left = set(fresh)
+        try:
+            await asyncio.gather(*(self._one(bump, left) for bump in fresh))
+        finally:
+            for bump in left:  # it was cancelled, or failed: nobody knows whether they were told
+                self._forget(bump)
 
-    async def _one(self, bump: Bump) -> None:
+    async def _one(self, bump: Bump, left: set[Bump]) -> None:
         patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
         try:
             async with self._limit:
                 await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
         except (NotFoundError, ConflictError):
-            pass
+            left.discard(bump)
         except (ApiError, UnavailableError) as error:
             log.warning(
                 "a pod's ledger annotation could not be changed; its mount may lag by a minute", pod=bump.pod, error=str(error)
             )
-            if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] == bump.mark:
-                del self._sent[bump.namespace, bump.pod]
+            self._forget(bump)
+        else:
+            left.discard(bump)
+
+    def _forget(self, bump: Bump) -> None:
+        if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] == bump.mark:
+            del self._sent[bump.namespace, bump.pod]

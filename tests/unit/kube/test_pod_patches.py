@@ -1,10 +1,11 @@
 """What is written on pods: the annotation that makes the kubelet refresh, and what their loss costs."""
 
+import asyncio
 from dataclasses import replace
 
 from tests.unit.kube.memory_api import ShopApi
 
-from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
+from baton.kube.bump import AT_ONCE, SHOWN_WITHIN, Bumper, bumps, mark
 from baton.kube.clock import Clock
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, victims
@@ -54,6 +55,24 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     now = SHOWN_WITHIN
     await bumper.carry_out(bumps(LEDGER, [A]))
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
+
+
+async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
+    api = ShopApi()
+    api.latency = lambda: 0.001
+    pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * AT_ONCE)]
+    ledger = {pod.name: "entry" for pod in pods}
+    paths = [put(api, pod) for pod in pods]
+    bumper = Bumper(api, Clock())
+    for rounds in range(2):  # before any has begun, and in the midst of it
+        under_way = asyncio.create_task(bumper.carry_out(bumps(ledger, pods)))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        under_way.cancel()
+        await asyncio.gather(under_way, return_exceptions=True)
+    assert not all("annotations" in api.objects[path]["metadata"] for path in paths)
+    await bumper.carry_out(bumps(ledger, pods))
+    assert all("annotations" in api.objects[path]["metadata"] for path in paths)
 
 
 async def test_a_pod_that_is_gone_needs_no_bump() -> None:
