@@ -87,7 +87,7 @@ class QueueBoard:
             self.refresh((view.namespace, view.name))
 
     def put_right(self) -> None:
-        """Write each status again that somebody else has written over. Now and then: two who contradict each other do so slowly."""
+        """Write each status again that somebody else has written over. Now and then: who contradicts is answered slowly."""
         for queue, writing in self._writing.items():
             view, reports = self._mirror.queues.get(*queue), self._to_tell(queue)
             if view is None or view.uid != writing.uid or reports is None:
