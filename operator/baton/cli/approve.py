@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from baton.cli.cluster import ask, cluster
+from baton.cli.names import GROUP, WORD
 from baton.cli.printing import say
 from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
@@ -18,8 +19,8 @@ Json = Mapping[str, Any]
 
 
 @click.command()
-@click.argument("group")
-@click.argument("proposal", required=False)
+@click.argument("group", type=GROUP)
+@click.argument("proposal", type=WORD, required=False)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cluster_options
 def approve(group: str, proposal: str | None, yes: bool, whom: Whom) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from baton.cli.names import NAMESPACE, OBJECT, WORD
 from baton.cli.printing import say
 
 
@@ -16,13 +17,30 @@ from baton.cli.printing import say
     help="Whom to talk to. Default: the pod's own service account, or else $KUBECONFIG or ~/.kube/config.",
 )
 @click.option(
-    "--namespace", "-n", "namespaces", multiple=True, help="Serve only this namespace; may be repeated. Default: all of them."
+    "--namespace",
+    "-n",
+    "namespaces",
+    type=NAMESPACE,
+    multiple=True,
+    help="Serve only this namespace; may be repeated. Default: all of them.",
 )
 @click.option(
-    "--lease-namespace", envvar="POD_NAMESPACE", default="default", show_default=True, help="Where the leader's Lease is."
+    "--lease-namespace",
+    type=NAMESPACE,
+    envvar="POD_NAMESPACE",
+    default="default",
+    show_default=True,
+    help="Where the leader's Lease is.",
 )
-@click.option("--lease-name", envvar="BATON_LEASE_NAME", default="baton-operator", show_default=True, help="The leader's Lease.")
-@click.option("--identity", envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
+@click.option(
+    "--lease-name",
+    type=OBJECT,
+    envvar="BATON_LEASE_NAME",
+    default="baton-operator",
+    show_default=True,
+    help="The leader's Lease.",
+)
+@click.option("--identity", type=WORD, envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
 @click.option(
     "--lease-duration",
     type=float,

@@ -10,6 +10,7 @@ import click
 
 from baton.assignors.refusal import RequestError
 from baton.assignors.wire import MOST_PARTITIONS, answer_line, planned
+from baton.cli.names import GROUP, OBJECT, WORD, shown
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json
 from baton.cli.whom import Whom, cluster_options
@@ -26,8 +27,10 @@ def _counts(context: click.Context, parameter: click.Parameter, values: tuple[st
     for value in values:
         queue, _, count = value.rpartition("=")
         if not queue or not (count.isascii() and count.isdigit()) or len(count) > 7 or int(count) > MOST_PARTITIONS:
-            raise click.BadParameter(f"{value!r} is not QUEUE=COUNT, such as orders=16, with a count up to {MOST_PARTITIONS}")
-        counts[queue] = int(count)
+            raise click.BadParameter(
+                f"{shown(value)} is not QUEUE=COUNT, such as orders=16, with a count up to {MOST_PARTITIONS}"
+            )
+        counts[OBJECT.convert(queue, parameter, context)] = int(count)
     return counts
 
 
@@ -40,10 +43,12 @@ def _counts(context: click.Context, parameter: click.Parameter, values: tuple[st
     help="Read the requests from FILE ('-': standard input): one per line, or a single one over several lines.",
 )
 @click.option("--explain", is_flag=True, help="For people: who gains and loses what, and whether it is worth it.")
-@click.option("--group", metavar="GROUP", help="With --explain: of this live ConsumerGroup (NAME or NAMESPACE/NAME); only read.")
-@click.option("--assignor", metavar="NAME", help="With --group: what if this assignor were used.")
+@click.option(
+    "--group", type=GROUP, metavar="GROUP", help="With --explain: of this live ConsumerGroup (NAME or NAMESPACE/NAME); only read."
+)
+@click.option("--assignor", type=WORD, metavar="NAME", help="With --group: what if this assignor were used.")
 @click.option("--add", type=click.IntRange(0, MOST_ADDED), default=0, metavar="N", help="With --group: what if N pods came.")
-@click.option("--remove", multiple=True, metavar="POD", help="With --group: what if this pod went; may be repeated.")
+@click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: what if this pod went; may be repeated.")
 @click.option(
     "--partitions",
     multiple=True,

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import click
 
 from baton.cli.cluster import ask, cluster
+from baton.cli.names import GROUP
 from baton.cli.printing import say
 from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
@@ -12,7 +13,7 @@ from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
 
 
 @click.command()
-@click.argument("group")
+@click.argument("group", type=GROUP)
 @cluster_options
 def rebalance(group: str, whom: Whom) -> None:
     """Ask for a rebalance of a ConsumerGroup: after the delay a plan is made, also where nothing has changed.

@@ -13,6 +13,7 @@ import click
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group_view import UNKNOWN, Json, partitions, view
 from baton.cli.leader import Leader, leader_of
+from baton.cli.names import GROUP
 from baton.cli.printing import clean, console, printable, say, say_json
 from baton.cli.whom import Whom, cluster_options
 from baton.kube.api import Api, UnavailableError, core_path
@@ -34,7 +35,7 @@ LINES = 24
 
 
 @click.command()
-@click.argument("group", required=False)
+@click.argument("group", type=GROUP, required=False)
 @cluster_options
 @click.option("--all-namespaces", "-A", is_flag=True, help="All groups of all namespaces.")
 @click.option("--partitions", "each", is_flag=True, help="Every partition: its state, its owner, its epoch, and where it goes.")

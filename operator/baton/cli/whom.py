@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from baton.cli.names import CONTEXT, NAMESPACE
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -24,8 +26,6 @@ class Whom:
         namespace, slash, name = group.rpartition("/")
         if not slash:
             return group, self
-        if not (namespace and name) or "/" in namespace:
-            raise click.UsageError(f"{group!r} is no group: give NAME, or NAMESPACE/NAME")
         if self.namespace not in (None, namespace):
             raise click.UsageError(f"{group} and --namespace {self.namespace} name two namespaces: give one")
         return name, Whom(self.kubeconfig, self.context, namespace)
@@ -38,8 +38,8 @@ def cluster_options(command: F) -> F:
     def with_whom(*args: Any, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: Any) -> Any:
         return command(*args, whom=Whom(kubeconfig, context, namespace), **rest)
 
-    namespace = click.option("--namespace", "-n", help="The group's namespace. Default: the context's.")
-    context = click.option("--context", metavar="NAME", help="Of the kubeconfig. Default: the current one.")
+    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The group's namespace. Default: the context's.")
+    context = click.option("--context", type=CONTEXT, metavar="NAME", help="Of the kubeconfig. Default: the current one.")
     kubeconfig = click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -91,12 +91,6 @@ def test_a_group_is_named_with_its_namespace_or_without() -> None:
     assert Whom(namespace="shop").within("shop/orders") == ("orders", Whom(namespace="shop"))
 
 
-@pytest.mark.parametrize("name", ["shop/", "/orders", "a/b/c"])
-def test_what_is_no_name_of_a_group_is_refused(name: str) -> None:
-    with pytest.raises(click.UsageError, match="NAMESPACE/NAME"):
-        Whom().within(name)
-
-
 def test_two_namespaces_are_refused() -> None:
     with pytest.raises(click.UsageError, match="name two namespaces"):
         Whom(namespace="bank").within("shop/orders")

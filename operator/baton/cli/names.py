@@ -1,0 +1,41 @@
+"""Names on the command line, checked before anything is asked: what is none never gets into the path of a request.
+
+A shell gives an empty one where a variable is not set, and bytes that are no UTF-8 as lone surrogates.
+"""
+
+from re import ASCII, fullmatch
+
+import click
+
+_PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_MOST_SHOWN = 60
+
+
+def shown(value: str) -> str:
+    """In quotes, not too much of it, and nothing that a terminal would obey."""
+    return ascii(value) if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]!a}…"
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+    """A text of this form."""
+
+    name = "text"
+
+    def __init__(self, form: str, most: int, said: str) -> None:
+        self._form, self._most, self._said = form, most, said
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(value) > self._most or not fullmatch(self._form, value, ASCII):
+            self.fail(f"{shown(value)} is {self._said}.", param, ctx)
+        return value
+
+
+_OBJECT = rf"{_PART}(\.{_PART})*"
+_UNSEEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+_SIGNS = "small letters, digits, - and ., such as orders"
+
+NAMESPACE = _Name(_PART, 63, "no name of a namespace: give small letters, digits and -, such as shop")
+OBJECT = _Name(_OBJECT, 253, f"no name of an object: give {_SIGNS}")
+GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a group: give NAME or NAMESPACE/NAME, of {_SIGNS}")
+CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
+WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")

@@ -1,0 +1,88 @@
+"""Every command takes names that can be names, and says of any other what it is not, before it asks anybody."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from baton.cli.main import main
+from baton.cli.names import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD
+from baton.cli.printing import printable
+
+NONE = {
+    "empty": "",
+    "blank": " ",
+    "no UTF-8": "\udcff\udcfe",
+    "a line more": "orders\n",
+    "an escape": "\x1b[2J",
+    "very long": "a" * 5000,
+}
+NO_OBJECT = {
+    "a way up": "../secrets",
+    "capitals": "Orders",
+    "a question": "orders?watch=1",
+    "another's digits": "a٣",
+    "a dash": "-a-",
+}
+FREE = {("simulate", "scenarios"), ("simulate", "changes"), ("operator", "metrics_address")}
+"""Texts that are no names."""
+
+
+def parameters() -> Iterator[tuple[str, click.Parameter]]:
+    """All that take a text, of all commands."""
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None
+        for parameter in command.params:
+            other = isinstance(parameter.type, click.Choice | click.File | click.IntRange | click.Path | type(click.FLOAT))
+            if not (other or getattr(parameter, "is_flag", False) or (name, parameter.name) in FREE):
+                yield name, parameter
+
+
+def line(command: str, parameter: click.Parameter, value: str) -> list[str]:
+    """A command with this value, and all else that it needs to come as far as a name."""
+    if isinstance(parameter, click.Argument):
+        before = ["orders"] if parameter.name == "proposal" else []
+        return [command, "--", *before, value]
+    needs = {"approve": ["orders"], "rebalance": ["orders"], "plan": ["--explain", "--group", "orders"]}.get(command, [])
+    return [command, *needs, parameter.opts[0], value]
+
+
+@pytest.mark.parametrize("what", NONE)
+@pytest.mark.parametrize(("command", "parameter"), [pytest.param(*one, id=f"{one[0]}-{one[1].name}") for one in parameters()])
+def test_what_can_be_no_name_is_refused_in_a_line(command: str, parameter: click.Parameter, what: str) -> None:
+    result = CliRunner(env={"KUBECONFIG": "/nowhere"}).invoke(main, line(command, parameter, NONE[what]))
+    said = result.output.splitlines()[-1]
+    assert (result.exit_code, type(result.exception)) == (2, SystemExit), result.output
+    assert said.startswith("Error: Invalid value for ") and printable(said) == said and len(said) < 300
+
+
+@pytest.mark.parametrize("kind", [GROUP, NAMESPACE, OBJECT])
+@pytest.mark.parametrize("what", NO_OBJECT)
+def test_what_the_api_server_would_not_name_so_is_no_name(kind: click.ParamType, what: str) -> None:
+    with pytest.raises(click.BadParameter):
+        kind.convert(NO_OBJECT[what], None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (GROUP, "orders"),
+        (GROUP, "shop/orders.v2"),
+        (NAMESPACE, "shop-1"),
+        (OBJECT, "a" * 100 + "." + "b" * 100),
+        (CONTEXT, "arn:aws:eks:eu-west-1:1234:cluster/shop"),
+        (CONTEXT, "my cluster"),
+        (WORD, "example.com/own-assignor"),
+    ],
+)
+def test_names_are_taken_as_they_are(kind: click.ParamType, name: str) -> None:
+    assert kind.convert(name, None, None) == name
+
+
+@pytest.mark.parametrize("name", ["shop/", "/orders", "a/b/c", "shop.eu/orders", "a" * 64 + "/orders"])
+def test_a_group_has_one_namespace(name: str) -> None:
+    with pytest.raises(click.BadParameter, match="NAME or NAMESPACE/NAME"):
+        GROUP.convert(name, None, None)
