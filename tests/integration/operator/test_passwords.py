@@ -84,6 +84,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
 
         yield {
             "unreachable": (at(1), "does not answer"),
+            "no-such-host": (f"redis://:{IN_URL}@[fe80::1%25nowhere]", "The operator cannot resolve 'fe80::1%25nowhere'"),
             "wrong-password": (at(other.port), "refused the user or password"),
             "wrong-user": (at(plain.port, user=PASSWORD.replace("/", "%2F")), "refused the user or password"),
             "no-permission": (at(plain.port, user="reader"), "does not permit its user what"),

@@ -50,6 +50,8 @@ def vars_of(found: object) -> dict[str, object]:
         ("http://redis:6379", "is not a Redis URL"),
         ("redis://redis:port/0", "is not a Redis URL"),
         ("redis://re\x1bdis", "is not a Redis URL"),
+        ("redis://redis..shop", "is not a Redis URL"),
+        (f"redis://{'r' * 64}.shop", "is not a Redis URL"),
         ("redis://redis/orders", "does not end with the number of a database"),
         ("redis://redis/?db=x", "option db: write a number such as 0"),
         ("redis://redis/?db=-1", "option db: write a number"),

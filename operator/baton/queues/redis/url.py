@@ -121,7 +121,7 @@ def read(url: str | SecretStr, *, asker: str = "This process", stands_in: str = 
             f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
             _options(parts, path=unquote(parts.path)),
         )
-    elif parts.scheme in ("redis", "rediss") and fullmatch(_HOST, parts.hostname or "", ASCII):
+    elif parts.scheme in ("redis", "rediss") and _can_be_resolved(parts.hostname or ""):
         place = f"Redis at {parts.hostname}:{port}"
         where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
     else:
@@ -137,6 +137,15 @@ def read(url: str | SecretStr, *, asker: str = "This process", stands_in: str = 
         stands_in=stands_in,
         _traces=_traces(password, text),
     )
+
+
+def _can_be_resolved(host: str) -> bool:
+    """Whether it can be asked for: a name such as `redis..shop`, or with a part of more than 63 characters, no resolver takes."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return fullmatch(_HOST, host, ASCII) is not None
 
 
 def _database(path: str) -> dict[str, int]:
