@@ -55,7 +55,8 @@ def _sentence(lines: list[Line]) -> str:
         case "standby":
             return f"{first['member']} stands by"
         case "proposal":
-            return f"{first['moves']} {'move is proposed, and waits' if first['moves'] == 1 else 'moves are proposed, and wait'} for approval"
+            one = first["moves"] == 1
+            return f"{first['moves']} {'move is' if one else 'moves are'} proposed, and {'waits' if one else 'wait'} for approval"
         case "approved":
             return "the proposal is approved"
         case "withdrawn":
