@@ -29,6 +29,9 @@ from baton.kube.scale import Scaler
 STUCK_AFTER = 90.0
 """Seconds for which a round may last, or an attempt to renew the leader's Lease."""
 
+POSTED_WITHIN = 2.0
+"""Seconds for which a replica that ends waits until its events are posted."""
+
 
 class Replica:
     """What a replica consists of. Whoever runs it feeds `mirror` with watch events."""
@@ -82,18 +85,21 @@ class Replica:
         self.metrics.registry.register(itself)
 
     async def run(self) -> None:
-        """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended and the lead is given up."""
+        """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended, the lead is given up, and
+        what was told of that is posted."""
         events = self.tasks.keep("events", self.events.run)
         elector = self.tasks.keep("elector", self.elector.run)
         fleet = self.tasks.keep("fleet", self.fleet.run)
         elsewhere = self.tasks.keep("elsewhere", self.fleet.elsewhere.run)
         try:
-            await asyncio.gather(events, elector, fleet, elsewhere)
+            await asyncio.Event().wait()  # not for the tasks, or they would be cancelled all at once
         finally:
-            for task in (elsewhere, fleet, elector):
-                task.cancel()
-            await asyncio.gather(elsewhere, fleet, elector, return_exceptions=True)
+            for tasks in ((elsewhere, fleet), (elector,)):  # loops end while this replica leads still
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
             await self.elector.resign()
+            await self.events.posted(POSTED_WITHIN)
             events.cancel()
 
     def stuck(self) -> str | None:

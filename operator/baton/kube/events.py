@@ -72,6 +72,16 @@ class Events:
                 await self._api.create(group_path(EVENTS, about.namespace, "events"), event)
             except (ApiError, UnavailableError) as error:
                 log.debug("event not posted", error=str(error), note=event["note"])
+            finally:
+                self._waiting.task_done()
+
+    async def posted(self, within: float) -> None:
+        """Wait until all that waits is posted, or dropped; for so many seconds at most."""
+        try:
+            async with asyncio.timeout(within):
+                await self._waiting.join()
+        except TimeoutError:
+            log.warning("not all events were posted", left=self._waiting.qsize())
 
     def _event(self, about: Regarding, kind: Kind, reason: str, note: str, action: str) -> Json:
         return {
