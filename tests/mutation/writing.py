@@ -119,7 +119,7 @@ WRITING = (
     Mutation("queue", "keep the password of a connection that failed", "controller/keeper.py", "unit/controller/test_keeper.py",
              "        await self._close()  # its Secret may say something else next time\n", ""),
     Mutation("deletion", "take the finalizer off before the partitions are taken back", "controller/loop.py", "simulation/test_refused_ledgers.py",
-             "if not group.deleting or kept or not released:", "if not group.deleting or not released:"),
+             "if not group.deleting or self._state.slots or not released:", "if not group.deleting or not released:"),
     Mutation("deletion", "wait for ever for a ledger that is refused", "controller/ending.py", "simulation/test_refused_ledgers.py",
              "is_gone(refusal) or lasted >= LEDGER_WITHIN", "is_gone(refusal)"),
     Mutation("deletion", "wait for queues as long without a ledger as with one", "controller/ending.py", "simulation/test_refused_ledgers.py",

@@ -9,7 +9,7 @@ from baton.controller.mirror import GroupKey, QueueKey
 from baton.controller.services import Services
 from baton.controller.strays import PodWarnings
 from baton.controller.supervision import end
-from baton.kube.objects import GroupView
+from baton.kube.objects import FINALIZER, GroupView
 from baton.kube.releases import release_of
 from baton.kube.shelf import Manifest
 
@@ -121,7 +121,8 @@ class Fleet:
                     self.elsewhere.stand_back(view, loop.served_by)
         if view is None:
             self._not_before.pop(key, None)
-            self.elsewhere.forget(key)
+        elif view.deleting and FINALIZER not in view.finalizers:
+            self._not_before.pop(key, None)  # others hold it, and nothing is left to do for it
         elif key in self.elsewhere:
             return
         elif (left := self._not_before.get(key, now) - now) > 0:
@@ -165,6 +166,8 @@ class Fleet:
 
     def _group_came_or_went(self, key: GroupKey) -> None:
         self._warnings.group_changed(key)
+        if self._services.mirror.group(key) is None:
+            self.elsewhere.forget(key)
         self._now_due(key)
 
     def _now_due(self, key: GroupKey) -> None:

@@ -4,6 +4,7 @@ to do. It only says in which order: what each of these means stands in a module 
 
 import asyncio
 from collections import Counter
+from collections.abc import Set
 
 import structlog
 
@@ -118,7 +119,7 @@ class GroupLoop:
             while working and await self._retrying.until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
-            self._log.info("the group is gone")
+            self._log.info("the group is gone, or held by others' finalizers alone")
         except ServedElsewhere as found:
             self.served_by = found.release
         except Deposed:
@@ -161,9 +162,10 @@ class GroupLoop:
             return await self._stay_as_it_is(group)
         self._compare_with_queues()
         names = self._names(spec)
-        # Once the end has begun, nothing that was released is claimed again.
         self._keepers.sync(() if self._ends else names, self._state.queues)
         self._ends = group.deleting
+        if group.deleting:
+            self._release(set())  # before any is claimed: nothing that was released is claimed again
         wait = patience(self._scribe.forsaken) if group.deleting else None
         sights = self._keepers.sights(() if group.deleting else names, self._state.queues, wait)
         seen = self._sight.membership(spec, sights, self._services.clock.ticks())
@@ -172,8 +174,7 @@ class GroupLoop:
         if await self._steps.take(group, spec, sights, seen):
             self.wake()
         self._bumping.follow(self._scribe.written or {}, self._sight.pods)
-        if not group.deleting:
-            await self._apply_scale(spec, seen)
+        await self._apply_scale(group, spec, seen)
         done = await self._let_go(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._keepers.unacknowledged, self._scaling.asked_for(spec)
@@ -233,18 +234,24 @@ class GroupLoop:
         """Release queues whose partitions have all been taken back; True when a deleted group has nothing else to do."""
         for queue, why in self._keepers.given_up().items():
             self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
-        kept = {partition.queue for partition in self._state.slots}
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
-        done_with = self._keepers.names - kept - {name for name in named if self._services.mirror.queues.get(self.key[0], name)}
-        released = self._keepers.dismiss(done_with, recorded=frozenset(self._state.queues))
-        if not group.deleting or kept or not released:
+        released = self._release({name for name in named if self._services.mirror.queues.get(self.key[0], name)})
+        if not group.deleting or self._state.slots or not released:
             return False
         if await self._finalizer.take_off(group):
             return True
         asyncio.get_running_loop().call_later(AGAIN_AFTER, self.wake)
         return False
 
-    async def _apply_scale(self, spec: ConsumerGroupSpec, seen: Membership) -> None:
+    def _release(self, but: Set[QueueName]) -> bool:
+        """The queues (`but` these) of which the ledger has no partition; True once they all are."""
+        kept = {partition.queue for partition in self._state.slots}
+        return self._keepers.dismiss(self._keepers.names - kept - but, recorded=frozenset(self._state.queues))
+
+    async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: Membership) -> None:
+        if group.deleting:
+            await self._scaling.spare(spec, self._sight.pods)
+            return
         owned = Counter(slot.owner for slot in self._state.slots.values() if slot.owner is not None)
         scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
         if scaled is not None:

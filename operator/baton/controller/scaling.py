@@ -7,8 +7,8 @@ from baton.controller.problems import Problem, Reason
 from baton.kube.api import FORBIDDEN, ApiError, UnavailableError
 from baton.kube.members import Membership
 from baton.kube.pods import PodView
-from baton.kube.scale import ScaleError, Scaler, Target, victims
-from baton.model.ids import MemberId
+from baton.kube.scale import VICTIM_COST, ScaleError, Scaler, Target, victims
+from baton.model.ids import MemberId, Uid
 from baton.resources import ConsumerGroupSpec
 
 
@@ -21,6 +21,8 @@ class Scaling:
         self._applied: tuple[Target, int] | None = None
         self._found: tuple[Target, int, int] | None = None
         """A target that somebody else scales, as it was when there was no member: its size, and how many pods were there."""
+        self._marked: set[Uid] | None = None
+        """Pods that may bear the operator's deletion cost. None: their marks were not looked at yet."""
         self.problem: Problem | None = None
 
     def asked_for(self, spec: ConsumerGroupSpec) -> int | None:
@@ -41,19 +43,22 @@ class Scaling:
         """Do what the spec says, unless that was done; returns a sentence if the target was scaled."""
         target = target_of(self._namespace, spec)
         if target is None:
-            self._applied, self._found, self.problem = None, None, None
+            await self.spare(spec, pods)
             return None
         if spec.replicas is None:
-            self._applied = None
-            await self._look_at(target, seen)
+            await self.spare(spec, pods)
+            if self.problem is None:
+                await self._look_at(target, seen)
             return None
         self._found = None
         if self._applied == (target, spec.replicas):
             return None
         staying = {name: member for name, member in seen.members.items() if not member.terminating}
         chosen = victims({name: owned.get(name, 0) for name in staying}, {n: m.joined for n, m in staying.items()}, spec.replicas)
+        there = [pod for pod in pods if not pod.terminating]
+        self._marked = self._marks(spec, there) | {pod.uid for pod in there if pod.name in chosen}
         try:
-            await self._scaler.mark_victims([pod for pod in pods if not pod.terminating], chosen)
+            await self._scaler.mark_victims(there, chosen)
             with boundary("scale"):
                 before = await self._scaler.scale(target, spec.replicas)
         except (ScaleError, ApiError, UnavailableError) as error:
@@ -61,6 +66,26 @@ class Scaling:
             return None
         self._applied, self.problem = (target, spec.replicas), None
         return None if before is None else f"scaled {target} from {before} to {spec.replicas}"
+
+    async def spare(self, spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> None:
+        """The operator is to scale nothing, or not any more: no pod is left marked."""
+        self._applied, self.problem = None, None
+        if target_of(self._namespace, spec) is None:
+            self._found = None
+        there = [pod for pod in pods if not pod.terminating]
+        marked = self._marked = self._marks(spec, there)
+        try:
+            await self._scaler.mark_victims([pod for pod in there if pod.uid in marked], frozenset())
+        except (ApiError, UnavailableError) as error:
+            self.problem = Problem(Reason.SCALE_FAILED, f"the deletion cost cannot be taken off a pod: {error}")
+
+    def _marks(self, spec: ConsumerGroupSpec, there: list[PodView]) -> set[Uid]:
+        """Pods whose marks are the operator's. A cost of that height may also be a user's: those that are found count where the
+        spec names a target that the operator scales."""
+        if self._marked is not None:
+            return self._marked & {pod.uid for pod in there}
+        ours = target_of(self._namespace, spec) is not None
+        return {pod.uid for pod in there if ours and pod.deletion_cost == VICTIM_COST}
 
     async def _look_at(self, target: Target, seen: Membership) -> None:
         """Somebody else scales it, and its size says whether nobody is meant to be there."""

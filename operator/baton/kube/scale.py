@@ -2,9 +2,10 @@
 cost."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from baton.kube.api import Api, Json, NotFoundError, core_path, group_path
+from baton.kube.api import Api, ConflictError, Json, NotFoundError, core_path, group_path
 from baton.kube.pods import DELETION_COST, PodView
 from baton.model.ids import MemberId
 
@@ -62,7 +63,8 @@ class Scaler:
 
     async def _cost(self, pod: PodView, cost: str | None) -> None:
         patch: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: cost}}}
-        await self._api.merge(core_path(pod.namespace, "pods", pod.name), patch)
+        with suppress(NotFoundError, ConflictError):  # it is gone
+            await self._api.merge(core_path(pod.namespace, "pods", pod.name), patch)
 
     async def _scale_path(self, target: Target) -> str:
         key = (target.api_version, target.kind)

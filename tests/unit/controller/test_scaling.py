@@ -9,6 +9,7 @@ from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 from baton.controller.scaling import Scaling
 from baton.engine.observation import ObservedMember
 from baton.kube.members import Membership
+from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler
 from baton.model.ids import MemberId, Uid
 from baton.resources import ConsumerGroupSpec
@@ -99,3 +100,55 @@ async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Sca
     workload.fault = None
     await look(scaling, scale=TARGET)
     assert scaling.problem is None
+
+
+class Pods(Workload):
+    """The same, and pods of which only the deletion cost is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.costs: dict[str, str | None] = {"a": None, "b": None}
+
+    async def merge(self, path: str, body: Any) -> Any:
+        if "/pods/" not in path or self.fault is not None:
+            return {} if self.fault is None else await super().merge(path, body)
+        self.costs[path.rsplit("/", 1)[-1]] = body["metadata"]["annotations"][DELETION_COST]
+        return {}
+
+    @property
+    def views(self) -> list[PodView]:
+        return [
+            PodView("shop", MemberId(name), Uid(f"u-{name}"), "orders", deletion_cost=cost) for name, cost in self.costs.items()
+        ]
+
+
+BOTH = Membership({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in ("a", "b")}, pods=2)
+
+
+@pytest.mark.parametrize("fields", [{"scale": TARGET}, {"scale": {"mode": "Spark"}, "replicas": 1}, {}], ids=str)
+@pytest.mark.parametrize("seen_late", [False, True])
+async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields: dict[str, Any], seen_late: bool) -> None:
+    pods = Pods()
+    scaling = Scaling("shop", Scaler(pods))
+    before = pods.views
+    await scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
+    assert sorted(map(str, pods.costs.values())) == ["-1000", "None"]
+    if seen_late:
+        await scaling.apply(spec(**fields), BOTH, before, {})
+    pods.fault = Refuse(503, "", "away")
+    await scaling.apply(spec(**fields), BOTH, pods.views, {})
+    assert scaling.problem is not None and scaling.recheck(), "it is tried again"
+    pods.fault = None
+    await scaling.apply(spec(**fields), BOTH, pods.views, {})
+    assert set(pods.costs.values()) == {None}
+    assert scaling.problem is None
+
+
+@pytest.mark.parametrize(("fields", "left"), [({"scale": TARGET}, None), ({}, "-1000")])
+async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_of_users(
+    fields: dict[str, Any], left: str | None
+) -> None:
+    pods = Pods()
+    pods.costs["a"] = "-1000"
+    await Scaling("shop", Scaler(pods)).apply(spec(**fields), BOTH, pods.views, {})
+    assert pods.costs["a"] == left

@@ -1,0 +1,109 @@
+"""How groups end where something else happens meanwhile, and how a replica ends."""
+
+import asyncio
+from typing import Any
+
+from structlog.testing import capture_logs
+from tests.simulation.api_server import Refuse
+from tests.simulation.api_server.faults import Fault
+from tests.simulation.one_replica import OneReplica, in_virtual_time
+from tests.simulation.replicas import Lone, played
+
+from baton.kube.api import core_path, group_path
+from baton.kube.events import EVENTS
+from baton.kube.leases import leases_path
+from baton.kube.objects import FINALIZER, groups_path
+from baton.kube.pods import DELETION_COST
+
+ORDERS = groups_path("shop", "orders")
+
+
+async def finalizers(world: OneReplica) -> list[str] | None:
+    group = await world.found(ORDERS)
+    return None if group is None else group["metadata"].get("finalizers", [])
+
+
+@in_virtual_time
+async def test_a_queue_that_was_released_is_not_claimed_by_the_next_leader(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders")
+    world.pod("a")
+    await world.until_told("Ready")
+
+    def refuse(verb: str, path: str) -> Fault | None:
+        return Refuse(503, "ServiceUnavailable", "away") if (verb, path) == ("patch", ORDERS) else None
+
+    world.trouble = refuse
+    world.delete_group("orders")
+    queue = world.queues["orders"]
+    await world.until(lambda: asyncio.sleep(0, queue.released), True)
+    await asyncio.sleep(3)
+    await world.stop()
+    world.trouble = lambda verb, path: None
+    queue.calls.clear()
+    world.start()
+    await world.until(lambda: finalizers(world), None)
+    assert "release" in queue.calls
+    assert "ensure" not in queue.calls
+
+
+@in_virtual_time
+async def test_a_group_that_is_held_by_anothers_finalizer_is_left_alone(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders")
+    world.pod("a")
+    await world.until_told("Ready")
+    world.server.request("patch", ORDERS, body={"metadata": {"finalizers": [FINALIZER, "example.com/hold"]}})
+    with capture_logs() as said:
+        world.delete_group("orders")
+        await world.until(lambda: finalizers(world), ["example.com/hold"])
+        await asyncio.sleep(120)
+    assert len([line for line in said if line["event"].startswith("the group is gone")]) == 1
+    assert world.replica.fleet._loops == {}
+    world.server.request("patch", ORDERS, body={"metadata": {"finalizers": None}})
+    assert await world.found(ORDERS) is None
+    world.group("orders")
+    await world.until_told("Ready")
+
+
+@in_virtual_time
+async def test_no_pod_stays_cheap_to_lose_where_its_group_is_deleted(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}})
+    for pod in ("a", "b"):
+        world.pod(pod)
+
+    async def cheap() -> int:
+        pods = [await world.found(core_path("shop", "pods", pod)) or {} for pod in ("a", "b")]
+        return len([pod for pod in pods if DELETION_COST in (pod["metadata"].get("annotations") or {})])
+
+    await world.until(cheap, 1)
+    world.delete_group("orders")
+    await world.until(lambda: finalizers(world), None)
+    assert await cheap() == 0
+
+
+def test_what_is_told_at_the_end_is_posted_and_the_lead_is_given_up_after_the_loops_have_ended() -> None:
+    async def story(lone: Lone) -> None:
+        led: list[bool] = []
+        running = lone.replica.fleet.run
+
+        async def fleet() -> None:
+            try:
+                await running()
+            finally:
+                await asyncio.sleep(1)
+                led.append(lone.replica.elector.leading)
+
+        lone.replica.fleet.run = fleet  # type: ignore[method-assign]
+        await lone.group("shop", "a")
+        await asyncio.sleep(0.2)
+        assert await lone.owned("shop") == {"a": 4}
+        await lone.stop()
+        assert led == [True]
+        found: dict[str, Any] = await lone.api.get(group_path(EVENTS, "shop", "events"))
+        assert "Granted" in [event["reason"] for event in found["items"]]
+        assert (await lone.api.get(leases_path("baton", "operator")))["spec"]["holderIdentity"] == ""
+        lone.start("two", ["shop"])
+
+    played(story)
