@@ -162,6 +162,10 @@ class Consumer:
         self._entry = entry
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry else ({}, {})
         told = owned | revoking
+        for partition, holding in self._holdings.items():
+            reader = self._readers.get(partition.queue)
+            if reader is not None and told.get(partition) != holding.epoch:
+                holding.end(Phase.FENCED, reader)
         # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
         self._holdings = {
             partition: before

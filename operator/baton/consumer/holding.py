@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from baton.consumer.reader import Reader
 from baton.model.ids import Epoch, Partition
 from baton.queues.entry import Entry
 
@@ -18,7 +19,7 @@ class Phase(Enum):
     RELEASED = auto()
     """Given back by this consumer's own word."""
     FENCED = auto()
-    """The queue refuses this consumer: somebody else has it."""
+    """Lost: the queue refuses this consumer, or its ledger does not name the partition any more."""
 
 
 @dataclass(slots=True)
@@ -56,8 +57,9 @@ class Holding:
             self.phase = Phase.LETTING_GO
             self.not_before = 0.0
 
-    def end(self, phase: Phase) -> None:
-        """Nothing of it is worked on any more. What was not acknowledged is the next owner's."""
+    def end(self, phase: Phase, reader: Reader) -> None:
+        """Nothing of it is worked on any more. What was not acknowledged is the next owner's, and counts here no longer."""
+        reader.let_go(self.partition.number, self.epoch)
         self.phase = phase
         self.entries.clear()
         self.handled.clear()

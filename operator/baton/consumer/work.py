@@ -57,12 +57,9 @@ class Work:
             return found
         except StaleOwner as refusal:
             log.warning("%s/%d is lost: %s", *holding.partition, refusal)
-            holding.end(Phase.FENCED)
+            holding.end(Phase.FENCED, reader)
         except QueueUnreachable as problem:
             self._outage(holding.partition.queue, problem)
-        finally:
-            if holding.over:
-                reader.let_go(holding.partition.number, holding.epoch)
         return True
 
     def not_before(self, holding: Holding) -> float:
@@ -84,7 +81,7 @@ class Work:
             log.warning("%s/%d: %s", *holding.partition, problem)
         except QueueUnreachable as problem:
             self._outage(holding.partition.queue, problem)
-        holding.end(Phase.RELEASED)
+        holding.end(Phase.RELEASED, reader)
 
     def _has_work(self, holding: Holding, reader: Reader) -> bool:
         """A wake-up for one partition must not cost a question for each of the others."""
@@ -97,13 +94,13 @@ class Work:
             self._acknowledge(holding, reader)
             letting_go = holding.phase is Phase.LETTING_GO
             if letting_go and holding.read_before:
-                holding.end(Phase.RELEASED)
+                holding.end(Phase.RELEASED, reader)
                 return True
             try:
                 found = reader.read(number, epoch, self._count(), new=not letting_go)
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
-                holding.end(Phase.RELEASED)
+                holding.end(Phase.RELEASED, reader)
                 return True
             holding.sure_at = time.monotonic()
             holding.failures = 0

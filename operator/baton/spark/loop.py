@@ -147,6 +147,8 @@ class Loop:
 
     def _take(self, only: frozenset[tuple[QueueName, int]] | None) -> tuple[Mapping[MemberId, Executor], list[Grant]]:
         fleet = by_pod(self._executors.registered())
+        recorded = self._ledger.read().ownership()
+        self._queues.let_go(recorded.owned | recorded.revoking)
         return fleet, self._custody.take(lambda owned: plannable(owned, fleet, self._queues.names, only))
 
     def _plan(self, grants: list[Grant], limit: Callable[[Grant], int]) -> tuple[list[Range], list[Grant]]:

@@ -26,6 +26,8 @@ class Queues:
         self._readers = {name: RedisReader(source.url, source.queue, "driver") for name, source in sources.items()}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(sources)), thread_name_prefix="baton-wait")
         self._unreachable: set[QueueName] = set()
+        self._planned: set[Grant] = set()
+        """With a plan that is not committed: its entries count for what its member may have."""
 
     @property
     def names(self) -> frozenset[QueueName]:
@@ -55,8 +57,15 @@ class Queues:
                 if plan is None:
                     nothing.append(grant)
                 else:
+                    self._planned.add(grant)
                     found.append(Range(grant, plan))
         return found, nothing
+
+    def let_go(self, named: frozenset[Grant]) -> None:
+        """The ledger names only these: what is planned under others counts no longer for what their members may have."""
+        for grant in self._planned - named:
+            self._readers[grant.queue].let_go(grant.partition, grant.epoch)
+        self._planned &= named
 
     def commit(self, one: Range, keep_trying: Callable[[], bool]) -> bool:
         """The range is done with. False: refused, for the partition has been granted on; what was planned comes again there.
@@ -77,6 +86,7 @@ class Queues:
                 time.sleep(_AGAIN)
             else:
                 self._found(grant.queue)
+                self._planned.discard(grant)
                 return True
 
     def wait(self, grants: Iterable[Grant], seconds: float) -> None:

@@ -289,6 +289,54 @@ async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_o
     assert await lag(queue) == 0
 
 
+async def test_what_was_in_hand_of_a_lost_partition_leaves_room_for_the_others(operator: Operator, queue: Queue) -> None:
+    await queue.limited(most=1)
+    pod, other = operator.pod("a"), operator.pod("b")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def fail(entry: Entry) -> None:
+        if entry.partition == 1:
+            entered.set()
+            go_on.wait(10)
+            raise RuntimeError("no")
+
+    pod.before = fail
+    queue.send("x", partition=1)
+    await operator.grant(pod, (0, 1), (1, 1))
+    assert entered.wait(10)
+    # The deadline passes while the handler is at it; then the handler fails, and its entry is in hand when the ledger comes.
+    await operator.grant(other, (1, 2))
+    pod.ledger({0: 1})
+    queue.send("a", "b", "c")
+    go_on.set()
+    until(lambda: pod.values() == [b"a", b"b", b"c"])
+    until(lambda: other.log == [(1, b"x", True)])
+
+
+async def test_what_was_in_hand_comes_again_when_the_ledger_names_its_partition_again(operator: Operator, queue: Queue) -> None:
+    """As when somebody deletes the ledger: it is written again with the epochs that it had."""
+    pod = operator.pod("a")
+    entered, go_on, fails = threading.Event(), threading.Event(), [True]
+
+    def fail_once(entry: Entry) -> None:
+        if entry.partition == 1 and fails:
+            entered.set()
+            go_on.wait(10)
+            fails.clear()
+            raise RuntimeError("no")
+
+    pod.before = fail_once
+    queue.send("x", "y", partition=1)
+    await operator.grant(pod, (0, 1), (1, 1))
+    assert entered.wait(10)
+    pod.ledger({0: 1})
+    go_on.set()
+    queue.send("a")
+    until(lambda: pod.values() == [b"a"])
+    pod.ledger({0: 1, 1: 1})
+    until(lambda: pod.values(1) == [b"x", b"y"])
+
+
 async def test_another_database_is_one_line_in_the_log(queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """However many partitions it has been told to read there."""
     elsewhere = replace(queue, url=queue.url.removesuffix("/0") + "/7")

@@ -165,10 +165,12 @@ class RedisReader:
         self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch, self._known_as(position)))
 
     def let_go(self, partition: int, epoch: Epoch) -> None:
-        """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more."""
+        """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more, and comes
+        again should this reader be asked for it.
+        """
         position = self._positions.get(partition)
         if position is not None and position.epoch == epoch:
-            position.in_line = 0
+            del self._positions[partition]
             self._finished(position, 0)
 
     def ready(self, partition: int, epoch: Epoch) -> bool:

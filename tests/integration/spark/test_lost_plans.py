@@ -1,0 +1,120 @@
+"""What the driver planned for a member that has lost the partition, at a real Redis."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.spark.batch import Range
+from baton.spark.custody import Custody
+from baton.spark.ledger import Ledger
+from baton.spark.locality import Executor
+from baton.spark.loop import Limits, Loop
+from baton.spark.queues import Queues
+from baton.spark.reading import Source
+from baton.spark.statistics import Counts
+
+pytestmark = pytest.mark.integration
+
+ORDERS, ME = QueueName("orders"), MemberId("exec-1")
+
+
+class Board:
+    """A ledger that the test writes."""
+
+    def __init__(self) -> None:
+        self._ledger = Ledger()
+        self._told = []
+
+    def write(self, *partitions: int) -> None:
+        owned = {ORDERS: {partition: Epoch(1) for partition in partitions}}
+        self._ledger = Ledger({ME: MemberEntry("shop/orders", ME, Uid("a"), 1, True, owned)})
+        for told in self._told:
+            told()
+
+    def read(self) -> Ledger:
+        return self._ledger
+
+    def on_change(self, told) -> None:
+        self._told.append(told)
+
+    def close(self) -> None:
+        pass
+
+
+class OneExecutor:
+    def registered(self) -> tuple[Executor, ...]:
+        return (Executor("1", "10.0.0.1", ME, 0, 0),)
+
+
+class Disk:
+    """A checkpoint that is full: a batch is planned, and not read."""
+
+    def __init__(self) -> None:
+        self.planned: list[list[int]] = []
+
+    def begun(self, batch_id: int) -> None:
+        return None
+
+    def begin(self, batch_id: int, ranges: Iterable[Range]) -> None:
+        self.planned.append([one.grant.partition for one in ranges])
+        raise OSError("no space left on device")
+
+
+class Clock:
+    sparkSession = None  # noqa: N815 - Spark's name
+
+
+@pytest.fixture
+def queue_server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room(queue_server: RedisServer) -> None:
+    queue: Queue = await make_queue(queue_server.url, name="shop/orders")
+    await queue.limited(most=2)
+    for partition in (0, 1):
+        await queue.operator.grant(partition, Uid("a"), Epoch(1))
+    board, disk = Board(), Disk()
+    with closing(Queues({ORDERS: Source(queue.url, queue.name)})) as queues:
+        loop = Loop(
+            lambda rows, batch: None,
+            queues=queues,
+            ledger=board,
+            custody=Custody(board, lambda releases: None),
+            executors=OneExecutor(),
+            journal=disk,
+            receipts=None,
+            read=None,
+            counts=Counts(),
+            limits=Limits(10, 1, 1.0),
+        )
+        board.write(0, 1)
+        queue.send("x", "y", partition=1)
+        with pytest.raises(OSError, match="space"):
+            loop(Clock(), 1)
+        assert disk.planned == [[1]]
+        board.write(0)
+        queue.send("a", "b")
+        ended = threading.Event()
+
+        def next_batch() -> None:
+            try:
+                loop(Clock(), 2)
+            except OSError:
+                ended.set()
+
+        threading.Thread(target=next_batch, daemon=True).start()
+        try:
+            until(ended.is_set, "partition 0 is planned", seconds=20)
+        finally:
+            loop.stop()
+    assert disk.planned == [[1], [0]]
+    await queue.close()
