@@ -25,7 +25,7 @@ from baton.simulation.virtual_time import run
 
 DELAY, HANDOFF = 1, 3
 GROUP = {"membership": {"session": "Optional"}}
-POD = {"containers": [{"name": "consumer", "image": "none"}]}
+POD = {"nodeName": "node", "containers": [{"name": "consumer", "image": "none"}]}
 BEAT = 40.0
 """Seconds within which a group is looked at again, whatever happens."""
 
@@ -267,6 +267,24 @@ async def test_an_event_says_what_keeps_a_queue_away_now_where_it_was_something_
     told = await shop.events("QueueUnreachable")
     assert len(told) == 2
     assert any("start it" in note for note in told) and any("does not answer within" in note for note in told)
+
+
+@in_virtual_time
+async def test_while_all_pods_stop_a_group_is_not_ready_with_partitions_that_have_no_owner(shop: Shop) -> None:
+    await shop.group("orders")
+    for name in ("a", "b"):
+        await shop.pod(name)
+    await shop.spread("orders", 2, 2)
+    await shop.told("Ready")
+    for name in ("a", "b"):
+        await shop.api.delete(core_path("shop", "pods", name), gracePeriodSeconds=30)
+
+    async def unowned() -> bool:
+        return await shop.shares("orders") == []
+
+    await shop.until(unowned, 20)
+    assert "a, b stop and take no more" in await shop.told("NoMembers", 1)
+    assert "nothing moves, and 4 partitions without an owner" in await shop.events("Ready")
 
 
 @in_virtual_time

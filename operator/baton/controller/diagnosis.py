@@ -70,13 +70,20 @@ _WHY = {
 }
 
 
-def membership_problems(group: str, namespace: str, seen: Membership, asked_for: int | None = None) -> list[Problem]:
-    """Whether anybody is there who is asked for, and what of the sessions cannot be read."""
+def membership_problems(
+    group: str, namespace: str, seen: Membership, asked_for: int | None = None, *, unowned: int = 0
+) -> list[Problem]:
+    """Whether anybody is there who is asked for, and what of the sessions cannot be read. Who is asked to stop works on what it
+    has, but takes no more: where partitions are `unowned`, nobody is there for them."""
     unread = sorted({*seen.unread.items(), *seen.refused()})
     problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_TOLD]]
-    if seen.members or asked_for == 0:
+    if asked_for == 0 or seen.staying or (seen.members and not unowned):
         return problems
-    if seen.pods == 0:
+    if seen.pods == 0 and seen.members:
+        stops = "stops and takes" if len(seen.members) == 1 else "stop and take"
+        who = f"{_named(sorted(seen.members))} {stops} no more"
+        why = f"{who}, and no other pod has the label baton.dev/group: {group}; start others"
+    elif seen.pods == 0:
         why = (
             f"no pod in namespace {namespace} has the label baton.dev/group: {group}; add it to the pods' template (or, "
             "where there are to be none, say so by spec.replicas: 0, or name the workload in spec.scale.targetRef)"

@@ -73,11 +73,14 @@ class GroupSight:
         ended = {name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN}
         return replace(seen, away={name: uid for name, uid in seen.away.items() if name not in ended}) if ended else seen
 
-    def problems(self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None) -> list[Problem]:
-        """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known."""
+    def problems(
+        self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None, unowned: int
+    ) -> list[Problem]:
+        """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known; `unowned`:
+        how many partitions have no owner."""
         pods = [pod for pod in self.pods if pod.spark_role != DRIVER]
         return [
-            *membership_problems(self._key[1], self._key[0], seen, asked_for),
+            *membership_problems(self._key[1], self._key[0], seen, asked_for, unowned=unowned),
             *unread_problems("Pod", self._mirror.pods.unread(*self._key)),
             *unread_problems("Lease", self._mirror.leases.unread(*self._key)),
             *session_problems(name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN),

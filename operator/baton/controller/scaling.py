@@ -20,7 +20,7 @@ class Scaling:
         self._scaler = scaler
         self._applied: tuple[Target, int] | None = None
         self._found: tuple[Target, int, int] | None = None
-        """A target that somebody else scales, as it was when there was no member: its size, and how many pods were there."""
+        """A target that somebody else scales, as it was when no member was to stay: its size, and how many pods were there."""
         self._marked: set[Uid] | None = None
         """Pods that may bear the operator's deletion cost. None: their marks were not looked at yet."""
         self.problem: Problem | None = None
@@ -89,7 +89,7 @@ class Scaling:
 
     async def _look_at(self, target: Target, seen: Membership) -> None:
         """Somebody else scales it, and its size says whether nobody is meant to be there."""
-        if seen.members:
+        if seen.staying:
             self._found, self.problem = None, None
         elif self._found is None or (self._found[0], self._found[2]) != (target, seen.pods):
             try:

@@ -139,7 +139,8 @@ class Teller:
             case State.PAUSED:
                 self._say(EventReason.PAUSED, f"no new hand-off is begun{because}")
             case State.READY:
-                self._say(EventReason.READY, f"nothing moves, and nothing is waited for{because}")
+                waits = f"{counted(change.unowned, 'partition')} without an owner" if change.unowned else "nothing is waited for"
+                self._say(EventReason.READY, f"nothing moves, and {waits}{because}")
 
     def _standbys(self, those: list[StandsBy]) -> None:
         if len(those) > MOST_SENTENCES:

@@ -22,11 +22,23 @@ def assignor_in_use(draft: Draft) -> str | None:
         wanted = set(draft.spec.assignors)
         choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
         stubborn = sorted(name for name, supported in choosy.items() if not wanted & set(supported))
-        who = stubborn or sorted(choosy)
+        who = (stubborn or sorted(choosy))[0]
+        nowhere = [name for name in choosy[who] if not _exists(name)]
+        common = sorted(name for name in set.intersection(*map(set, choosy.values())) if _exists(name))
         draft.problem = Problem(
             "UnknownAssignor",
-            f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member: {who[0]} announces "
-            f"{', '.join(choosy[who[0]])} in its annotation baton.dev/assignors; add one that all support to spec.assignors, or "
-            "let its pods announce one of these",
+            f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member: {who} announces "
+            f"{', '.join(choosy[who])} in its annotation baton.dev/assignors"
+            + (f" (there is no assignor {nowhere[0]} here: correct it, or install it beside the operator)" if nowhere else "")
+            + (f"; add {common[0]}, which all support, to spec.assignors, or" if common else ";")
+            + " let the pods announce one of these",
         )
     return None
+
+
+def _exists(name: str) -> bool:
+    try:
+        get(name)
+    except UnknownAssignorError:
+        return False
+    return True

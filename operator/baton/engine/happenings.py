@@ -31,6 +31,8 @@ class StateChanged:
     until: float | None = None
     """Holddown: when it ends."""
     why: str = ""
+    unowned: int = 0
+    """Partitions that nobody owns."""
 
 
 @dataclass(frozen=True, slots=True)

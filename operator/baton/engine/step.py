@@ -160,7 +160,7 @@ def _close(draft: Draft) -> Step:
         unowned=_unowned(draft),
     )
     if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
-        draft.happenings.append(StateChanged(state_of(state), until_of(state), why_of(state)))
+        draft.happenings.append(StateChanged(state_of(state), until_of(state), why_of(state), view.unowned))
     return Step(replace(state, view=view), effects, tuple(draft.happenings), wake_at)
 
 

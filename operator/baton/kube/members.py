@@ -45,6 +45,11 @@ class Membership:
     label harms nobody."""
     _said: Mapping[str, tuple[Said, ...]] = field(default_factory=dict, repr=False)
 
+    @property
+    def staying(self) -> bool:
+        """Somebody takes part who is not asked to stop."""
+        return not all(member.terminating for member in self.members.values())
+
     def refused(self) -> Iterator[tuple[str, str]]:
         """Lease and mistake: what could not be read when a release was asked for, which is after a step."""
         for lease, those in self._said.items():

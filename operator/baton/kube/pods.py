@@ -4,7 +4,7 @@ Two views of a pod that are equal make no difference to any group, so a kubelet'
 and annotations was written by others: it is bounded before it is read, nothing of it can fail `view`, and an empty text is none.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from re import ASCII, fullmatch
@@ -180,19 +180,20 @@ def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
     except ValueError as error:
         problems.append(f"annotation {ASSIGNORS_ANNOTATION} {error}, so that it counts as absent: name those that it supports")
         return None
-    slips = list(_slips(words))
-    problems += slips[:_SHOWN]
-    return words or None
+    slips = [name for name in words if not _may_be_an_assignor(name)]
+    left = tuple(name for name in words if name not in slips)
+    counts = "" if left else ", so that the pod counts as supporting all"
+    problems += [
+        f"annotation {ASSIGNORS_ANNOTATION} names {quoted(name)}, and there is no such assignor{counts}: choose of "
+        f"{', '.join(BUILT_IN)}, or <domain>/<name> for one of your own"
+        for name in slips[:_SHOWN]
+    ]
+    return left or None
 
 
-def _slips(names: tuple[str, ...]) -> Iterator[str]:
-    """Of what has a domain nobody knows whether it is one."""
-    for name in names:
-        if name not in BUILT_IN and (len(name) > LONGEST_ASSIGNOR or fullmatch(OWN_NAME, name) is None):
-            yield (
-                f"annotation {ASSIGNORS_ANNOTATION} names {quoted(name)}, and there is no such assignor: choose of "
-                f"{', '.join(BUILT_IN)}, or <domain>/<name> for one of your own"
-            )
+def _may_be_an_assignor(name: str) -> bool:
+    """Of what has a domain nobody knows here whether it is one."""
+    return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and fullmatch(OWN_NAME, name) is not None)
 
 
 def _capacity(text: str | None, problems: list[str]) -> Fraction:

@@ -50,12 +50,15 @@ async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None
     await shop.told("change", "Ready")
 
 
-async def test_a_pod_that_announces_another_or_a_slip_is_named_with_the_cure(shop: World) -> None:
+async def test_a_pod_that_announces_a_slip_is_named_with_the_cure_and_holds_up_nobody(shop: World) -> None:
     await shop.external("slip", partitions=4)
     await shop.group("slip", assignors=["range"])
     await shop.pod("slip-a", "slip", annotations={"baton.dev/assignors": "rnage"})
-    message = await shop.told("slip", "UnknownAssignor")
-    assert "slip-a announces rnage in its annotation baton.dev/assignors" in message
+    message = await shop.told("slip", "BadAnnotation")
+    assert (
+        "slip-a: annotation baton.dev/assignors names 'rnage', and there is no such assignor, so that the pod counts" in message
+    )
+    await shop.spread("slip", 4)
 
     async def event() -> bool:
         return any("names 'rnage'" in one["note"] for one in await shop.events("BadAnnotation"))

@@ -174,6 +174,17 @@ def test_pods_without_a_session_are_named_with_the_cure() -> None:
     assert problem.message.endswith("set spec.membership.session to Optional")
 
 
+def test_members_that_are_all_asked_to_stop_are_nobody_for_what_has_no_owner() -> None:
+    going = Membership({MemberId(name): ObservedMember(Uid(name), 0.0, terminating=True) for name in "ab"})
+    assert membership_problems("orders", "shop", going, unowned=0) == [], "they work on what they have"
+    (problem,) = membership_problems("orders", "shop", going, unowned=12)
+    assert problem.reason is Reason.NO_MEMBERS
+    assert "a, b stop and take no more, and no other pod has the label baton.dev/group: orders" in problem.message
+    assert membership_problems("orders", "shop", going, 0, unowned=12) == [], "none is asked for"
+    staying = Membership({**going.members, MemberId("c"): ObservedMember(Uid("c"), 0.0)}, pods=1)
+    assert membership_problems("orders", "shop", staying, unowned=12) == []
+
+
 def test_what_cannot_be_read_of_sessions_is_told_of_a_few() -> None:
     seen = Membership(members={MemberId("a"): ObservedMember(Uid("u"))}, unread={f"baton-{n}": "bad" for n in range(1000)})
     problems = membership_problems("orders", "shop", seen)

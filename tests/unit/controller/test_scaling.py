@@ -74,6 +74,12 @@ async def test_a_workload_that_was_scaled_to_zero_asks_for_nobody(scaling: Scali
     assert await look(scaling, scale=TARGET) is None
 
 
+async def test_a_workload_of_none_asks_for_nobody_while_its_pods_still_stop(scaling: Scaling, workload: Workload) -> None:
+    workload.replicas = 0
+    stopping = Membership({MemberId("a"): ObservedMember(Uid("u"), 0.0, terminating=True)})
+    assert await look(scaling, stopping, scale=TARGET) == 0
+
+
 async def test_it_is_asked_for_its_size_only_where_nobody_is_there_and_something_changed(
     scaling: Scaling, workload: Workload
 ) -> None:

@@ -156,6 +156,11 @@ def test_states_are_told_with_their_cause() -> None:
     assert "1970-01-01T00:00:05Z" in said[0][1] and "b left" in said[0][1]
 
 
+def test_where_nobody_is_left_it_is_not_said_that_nothing_is_waited_for() -> None:
+    assert notes(StateChanged(State.READY)) == ["nothing moves, and nothing is waited for"]
+    assert notes(StateChanged(State.READY, unowned=12)) == ["nothing moves, and 12 partitions without an owner"]
+
+
 def test_a_proposal_is_told_with_what_to_do() -> None:
     proposed, approved, withdrawn, refused = told(
         Proposed("17ab", 2, "d joined", instead_of="99ff"),

@@ -122,3 +122,14 @@ def test_an_assignor_that_a_member_does_not_support_is_not_used() -> None:
     problem = summary(group.state).problem
     assert problem is not None and "b announces solace in its annotation baton.dev/assignors" in problem.message
     assert group.owners() == "abab", "what stands stays"
+    assert "add solace, which all support, to spec.assignors, or let the pods" in problem.message
+
+
+def test_an_assignor_of_ones_own_that_is_not_installed_is_named_and_not_advised() -> None:
+    group = Group().join("a").join("b", assignors=("example.com/by-laod",))
+    group.step(0)
+    group.step(5)
+    problem = summary(group.state).problem
+    assert problem is not None
+    assert "b announces example.com/by-laod in its annotation baton.dev/assignors (there is no assignor" in problem.message
+    assert "spec.assignors" not in problem.message

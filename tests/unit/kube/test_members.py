@@ -255,8 +255,14 @@ def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None
         (
             {"baton.dev/assignors": "range,stiky"},
             Fraction(1),
-            ("range", "stiky"),
+            ("range",),
             ["baton.dev/assignors names 'stiky', and there is no such assignor: choose of average, "],
+        ),
+        (
+            {"baton.dev/assignors": "rnage"},
+            Fraction(1),
+            None,
+            ["names 'rnage', and there is no such assignor, so that the pod counts as supporting all: choose of average, "],
         ),
     ],
 )
