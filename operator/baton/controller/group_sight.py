@@ -74,7 +74,7 @@ class GroupSight:
         return replace(seen, away={name: uid for name, uid in seen.away.items() if name not in ended}) if ended else seen
 
     def problems(
-        self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None, unowned: int
+        self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None, unowned: int = 0
     ) -> list[Problem]:
         """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known; `unowned`:
         how many partitions have no owner."""
