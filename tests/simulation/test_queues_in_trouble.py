@@ -329,6 +329,26 @@ async def test_owners_that_somebody_else_wrote_are_noticed_told_and_granted_agai
 
 
 @in_virtual_time
+async def test_a_server_that_comes_back_without_its_data_is_told_as_that_and_owners_stay(shop: Shop) -> None:
+    await shop.group("orders")
+    await shop.pod("a")
+    await shop.spread("orders", 4)
+    queue = shop.queues["orders"]
+    queue.down = True
+    await shop.told("QueueUnreachable")
+    queue.records, queue.count, queue.run, queue.down = {}, None, "run-2", False
+    await shop.told("Ready")
+
+    async def granted_again() -> bool:
+        return len(queue.records) == 4 and await shop.shares("orders") == [4]
+
+    await shop.until(granted_again, 20)
+    (note,) = await shop.events("OwnersRestored")
+    assert note.startswith("the queue orders came back empty") and "4 partitions" in note
+    assert "are lost" in note and "appendonly yes" in note and "somebody else" not in note
+
+
+@in_virtual_time
 async def test_a_group_whose_queue_another_took_over_goes_without_touching_it(shop: Shop) -> None:
     await shop.group("orders")
     await shop.pod("a")

@@ -133,7 +133,10 @@ def fenced(unfenced: Iterable[str]) -> Told:
 def sessions_bound(enforced: bool) -> Told:
     """`enforced`: the chart's admission policies are installed."""
     if enforced:
-        why = "the API server lets only a pod write the Lease that speaks for it, and only the operator the ledger"
+        why = (
+            "the API server lets no pod write the Lease that speaks for another, nor anybody without the verb join on the group, "
+            "and only the operator the ledger"
+        )
         return ("SessionsBound", ConditionStatus.TRUE, Reason.ENFORCED, why)
     return (
         "SessionsBound",

@@ -5,7 +5,7 @@ partition at rest contradicts the ledger. Then nobody is believed: the engine gr
 when the queue's server came back with older records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from baton.controller.event_reasons import EventReason
@@ -34,14 +34,33 @@ def contradicted(state: GroupState, queue: QueueName, records: Mapping[int, Owne
     return wrong
 
 
-def told_of(queue: QueueName, partitions: int, *, first: bool) -> tuple[EventReason, str]:
-    """What people are told of it. `first`: it was found when this operator took the group over."""
+def told_of(
+    state: GroupState, queue: QueueName, records: Mapping[int, Owner], wrong: Sequence[int], *, first: bool
+) -> tuple[EventReason, str]:
+    """What people are told of it. `wrong`: the partitions that are contradicted; `first`: it was found when this operator took
+    the group over."""
     cure = "all of it is granted again, above both"
+    partitions = counted(len(wrong), "partition")
+    if not records:
+        return (
+            EventReason.OWNERS_RESTORED,
+            f"the queue {queue} came back empty: it has no owner on record for {partitions} that had one, so its server has lost "
+            "its data, or spec.source names another one now. Entries that were not done are lost with it; who owns what stays, "
+            "and is granted again. To keep entries next time, run the server with appendonly yes on a volume that stays, and restore "
+            "its backup before it starts",
+        )
     if first:
         return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
+    if all(records.get(number, _NOBODY).epoch < state.slots[Partition(queue, number)].epoch for number in wrong):
+        return (
+            EventReason.OWNERS_RESTORED,
+            f"the queue {queue} came back with older data: for {partitions} it had recorded less than was granted; {cure}. Its "
+            "server lost its last writes, a replica took over that was behind, it was restored from a backup, or keys were "
+            "deleted. Entries since then may be lost, or come again: see the condition Durable of the queue",
+        )
     return (
         EventReason.OWNERS_RESTORED,
-        f"somebody else wrote at the queue {queue}: for {counted(partitions, 'partition')} it had recorded something else than "
+        f"somebody else wrote at the queue {queue}: for {partitions} it had recorded something else than "
         f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same Redis",
     )
 

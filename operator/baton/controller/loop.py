@@ -198,7 +198,7 @@ class GroupLoop:
                 continue
             self._runtime.state = in_doubt(self._state, queue)
             self._keepers.distrust(queue)
-            self._teller.warn(*told_of(queue, len(numbers), first=first))
+            self._teller.warn(*told_of(self._state, queue, records, numbers, first=first))
 
     async def _resync(self) -> bool:
         """Every now and then have the facts listed, in case a notification was lost; what differs wakes the loop."""

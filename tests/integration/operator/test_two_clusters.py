@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 from tests.cluster import Cluster as ControlPlane
 from tests.integration.operator.conftest import apply_crds, namespace
 from tests.integration.operator.world import Cluster, Operator, World
@@ -136,3 +137,20 @@ async def test_owners_that_somebody_else_wrote_are_granted_again_above(ours: Wor
     await eventually(granted_again, "it is granted again", 30, lambda: ours.ledger_data("drift"))
     notes = [event["note"] for event in await ours.events("OwnersRestored")]
     assert notes and "1 partition" in notes[0]
+
+
+async def test_a_redis_that_lost_the_queue_is_not_taken_for_somebody_elses_deed(ours: World, redis_server: RedisServer) -> None:
+    await fleet(ours, "emptied", redis_server, "g")
+    await ours.spread("emptied", 4)
+    with Redis.from_url(redis_server.url) as redis:
+        keys = list(redis.scan_iter(match="pq:{twin/emptied*"))
+        assert keys and redis.delete(*keys) == len(keys)
+
+    async def granted_again() -> bool:
+        (grants,) = (await ours.owned("emptied")).values()
+        found = await owners("emptied", redis_server)
+        return len(found) == 4 and {n: one.epoch for n, one in found.items()} == grants
+
+    await eventually(granted_again, "it is granted again", 30, lambda: ours.ledger_data("emptied"))
+    notes = [event["note"] for event in await ours.events("OwnersRestored") if "emptied" in event["note"]]
+    assert len(notes) == 1 and notes[0].startswith("the queue emptied came back empty")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.group import Group, grants, partition
 
-from baton.controller.doubt import contradicted, in_doubt
+from baton.controller.doubt import contradicted, in_doubt, told_of
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import Slot
 from baton.model.ids import Epoch, QueueName, Uid
@@ -68,3 +68,38 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=owners)
     granted = {number: (owner, epoch) for number, owner, epoch in grants(group.step(60))}
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}
+
+
+SOMEBODY = "somebody else wrote at the queue orders"
+OLDER = "the queue orders came back with older data"
+EMPTY = "the queue orders came back empty"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({0: Owner(Uid("elsewhere"), Epoch(9))}, SOMEBODY),
+        ({0: Owner(Uid("uid-a"), Epoch(3), paused=True)}, SOMEBODY),
+        ({0: Owner(Uid("uid-a"), Epoch(2)), 1: Owner(Uid("elsewhere"), Epoch(9))}, SOMEBODY),
+        ({0: Owner(Uid("uid-a"), Epoch(2)), 1: None}, OLDER),
+        (dict.fromkeys(range(4)), EMPTY),
+    ],
+)
+def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, Owner | None], said: str) -> None:
+    group, _ = found()
+    third = Epoch(3)
+    slots = {p: Slot(third, slot.owner, slot.last) for p, slot in group.state.slots.items()}
+    group.state = replace(group.state, slots=slots)
+    before = {p.number: Owner(Uid(f"uid-{slot.owner}"), third) for p, slot in slots.items()}
+    records = {number: one for number, one in {**before, **changed}.items() if one is not None}
+    wrong = contradicted(group.state, ORDERS, records)
+    assert wrong == list(changed)
+    reason, note = told_of(group.state, ORDERS, records, wrong, first=False)
+    assert reason == "OwnersRestored" and note.startswith(said) and f"{len(wrong)} partition" in note
+
+
+def test_a_queue_that_lost_its_data_is_told_so_also_by_an_operator_that_has_just_begun() -> None:
+    group, records = found()
+    assert told_of(group.state, ORDERS, {}, [0, 1, 2, 3], first=True)[1].startswith(EMPTY)
+    changed = {**records, 0: Owner(Uid("uid-b"), Epoch(1))}
+    assert told_of(group.state, ORDERS, changed, [0], first=True)[0] == "LedgerRebuilt"

@@ -80,6 +80,21 @@ async def test_a_token_that_is_bound_to_no_pod_writes_none(consumers: World, act
     )
 
 
+async def test_who_is_no_pod_writes_any_session_of_a_group_that_he_may_join_and_of_no_other(consumers: World, act: ActAs) -> None:
+    """As docs/concepts/trust.md says: somebody with the role edit, who may run pods under any account of the namespace anyway."""
+    here = consumers.namespace
+    a, person = await act(pod="a", account="consumer"), await act(account="driver")
+    await a.write_lease(here, "baton-a", "orders", await uid(consumers, "a"))
+    await person.write_lease(here, "baton-a", "orders", "another", **RELEASES)
+    path = leases_path(here, "baton-a")
+    lease = await person.get(path)
+    elsewhere = lease["metadata"] | {"labels": {GROUP_LABEL: "returns"}}
+    assert "verb join" in await refused(person.replace(path, lease | {"metadata": elsewhere}))
+    await person.replace(path, lease | {"metadata": lease["metadata"] | {"labels": {}}})
+    await a.write_lease(here, "baton-a", "orders", await uid(consumers, "a"))
+    await person._request("DELETE", path)
+
+
 async def test_a_pod_of_that_name_in_another_namespace_is_another(consumers: World, act: ActAs, api: Cluster) -> None:
     await act(pod="a", account="consumer")
     elsewhere = await namespace(api, f"{consumers.namespace}-beside")
