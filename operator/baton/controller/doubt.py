@@ -46,8 +46,8 @@ def told_of(
             EventReason.OWNERS_RESTORED,
             f"the queue {queue} came back empty: it has no owner on record for {partitions} that had one, so its server has lost "
             "its data, or spec.source names another one now. Entries that were not done are lost with it; who owns what stays, "
-            "and is granted again. To keep entries next time, run the server with appendonly yes on a volume that stays, and restore "
-            "its backup before it starts",
+            "and is granted again. To keep entries next time, run the server with appendonly yes on a volume that stays, and "
+            "restore its backup before it starts",
         )
     if first:
         return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
