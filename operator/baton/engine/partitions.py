@@ -9,6 +9,9 @@ from baton.engine.seats import end_waiting, overtake
 from baton.engine.state import KnownQueue, Seat, Slot
 from baton.model.ids import Epoch, Partition, QueueName
 
+_NEVER = Slot()
+"""Of all that was never granted: one for all of them."""
+
 
 def drop_missing_queues(draft: Draft) -> None:
     """A queue that does not exist any more, or is not the group's: all of it ends at once. There is nothing left to act on."""
@@ -38,6 +41,8 @@ def follow_queues(draft: Draft) -> None:
     for queue, seen in sorted(draft.observation.queues.items()):
         facts = draft.queues.get(queue)
         if facts is None:
+            if not seen.fenced and not draft.eligible:
+                continue  # nothing is recorded of its partitions anywhere: they are a number, until there is somebody to own one
             draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, seen.incarnation)
             for number in range(seen.partitions):
                 _open(draft, Partition(queue, number))
@@ -81,7 +86,8 @@ def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
 def _open(draft: Draft, partition: Partition) -> None:
     slot = draft.slots.get(partition)
     if slot is None:
-        draft.slots[partition] = Slot(draft.tombs.pop(partition, Epoch(0)))
+        epoch = draft.tombs.pop(partition, None)
+        draft.slots[partition] = _NEVER if epoch is None else Slot(epoch)
     elif slot.owner is not None and draft.may_own(slot.owner, partition.queue):
         # It was being withdrawn and is wanted again.
         draft.aim(partition, slot.owner, "the queue grew again")

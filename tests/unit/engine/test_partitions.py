@@ -1,5 +1,6 @@
 """Rules 1, 2 and 8: queues that grow, shrink, come, go, and change their access type."""
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -170,3 +171,47 @@ def test_who_takes_a_seat_while_a_queue_grows_gets_its_part_of_the_new_partition
     assert group.owners() == "acac"
     assert summary(group.state).state is State.READY
     assert group.state.totals.moves == group.state.totals.lower_bound == 1
+
+
+def test_nothing_is_kept_for_each_partition_of_a_queue_without_records_before_there_is_a_member() -> None:
+    group = Group(100_000, fenced=False)
+    tracemalloc.start()
+    try:
+        group.step(0)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 100_000, f"{kept} bytes are kept, and there were {most}"
+    whole = summary(group.state)
+    assert (whole.partitions, whole.unowned, whole.balanced) == (100_000, 100_000, False)
+    assert group.state.slots == {}
+
+
+def test_a_queue_without_records_is_taken_in_with_the_first_member() -> None:
+    group = Group(4, fenced=False)
+    group.settle(0)
+    group.join("a").settle(10)
+    assert summary(group.state).hold_until == 15
+    group.settle(15)
+    assert group.owners() == "aaaa"
+
+
+def test_a_queue_that_is_added_while_nobody_is_there_is_taken_in_with_who_comes_back() -> None:
+    group = Group(2, fenced=False).start("a")
+    group.leave("a").settle(60)
+    group.settle(70)
+    group.queues[PAY] = ObservedQueue(2, fenced=False)
+    group.settle(80)
+    assert {one.queue for one in group.state.slots} == {"orders"}
+    group.join("b").settle(90)
+    group.settle(95)
+    assert group.owners() == "bb"
+    assert {slot.owner for one, slot in group.state.slots.items() if one.queue == PAY} == {"b"}
+
+
+def test_a_queue_with_records_is_taken_in_before_there_is_a_member() -> None:
+    """It is the group's from then on, and is to be released in the end: so the ledger has to name it."""
+    group = Group(4)
+    group.step(0)
+    assert group.state.queues.keys() == {"orders"}
+    assert len(group.state.slots) == 4

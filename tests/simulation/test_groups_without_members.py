@@ -1,0 +1,61 @@
+"""What groups cost that nobody works for: many of them may name one large queue. The operator's own loop, in real time."""
+
+import gc
+import tracemalloc
+
+from tests.simulation.test_large_groups import LONGEST_TURN, Large, timed
+
+from baton.kube.objects import groups_path
+
+PARTITIONS = 100_000
+EACH = 500_000
+"""Bytes for a group, with all that the API server in memory keeps of it. A byte for each of its partitions is a fifth of that."""
+
+
+async def idle(groups: int) -> None:
+    """They are all told that there is no member."""
+    world = Large(PARTITIONS)
+    try:
+        for number in range(1, groups):
+            world.group(f"orders-{number}", "orders")
+        await told(world, groups)
+    finally:
+        await world.stop()
+
+
+async def told(world: Large, groups: int) -> None:
+    async def how_many() -> int:
+        found = (await world.admin.get(groups_path("shop")))["items"]
+        return sum((one.get("status") or {}).get("partitions") == PARTITIONS for one in found)
+
+    await world.until(how_many, groups, seconds=200)
+    assert (await world.ready())[0] == "NoMembers"
+
+
+async def grows() -> None:
+    """Twenty groups more, with all that there was meanwhile."""
+    world = Large(PARTITIONS)
+    try:
+        await told(world, 1)
+        gc.collect()
+        tracemalloc.start()
+        for number in range(20):
+            world.group(f"orders-{number}", "orders")
+        await told(world, 21)
+        most = tracemalloc.get_traced_memory()[1]
+        assert most < 20 * EACH, f"{most:,} bytes"
+    finally:
+        tracemalloc.stop()
+        await world.stop()
+
+
+def test_groups_without_members_keep_nothing_for_each_partition_of_their_queue() -> None:
+    timed(grows())
+
+
+def test_the_cost_of_groups_without_members_grows_as_they_do_and_stops_nothing_else() -> None:
+    """Four times as many cost about four times as much: sixteen times would be the square."""
+    timed(idle(10))  # what is done once
+    few, many = timed(idle(50)), timed(idle(200))
+    assert many[0] < 8 * few[0], f"50 groups: {few[0]:.2f} s, 200: {many[0]:.2f} s"
+    assert many[1] < LONGEST_TURN, f"a turn took {many[1]:.3f} s"
