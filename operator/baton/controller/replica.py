@@ -92,7 +92,7 @@ class Replica:
         fleet = self.tasks.keep("fleet", self.fleet.run)
         elsewhere = self.tasks.keep("elsewhere", self.fleet.elsewhere.run)
         try:
-            await asyncio.Event().wait()  # not for the tasks, or they would be cancelled all at once
+            await asyncio.wait((events, elector, fleet, elsewhere))  # unlike gather, it does not pass on that it is cancelled
         finally:
             for tasks in ((elsewhere, fleet), (elector,)):  # loops end while this replica leads still
                 for task in tasks:
