@@ -172,6 +172,6 @@ def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
 def not_released(queue: QueueName, why: str, uid: str) -> str:
     """A group that is being deleted has waited long enough for a queue."""
     return (
-        f"the group goes, and its queue {queue} is left as it is, for it cannot be reached: {why.rstrip('.')}. It still records "
-        f"this group: the next one needs the annotation {TAKE_OVER_ANNOTATION} with the uid {uid}"
+        f"the group goes, and its queue {queue} is left as it is, for it cannot be reached: {why.rstrip('.')}. It may still "
+        f"record this group: then the next one needs the annotation {TAKE_OVER_ANNOTATION} with the uid {uid}"
     )

@@ -23,6 +23,9 @@ from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
 
+UNRECORDED_WITHIN = 5.0
+"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name."""
+
 log = structlog.get_logger("baton.queue")
 
 
@@ -72,7 +75,8 @@ class Keepers:
         self._reap()
         of_spec = set(named)
         self._released -= of_spec
-        for name in sorted(of_spec | (set(recorded) - self._released)):
+        unread = {name for name in self._keepers if self._sources[name] is None}
+        for name in sorted(of_spec | (set(recorded) - self._released) | unread):
             view = self._mirror.queues.get(self._key[0], name)
             keeper = self._keepers.get(name)
             if view is None or view.deleting:
@@ -91,12 +95,13 @@ class Keepers:
         """Release queues that the group has nothing more to do with, each in its own time; True once all of them are.
 
         Only when a queue was released is it taken out of the observation, and so out of the ledger (`recorded`): whoever
-        restarts in between releases it again. One that is not in the ledger has never been the group's, so nobody waits for
-        more than one attempt.
+        restarts in between releases it again. One that is not in the ledger may have been claimed a moment before an operator
+        ended, so it is tried for a while where the group is being deleted; else nobody waits for more than one attempt.
         """
         ended = True
         for name in done_with:
-            self._keepers[name].leave(patient=name in recorded)
+            waited_for = name in recorded or self._deleting_since is not None
+            self._keepers[name].leave(patient=waited_for and name not in self._lost)
             ended = ended and self._keepers[name].ended
         return ended
 
@@ -273,7 +278,8 @@ class Keepers:
             if problem.reason in (Reason.CONFLICT, Reason.UNSUPPORTED_SOURCE):
                 lost.add(name)
             elif patience is not None and self._deleting_since is not None:
-                left = max(since, self._deleting_since) + patience - now
+                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
+                left = max(since, self._deleting_since) + bound - now
                 if left <= 0:
                     lost.add(name)
                     if name not in self._lost:
