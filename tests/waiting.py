@@ -1,4 +1,7 @@
-"""Waiting for a condition, never for time: with a bound, and with words for what did not come about."""
+"""Waiting for a condition, never for time: with a bound, and with words for what did not come about.
+
+The bound says that something is wrong, never that it is slow: a busy machine has PATIENCE at least, whatever a test expects.
+"""
 
 import asyncio
 import time
@@ -7,10 +10,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE = 120.0
+"""Seconds."""
+
 
 def until(look: Callable[[], T], what: str = "it has come about", seconds: float = 60.0) -> T:
     """The first answer of `look` that is true. Raises AssertionError after so many seconds, with the last answer."""
-    begun = time.monotonic()
+    begun, seconds = time.monotonic(), max(seconds, PATIENCE)
     while not (found := look()):
         waited = time.monotonic() - begun
         assert waited < seconds, f"not within {seconds:g} s: {what}; there is {found!r}"
@@ -25,7 +31,7 @@ async def eventually(
     shown: Callable[[], Awaitable[object]] | None = None,
 ) -> T:
     """`until` for a look that is awaited; where it fails, `shown` says what there is instead."""
-    begun = time.monotonic()
+    begun, seconds = time.monotonic(), max(seconds, PATIENCE)
     while not (found := await look()):
         waited = time.monotonic() - begun
         assert waited < seconds, f"not within {seconds:g} s: {what}; there is {await shown() if shown else found!r}"

@@ -99,7 +99,7 @@ WRITING = (
     Mutation("queue", "claim a queue for any group of the name", "controller/keepers.py", "simulation/test_queues_in_trouble.py",
              'Claimant("/".join(self._key), self._uid, takes_over)', 'Claimant("/".join(self._key), "", takes_over)'),
     Mutation("queue", "wait for ever for a queue that never was the group's", "controller/keepers.py", "simulation/test_queues_in_trouble.py",
-             "leave(patient=name in recorded)", "leave(patient=True)"),
+             "leave(patient=waited_for and name not in self._lost)", "leave(patient=True)"),
     Mutation("queue", "stay with a queue that is somewhere else now", "controller/keepers.py", "simulation/test_queues_in_trouble.py",
              "                keeper.reconnect(partial(self._open, view))", "                pass"),
     Mutation("queue", "hang on a queue that is somewhere else now", "controller/keeper.py", "simulation/test_queues_in_trouble.py",

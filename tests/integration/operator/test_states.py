@@ -81,7 +81,7 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
     labels = {"namespace": "shop", "group": "unborn", "queue": "unborn"}
     assert shared_operator.metric("baton_partitions", **labels, state="Unassigned") == 12
     await shop.change("consumergroups", "unborn", {"spec": {"paused": False}})
-    assert await waited(control_plane, "unborn", SETTLED, seconds=20)
+    assert await waited(control_plane, "unborn", SETTLED, seconds=120)
     assert (await shown(control_plane, "unborn"))["UNOWNED"] == "0"
 
 
@@ -89,7 +89,7 @@ async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, 
     await shop.external("settles", partitions=4)
     await shop.group("settles")
     uids = {name: await shop.pod(name, "settles") for name in ("settles-a", "settles-b")}
-    assert await waited(control_plane, "settles", SETTLED, seconds=20)
+    assert await waited(control_plane, "settles", SETTLED, seconds=120)
     assert sorted((await shop.counts("settles")).values()) == [2, 2]
     await shop.pod("settles-c", "settles")
 
@@ -99,7 +99,7 @@ async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, 
     await eventually(moves, "a partition moves")
     assert not await waited(control_plane, "settles", SETTLED, seconds=1)
     assert not await waited(control_plane, "settles", "--for=condition=Balanced", seconds=1)
-    waiting = asyncio.create_task(waited(control_plane, "settles", SETTLED, seconds=30))
+    waiting = asyncio.create_task(waited(control_plane, "settles", SETTLED, seconds=120))
     ((giver, revoking),) = [
         (name, one.revoking["settles"]) for name, one in (await shop.entries("settles")).items() if one.revoking
     ]
@@ -113,12 +113,12 @@ async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop
     await shop.external("asked-more", partitions=4)
     await shop.group("asked-more", replicas=1, scale={"mode": "Spark"})
     await shop.pod("asked-more-a", "asked-more")
-    assert await waited(control_plane, "asked-more", SETTLED, seconds=20)
+    assert await waited(control_plane, "asked-more", SETTLED, seconds=120)
     await scale(shop, "asked-more", 2)
     assert not await waited(control_plane, "asked-more", SETTLED, seconds=1), "a pod is still to come"
     assert (await shop.condition("asked-more", "Settled"))["reason"] == "Scaling"
     await scale(shop, "asked-more", 1)
-    assert await waited(control_plane, "asked-more", SETTLED, seconds=20)
+    assert await waited(control_plane, "asked-more", SETTLED, seconds=120)
 
 
 async def test_no_pods_where_none_are_asked_for_is_no_trouble(
@@ -128,7 +128,7 @@ async def test_no_pods_where_none_are_asked_for_is_no_trouble(
     await shop.group("none", replicas=0, scale={"mode": "Spark"})
     await state_is(shop, "none", "ScaledToZero")
     assert (await shown(control_plane, "none"))["READY"] == "True"
-    assert await waited(control_plane, "none", SETTLED, seconds=5)
+    assert await waited(control_plane, "none", SETTLED, seconds=120)
     assert not [one for one in await shop.events("NoMembers") if one["regarding"]["name"] == "none"]
 
     async def told() -> bool:
