@@ -197,6 +197,24 @@ def test_a_queue_whose_group_is_deleted_says_that_nobody_uses_it(releases: int) 
     played(story)
 
 
+def test_a_group_that_goes_while_its_release_does_not_lead_leaves_nothing_behind() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        second = lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(30)
+        assert second.fleet.elsewhere._told
+        taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+        await lone.api.merge(leases_path("baton", "second"), {"spec": taken})
+        await asyncio.sleep(5)
+        assert not second.elector.leading
+        await lone.api.delete(groups_path("shop", "orders"))
+        await asyncio.sleep(10)
+        assert not second.fleet.elsewhere._told
+
+    played(story)
+
+
 def test_names_of_releases_that_there_are_not_fill_nothing() -> None:
     async def story(lone: Lone) -> None:
         releases = lone.replica.services.releases

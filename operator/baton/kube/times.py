@@ -1,7 +1,7 @@
 """Times as Kubernetes writes them."""
 
 from datetime import UTC, datetime
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import parsedate_to_datetime
 
 
 def to_seconds(text: str) -> float:
@@ -25,8 +25,3 @@ def from_http_text(text: str) -> float | None:
         return parsedate_to_datetime(text[:64]).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def to_http_text(seconds: float) -> str:
-    """Unix seconds as the `Date` of an HTTP answer."""
-    return formatdate(int(seconds), usegmt=True)

@@ -8,6 +8,7 @@ of pods and workloads, and server-side apply.
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from typing import Any
 from uuid import UUID
 
@@ -42,7 +43,7 @@ from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
 
-from baton.kube.times import to_http_text, to_text
+from baton.kube.times import to_text
 
 
 class ApiServer:
@@ -71,7 +72,7 @@ class ApiServer:
     @property
     def date(self) -> str:
         """The header of an answer that is given now."""
-        return to_http_text(self._now())
+        return formatdate(int(self._now()), usegmt=True)
 
     def request(
         self,
