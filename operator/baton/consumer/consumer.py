@@ -52,7 +52,7 @@ class Consumer:
         session: Session | None = None,
         grace: float = DEFAULT_GRACE,
     ) -> None:
-        """`open_queue` is called once for each queue, when it first appears in the ledger. `grace`: the pod's
+        """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed. `grace`: the pod's
         terminationGracePeriodSeconds. Without a session the operator learns of a hand-off from the queue alone.
         """
         self._open_queue = open_queue
@@ -175,6 +175,10 @@ class Consumer:
         }
         for partition in revoking:
             self._holdings[partition].let_go()
+        for queue in self._readers.keys() - {partition.queue for partition in told}:
+            # Not in this thread: a server that hangs must not hold the other queues up.
+            ended = (self._waiters.pop(queue), self._readers.pop(queue))
+            threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
 
     def _report(self) -> None:
         """Exactly what the ledger still counts as ours and we have let go of."""
@@ -223,13 +227,16 @@ class Consumer:
             try:
                 yield
             finally:
-                for waiter in self._waiters.values():
-                    waiter.close()
-                for reader in self._readers.values():
-                    reader.close()
+                for queue, waiter in self._waiters.items():
+                    _close(waiter, self._readers[queue])
                 self._source.close()
                 if self._session is not None:
                     self._session.close()
+
+
+def _close(waiter: Waiter, reader: Reader) -> None:
+    waiter.close()
+    reader.close()
 
 
 @contextmanager

@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = 0.05
 """Seconds. The kubelet tells nobody that it has refreshed a mount; looking is one readlink."""
 
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+"""What says that there is no entry. Any other failure (too many open files, no permission) says nothing of it."""
+
 _Version = str | tuple[int, int, int] | None
 
 
@@ -30,51 +33,68 @@ class AssignmentSource:
         self._uid = uid
         self._version: _Version = None
         self._entry: MemberEntry | None = None
+        self._unreadable = False
         self._closed = threading.Event()
         self._lock = threading.Lock()
 
     def current(self) -> MemberEntry | None:
         """The pod's entry as it stands in the mount now; the same object while the mount is the same. None: it has none.
 
-        A text that does not read as an entry is logged, and the last good one stands: the queues refuse what is too old.
+        A text that does not read as an entry is logged, and the last good one stands: the queues refuse what is too old. So it
+        does while the mount cannot be read; each call tries again.
         """
         with self._lock:
-            version = self._look()
-            if version != self._version:
-                self._version = version
-                self._entry = self._read(self._entry)
+            try:
+                self._refresh()
+                self._unreadable = False
+            except OSError as error:
+                if not self._unreadable:
+                    log.warning("The ledger's key %s cannot be read, and its last state stands: %s", self._member, error)
+                self._unreadable = True
             return self._entry
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed`, from another thread, within about 50 ms of each change of the mount since the last `current`."""
-        threading.Thread(target=self._watch, args=(changed, self._version), name="baton-ledger", daemon=True).start()
+        threading.Thread(target=self._watch, args=(changed, self._entry), name="baton-ledger", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
 
-    def _watch(self, changed: Callable[[], None], seen: _Version) -> None:
+    def _watch(self, changed: Callable[[], None], seen: MemberEntry | None) -> None:
         while not self._closed.wait(LOOK_EVERY):
-            version = self._look()
-            if version != seen:
-                seen = version
+            entry = self.current()
+            if entry is not seen:
+                seen = entry
                 changed()
+
+    def _refresh(self) -> None:
+        """Raises OSError where nobody can tell what the entry is."""
+        version = self._look()
+        if version == self._version:
+            return
+        entry = self._read(version, self._entry)
+        if entry is None and self._look() != version:
+            return  # it was swapped for another meanwhile, and is read at the next look
+        self._version, self._entry = version, entry
 
     def _look(self) -> _Version:
         """Changes whenever the entry may have."""
         try:
             return str((self._directory / "..data").readlink())
-        except OSError:
+        except _ABSENT:
             pass
         try:
             status = (self._directory / self._member).stat()
-        except OSError:
+        except _ABSENT:
             return None
         return (status.st_mtime_ns, status.st_ino, status.st_size)
 
-    def _read(self, last: MemberEntry | None) -> MemberEntry | None:
+    def _read(self, version: _Version, last: MemberEntry | None) -> MemberEntry | None:
+        # The kubelet makes the link to a key that is new after the swap: a look between them would find no entry.
+        directory = self._directory / version if isinstance(version, str) else self._directory
         try:
-            entry = MemberEntry.from_json((self._directory / self._member).read_text())
-        except OSError:
+            entry = MemberEntry.from_json((directory / self._member).read_text())
+        except _ABSENT:
             return None
         except (LedgerError, UnicodeDecodeError) as error:
             log.warning("The ledger's key %s is no entry and is passed over: %s", self._member, error)

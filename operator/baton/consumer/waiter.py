@@ -1,5 +1,6 @@
 """Waits for a queue in a thread of its own, so that one consumer can wait for several queues, its ledger and its end at once."""
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,8 +8,10 @@ from contextlib import suppress
 from baton.consumer.reader import Reader
 from baton.queues.protocol import QueueUnreachable
 
+log = logging.getLogger(__name__)
+
 _LONGEST_WAIT = 30.0
-_UNREACHABLE_PAUSE = 0.5
+_PAUSE = 0.5
 _CLOSE_WITHIN = 1.0
 """Seconds. The thread of a wait at a server that hangs is left to itself."""
 
@@ -53,6 +56,7 @@ class Waiter:
             self._reader.interrupt()
 
     def _run(self) -> None:
+        problem = False
         while not self._closed.is_set():
             with self._condition:
                 self._condition.wait_for(lambda: self._asked or self._closed.is_set())
@@ -61,11 +65,16 @@ class Waiter:
                 return
             try:
                 self._reader.wait(sorted(self._waiting), _LONGEST_WAIT)
+                problem = False
             except QueueUnreachable:
-                self._closed.wait(_UNREACHABLE_PAUSE)
+                self._closed.wait(_PAUSE)
             except Exception:
-                if not self._closed.is_set():  # else the connection was closed under it
-                    raise
+                if self._closed.is_set():  # the connection was closed under it
+                    return
+                if not problem:
+                    log.exception("waiting for a queue failed, and is tried again")
+                problem = True
+                self._closed.wait(_PAUSE)
             with self._condition:
                 self._waiting = frozenset()
             self._woken()

@@ -171,6 +171,7 @@ class MountedLedger(_View):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
+        self._unreadable = False
         self.look()
         threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
 
@@ -179,8 +180,16 @@ class MountedLedger(_View):
             self.look()
 
     def look(self) -> None:
-        """Look now."""
-        self._see(self._files())
+        """Look now. While the directory cannot be read, its last state stands."""
+        try:
+            files = self._files()
+        except (OSError, UnicodeDecodeError) as error:
+            if not self._unreadable:
+                log.warning("the ledger in %s cannot be read, its last state stands: %s", self._path, error)
+            self._unreadable = True
+        else:
+            self._unreadable = False
+            self._see(files)
 
     def _files(self) -> Mapping[str, str]:
         for _ in range(3):  # the directory may be swapped while it is read

@@ -83,8 +83,11 @@ class ReadRanges:
         pod = self._pod()
         until = time.monotonic() + self._patience
         while True:
-            entry = _own_entry(pod)
-            why = refusal(one.grant, pod.name, pod.uid, entry)
+            try:
+                entry = _own_entry(pod)
+                why = refusal(one.grant, pod.name, pod.uid, entry)
+            except OSError as error:  # too many open files, say: that is no answer
+                entry, why = None, f"the ledger of {pod.name} cannot be read: {error}"
             behind = pod.name == one.grant.member and (entry is None or entry.generation < work.generation)
             if why is None or not behind or time.monotonic() > until:
                 return why
@@ -105,7 +108,7 @@ class ExecutorPod:
 def _own_entry(pod: Pod) -> MemberEntry | None:
     try:
         return MemberEntry.from_json((pod.ledger / pod.name).read_text())
-    except (OSError, LedgerError):
+    except (FileNotFoundError, NotADirectoryError, LedgerError):
         return None
 
 

@@ -1,8 +1,11 @@
 """A pod's assignment, from a directory that is refreshed as the kubelet does it."""
 
 import logging
+import resource
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -128,3 +131,43 @@ def test_a_change_between_the_first_look_and_the_watch_is_not_missed(mount: Moun
     assert changed.wait(5)
     assert source.current() != first
     source.close()
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """The process may open none: EMFILE."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_while_the_mount_cannot_be_read_the_last_entry_stands_and_the_next_is_found_afterwards(
+    mount: Mount, source: AssignmentSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    mount.publish({ME: entry(1).to_json()})
+    assert source.current() == entry(1)
+    mount.publish({ME: entry(2).to_json()})
+    with no_more_files():
+        assert source.current() == source.current() == entry(1)
+    assert source.current() == entry(2)
+    assert ["cannot be read" in message for message in caplog.messages] == [True]
+
+
+def test_watchers_are_told_when_the_mount_can_be_read_again(mount: Mount, source: AssignmentSource) -> None:
+    changed = threading.Event()
+    mount.publish({ME: entry(1).to_json()})
+    with no_more_files():
+        assert source.current() is None
+        source.watch(changed.set)
+    assert changed.wait(5)
+    assert source.current() == entry(1)
+    source.close()
+
+
+def test_a_key_is_found_before_the_kubelet_has_made_the_link_to_it(mount: Mount, source: AssignmentSource) -> None:
+    mount.publish({ME: entry(1).to_json()})
+    (mount.directory / ME).unlink()
+    assert source.current() == entry(1)

@@ -37,3 +37,19 @@ def test_a_ledger_that_is_not_mounted_yet_is_empty(tmp_path):
     view = MountedLedger(tmp_path / "later")
     assert view.read().entries == {}
     view.close()
+
+
+def test_a_mounted_ledger_that_cannot_be_read_stands_as_it_was_and_is_looked_at_again(tmp_path, entry, caplog):
+    first, second = entry("exec-1", {0: 1}), entry("exec-1", {0: 1}, generation=2)
+    (tmp_path / "exec-1").write_text(first.to_json())
+    view = MountedLedger(tmp_path)
+    (tmp_path / "exec-2").mkdir()  # a file that cannot be read
+    view.look()
+    view.look()
+    assert view.read().entries == {"exec-1": first}
+    (tmp_path / "exec-2").rmdir()
+    (tmp_path / "exec-1").write_text(second.to_json())
+    view.look()
+    assert view.read().entries == {"exec-1": second}
+    assert caplog.text.count("cannot be read") == 1
+    view.close()

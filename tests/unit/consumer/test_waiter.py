@@ -1,0 +1,102 @@
+"""Waiting for a queue goes on after whatever ended a wait."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+from baton.consumer import AssignmentSource, Consumer
+from baton.consumer.waiter import Waiter
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.queues.entry import Entry
+
+
+class EmptyQueue:
+    """A queue in which nothing ever comes."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.waits = 0
+        self.closed = False
+        self._read: set[int] = set()
+        self._interrupt = threading.Event()
+
+    def read(self, partition: int, epoch: Epoch, count: int = 1, *, new: bool = True) -> list[Entry]:
+        self._read.add(partition)
+        return []
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None: ...
+    def verify(self, partition: int, epoch: Epoch) -> None: ...
+    def let_go(self, partition: int, epoch: Epoch) -> None: ...
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        return True
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        return partition not in self._read
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        self.waits += 1
+        if self.waits <= self.failures:
+            raise ValueError("a reply that nobody expected")
+        self._interrupt.wait(timeout)
+        self._interrupt.clear()
+        return set()
+
+    def interrupt(self) -> None:
+        self._interrupt.set()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_failure_that_nobody_expected_is_told_once_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+    queue, woken = EmptyQueue(failures=2), threading.Event()
+    with closing(Waiter(queue, woken.set)) as waiter:
+        for _ in range(2):
+            waiter.watch(frozenset({0}))
+            assert woken.wait(10)
+            woken.clear()
+        waiter.watch(frozenset({0}))
+        until(lambda: queue.waits == 3, seconds=10)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_a_queue_of_which_nothing_is_left_is_closed_and_opened_again_when_it_is_back(tmp_path: Path) -> None:
+    opened: dict[str, list[EmptyQueue]] = {}
+
+    def open_queue(name: QueueName) -> EmptyQueue:
+        opened.setdefault(name, []).append(EmptyQueue())
+        return opened[name][-1]
+
+    def own(*queues: str) -> None:
+        owned = {QueueName(queue): {0: Epoch(1)} for queue in queues}
+        (tmp_path / "fresh").write_text(MemberEntry("shop/g", MemberId("pod"), Uid("u"), 1, True, owned).to_json())
+        (tmp_path / "fresh").rename(tmp_path / "pod")
+
+    def waiters() -> int:
+        return sum(thread.name == "baton-waiter" for thread in threading.enumerate())
+
+    before = waiters()
+    own("orders", "parcels")
+    consumer = Consumer(open_queue, AssignmentSource(tmp_path, MemberId("pod"), Uid("u")), Uid("u"))
+    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
+    running.start()
+    try:
+        until(lambda: waiters() == before + 2, seconds=10)
+        own("parcels")
+        until(lambda: opened["orders"][0].closed and waiters() == before + 1, seconds=10)
+        assert not opened["parcels"][0].closed
+        own("orders", "parcels")
+        until(lambda: len(opened["orders"]) == 2 and opened["orders"][1].waits, seconds=10)
+        own()
+    finally:
+        consumer.stop()
+        running.join(10)
+    until(lambda: all(queue.closed for queues in opened.values() for queue in queues), seconds=10)
+    assert len(opened["parcels"]) == 1
