@@ -52,8 +52,8 @@ class Consumer:
         session: Session | None = None,
         grace: float = DEFAULT_GRACE,
     ) -> None:
-        """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed. `grace`: the pod's
-        terminationGracePeriodSeconds. Without a session the operator learns of a hand-off from the queue alone.
+        """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
+        `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
         """
         self._open_queue = open_queue
         self._source = source
