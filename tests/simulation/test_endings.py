@@ -48,6 +48,26 @@ async def test_a_queue_that_was_released_is_not_claimed_by_the_next_leader(world
 
 
 @in_virtual_time
+async def test_the_next_leader_waits_some_seconds_for_a_queue_that_may_have_been_claimed(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders")
+    await world.until_told("NoMembers")
+    await world.stop()
+    queue = world.queues["orders"]
+    ledger = core_path("shop", "configmaps", "orders-assignments")
+    if await world.found(ledger):
+        world.delete(ledger)
+    world.delete_group("orders")
+    queue.down, queue.released = True, False
+    queue.calls.clear()
+    world.start()
+    await world.until(lambda: asyncio.sleep(0, "release" in queue.calls), True)
+    queue.down = False
+    await world.until(lambda: finalizers(world), None)
+    assert queue.released and "ensure" not in queue.calls
+
+
+@in_virtual_time
 async def test_a_group_that_is_held_by_anothers_finalizer_is_left_alone(world: OneReplica) -> None:
     world.queue("orders")
     world.group("orders")

@@ -164,10 +164,10 @@ class GroupLoop:
         names = self._names(spec)
         self._keepers.sync(() if self._ends else names, self._state.queues)
         self._ends = group.deleting
-        if group.deleting:
-            self._release(set())  # before any is claimed: nothing that was released is claimed again
         wait = patience(self._scribe.forsaken) if group.deleting else None
         sights = self._keepers.sights(() if group.deleting else names, self._state.queues, wait)
+        if group.deleting:
+            self._release(set())  # before any is claimed: nothing that was released is claimed again
         seen = self._sight.membership(spec, sights, self._services.clock.ticks())
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
             self._services.relists.want_sessions(self.key, since, self.wake)
