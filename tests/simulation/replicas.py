@@ -33,11 +33,12 @@ class Lone:
     """One replica, its API server, and whoever uses both. `fails` says what becomes of a request of the replica (verb, path)."""
 
     def __init__(self, namespaces: Sequence[str] = ("shop", "bank"), clock: Clock | None = None, identity: str = "one") -> None:
+        """It serves these namespaces; none: all of them, of which there are two in any case."""
         self.loop = asyncio.get_running_loop()
         self.server = ApiServer(random.Random(1), self.now)
         self.api = MemoryApi(self.server)
         self.fails: Callable[[str, str], Fault | None] = lambda verb, path: None
-        for namespace in (*namespaces, "baton"):
+        for namespace in (*(namespaces or ("shop", "bank")), "baton"):
             self.server.request("create", core_path(None, "namespaces"), body={"metadata": {"name": namespace}})
         self.tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._dead: set[str] = set()
@@ -142,11 +143,11 @@ async def _open(queue: QueueView, claimant: Claimant) -> QueueAdapter:
     return ExternalQueue()
 
 
-def played(story: Callable[[Lone], Awaitable[None]]) -> None:
+def played(story: Callable[[Lone], Awaitable[None]], namespaces: Sequence[str] = ("shop", "bank")) -> None:
     """From its beginning to its end, in virtual time."""
 
     async def main() -> None:
-        lone = Lone()
+        lone = Lone(namespaces)
         await story(lone)
         assert not lone.replica.tasks.failures
         running = [task for tasks in lone.tasks.values() for task in tasks]

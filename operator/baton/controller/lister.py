@@ -7,7 +7,6 @@ an answer that never comes) is nobody else's trouble.
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -16,6 +15,7 @@ from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, Api, ApiError, PageTooLargeError, UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.shelf import Manifest
+from baton.kube.turns import Turns
 from baton.kube.watched import Watched
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 15.0
@@ -39,14 +39,6 @@ class Page(Protocol):
     def page(self, manifests: list[Manifest]) -> None: ...
 
     def end(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Whose lists may be under way. Those that failed last time wait for each other, and for nobody else."""
-
-    fine: asyncio.Semaphore
-    failing: asyncio.Semaphore
 
 
 class Lister:
@@ -118,14 +110,16 @@ class Lister:
         laid: Page | None = None
         token = ""
         while laid is None or token:
-            async with self._turns.fine if self.failing_since is None else self._turns.failing:
-                try:
+            try:
+                async with self._turns.take(self.scope or "", self.of.value):
                     found, token = await self._api.page(
                         self.of.path(self.scope), self.of.selector, token, self.of is Watched.LEDGERS, self._limit
                     )
-                except PageTooLargeError:
-                    self._limit = max(1, self._limit // 4)
-                    continue
+            except PageTooLargeError:
+                self._limit = max(1, self._limit // 4)
+                continue
+            except TimeoutError as error:
+                raise UnavailableError(str(error) or "no answer in time") from None
             if laid is None:
                 laid = self._lay(found["metadata"]["resourceVersion"])
             items = found.get("items") or []  # null where there is none

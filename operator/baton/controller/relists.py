@@ -7,18 +7,19 @@ work. A scope is a namespace that the operator serves, or all of them; and nobod
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from baton.controller.lister import Lister, Page, Scope, Turns
+from baton.controller.lister import Lister, Page, Scope
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import Clock
 from baton.kube.shelf import Manifest
+from baton.kube.turns import Bounds, Turns
 from baton.kube.watched import Watched
 from baton.model.names import ledger_name
 
-AT_ONCE, FAILING_AT_ONCE = 16, 4
-"""Lists that are under way."""
+BOUNDS = Bounds(answered=16, unanswered=8, each=16, each_unanswered=5, long=5.0)
+"""Pages of lists that are under way."""
 
 PATIENCE = 10.0
 """Seconds for which a group at its start waits for lists that are newer than those that were made before."""
@@ -38,7 +39,7 @@ class Relists:
         """Namespaces empty: all of them."""
         self._clock = clock
         self._mirror = mirror
-        turns = Turns(asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(FAILING_AT_ONCE))
+        turns = Turns(BOUNDS)
         self._scopes: dict[Scope, list[Lister]] = {
             scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in Watched]
             for scope in (*namespaces,) or (None,)

@@ -18,13 +18,14 @@ from kubernetes.aio import client, config
 
 from baton.kube.clock import ServerTime
 from baton.kube.times import from_http_text
+from baton.kube.turns import Bounds, Turns
 
 Json = dict[str, Any]
 
 REQUEST_TIMEOUT = 10.0
 """Seconds. No request may hold up a loop for longer."""
 
-AT_ONCE = 32
+BOUNDS = Bounds(answered=32, unanswered=32, each=16, each_unanswered=8, long=1.0)
 """Requests under way. A thousand groups that begin together would make each other's slower until all of them took too long,
 and were tried again; the others wait for their turn, and the time in which a request is to be answered begins with it."""
 
@@ -88,9 +89,10 @@ class PageTooLargeError(Exception):
 class Api:
     """JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or UnavailableError."""
 
-    def __init__(self, connection: client.ApiClient) -> None:
+    def __init__(self, connection: client.ApiClient | None) -> None:
+        """None: for one that answers by itself."""
         self._client: Any = connection  # its types end where the HTTP begins
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = Turns(BOUNDS)
         self.told: ServerTime | None = None
         """By the last answer that did; in the event loop's time."""
 
@@ -102,10 +104,10 @@ class Api:
     ) -> tuple[Json, str]:
         """The next objects of a list, and the token for those after them ("": that is all). All pages are as of the same
         version. Raises ApiError (410) where the rest is not to be had any more, and PageTooLargeError where `limit` is to be
-        less; 1 is always taken. `metadata`: only theirs are told."""
+        less; 1 is always taken. `metadata`: only theirs are told. It waits for no turn: whoever lists bounds lists."""
         asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
         most = LARGEST_PAGE if limit > 1 else None
-        answer = await self._request("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
+        answer = await self._exchange("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
         return answer, str(answer["metadata"].get("continue") or "")
 
     async def find(self, path: str) -> Json | None:
@@ -142,10 +144,25 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Json | list[Json] | None = None,
         content_type: str = JSON,
+    ) -> Json:
+        """In its turn."""
+        try:
+            async with self._turns.take(*_whose(method, path)):
+                return await self._exchange(method, path, query, body, content_type)
+        except TimeoutError as error:
+            raise _unavailable(method, path, error) from None
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | list[Json] | None = None,
+        content_type: str = JSON,
         accept: str = JSON,
         most: int | None = None,
     ) -> Json:
-        """`most`: bytes of the answer, beyond which it is not read to its end."""
+        """At once. `most`: bytes of the answer, beyond which it is not read to its end."""
         try:
             arguments = await self._client.param_serialize(
                 method,
@@ -155,13 +172,12 @@ class Api:
                 body=body,
                 auth_settings=["BearerToken"],
             )
-            async with self._turns:
-                asked = asyncio.get_running_loop().time()
-                answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
-                self._hear(answer.headers.get("Date"), asked)
-                data = await (answer.read() if most is None else _read_at_most(answer.response, most))
+            asked = asyncio.get_running_loop().time()
+            answer = await self._client.call_api(*arguments, _request_timeout=REQUEST_TIMEOUT)
+            self._hear(answer.headers.get("Date"), asked)
+            data = await (answer.read() if most is None else _read_at_most(answer.response, most))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from None
+            raise _unavailable(method, path, error) from None
         if 200 <= answer.status <= 299:
             return _read(method, path, data)
         raise refusal(answer.status, _said(data))
@@ -170,6 +186,17 @@ class Api:
         """An answer has this header."""
         if (seconds := from_http_text(date or "")) is not None:
             self.told = ServerTime(seconds, asked, asyncio.get_running_loop().time())
+
+
+def _unavailable(method: str, path: str, error: Exception) -> UnavailableError:
+    return UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}")
+
+
+def _whose(method: str, path: str) -> tuple[str, str]:
+    """The namespace of a request ("": none), and the kind of it: its method, resource and subresource."""
+    root, _, rest = path.partition("/namespaces/")
+    namespace, resource, *more = (*rest.split("/"), "")
+    return (namespace, f"{method} {root} {resource} {''.join(more[1:])}") if resource else ("", f"{method} {root}")
 
 
 def _read(method: str, path: str, data: bytes) -> Json:
@@ -237,6 +264,7 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
         loader.load_incluster_config(client_configuration=settings)
     else:
         await loader.load_kube_config(config_file=str(kubeconfig), context=context, client_configuration=settings)
+    settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
     async with client.ApiClient(configuration=settings) as connection:
         yield Api(connection), settings
 

@@ -19,9 +19,6 @@ from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid
 from baton.model.names import LEDGER_KEY_ANNOTATION
 
-AT_ONCE = 16
-"""Patches in flight."""
-
 SHOWN_WITHIN = 15.0
 """Seconds. A pod that does not show by then what it was sent is sent it again: somebody else may have changed it."""
 
@@ -61,7 +58,6 @@ class Bumper:
         self._clock = clock
         self._sent: OrderedDict[tuple[str, MemberId], tuple[str, float]] = OrderedDict()
         """The mark that each pod was last sent, and when; in that order."""
-        self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def carry_out(self, wanted: Iterable[Bump]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
@@ -74,25 +70,29 @@ class Bumper:
             self._sent.move_to_end((bump.namespace, bump.pod))
         left = set(fresh)
         try:
-            await asyncio.gather(*(self._one(bump, left) for bump in fresh))
+            failed = [error for error in await asyncio.gather(*(self._one(bump, left) for bump in fresh)) if error is not None]
         finally:
             for bump in left:  # it was cancelled, or failed: nobody knows whether they were told
                 self._forget(bump)
+        if failed:
+            log.warning(
+                "annotations of pods could not be changed; their mounts may lag by a minute",
+                namespace=fresh[0].namespace,
+                pods=len(failed),
+                error=failed[0],
+            )
 
-    async def _one(self, bump: Bump, left: set[Bump]) -> None:
+    async def _one(self, bump: Bump, left: set[Bump]) -> str | None:
+        """Returns why the pod could not be told."""
         patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
         try:
-            async with self._limit:
-                await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
+            await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
         except (NotFoundError, ConflictError):
-            left.discard(bump)
+            pass
         except (ApiError, UnavailableError) as error:
-            log.warning(
-                "a pod's ledger annotation could not be changed; its mount may lag by a minute", pod=bump.pod, error=str(error)
-            )
-            self._forget(bump)
-        else:
-            left.discard(bump)
+            return str(error)
+        left.discard(bump)
+        return None
 
     def _forget(self, bump: Bump) -> None:
         if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] == bump.mark:

@@ -1,6 +1,7 @@
 """Kubernetes events about groups, queues and pods: what `kubectl describe` shows at the bottom."""
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import uuid4
@@ -13,6 +14,8 @@ from baton.kube.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
 QUEUED_AT_MOST = 1000
+"""Events that wait; whichever namespace has most of them loses one to the next."""
+
 LONGEST_NOTE = 1024
 """Bytes."""
 LONGEST_INSTANCE = 128
@@ -49,39 +52,64 @@ class Regarding:
 
 
 class Events:
-    """Posts in the background and drops what it cannot post: an event is a courtesy, no record."""
+    """Posts in the background and drops what it cannot post: an event is a courtesy, no record. Namespaces do not wait for each
+    other."""
 
     def __init__(self, api: Api, instance: str, clock: Clock) -> None:
         self._clock = clock
         self._api = api
         self._instance = instance
-        self._waiting: asyncio.Queue[tuple[Regarding, Json]] = asyncio.Queue(maxsize=QUEUED_AT_MOST)
+        self._waiting: dict[str, deque[Json]] = {}
+        """By namespace."""
+        self._count = 0
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
         """`reason` is one word in CamelCase, `note` a sentence."""
-        try:
-            self._waiting.put_nowait((about, self._event(about, kind, reason, note, action)))
-        except asyncio.QueueFull:
-            log.warning("too many events waiting; dropped one", reason=reason, note=note)
+        self._waiting.setdefault(about.namespace, deque()).append(self._event(about, kind, reason, note, action))
+        self._count += 1
+        self._idle.clear()
+        if self._count > QUEUED_AT_MOST:
+            dropped = max(self._waiting.values(), key=len).pop()
+            self._count -= 1
+            log.warning("too many events waiting; dropped one", reason=dropped["reason"], note=dropped["note"])
+        self._news.set()
 
     async def run(self) -> None:
-        """Post what waits, one after the other."""
-        while True:
-            about, event = await self._waiting.get()
+        """Post what waits, in each namespace one after the other."""
+        posting: set[str] = set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for namespace in [name for name in self._waiting if name not in posting]:
+                    posting.add(namespace)
+                    tasks.create_task(self._post(namespace, posting))
+                self._news.clear()
+                await self._news.wait()
+
+    async def _post(self, namespace: str, posting: set[str]) -> None:
+        """All of this namespace."""
+        waiting = self._waiting[namespace]
+        while waiting:
+            event = waiting.popleft()
+            self._count -= 1
             try:
-                await self._api.create(group_path(EVENTS, about.namespace, "events"), event)
+                await self._api.create(group_path(EVENTS, namespace, "events"), event)
             except (ApiError, UnavailableError) as error:
                 log.debug("event not posted", error=str(error), note=event["note"])
-            finally:
-                self._waiting.task_done()
+        del self._waiting[namespace]
+        posting.discard(namespace)
+        if not self._waiting:
+            self._idle.set()
 
     async def posted(self, within: float) -> None:
         """Wait until all that waits is posted, or dropped; for so many seconds at most."""
         try:
             async with asyncio.timeout(within):
-                await self._waiting.join()
+                await self._idle.wait()
         except TimeoutError:
-            log.warning("not all events were posted", left=self._waiting.qsize())
+            log.warning("not all events were posted", left=self._count)
 
     def _event(self, about: Regarding, kind: Kind, reason: str, note: str, action: str) -> Json:
         return {

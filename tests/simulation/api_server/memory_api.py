@@ -12,7 +12,7 @@ from tests.simulation.api_server.paths import target
 from tests.simulation.api_server.refusals import Refused
 from tests.simulation.api_server.server import ApiServer
 
-from baton.kube.api import AT_ONCE, JSON, METADATA, REQUEST_TIMEOUT, Api, UnavailableError, refusal
+from baton.kube.api import JSON, METADATA, REQUEST_TIMEOUT, Api, UnavailableError, refusal
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _PLAIN = Delay()
@@ -29,18 +29,17 @@ class MemoryApi(Api):
         user: str | None = None,
     ) -> None:
         """`latency`: seconds one way, asked twice for each request. `user` None: an administrator."""
+        super().__init__(None)
         self.server = server
         self.trouble = trouble
         self.latency = latency
         self.user = user
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self.told = None
         self._watches: list[_Stream] = []
 
     async def delete(self, path: str, **options: Any) -> Json:
         return await self._request("DELETE", path, body=options or None)
 
-    async def _request(
+    async def _exchange(
         self,
         method: str,
         path: str,
@@ -50,45 +49,44 @@ class MemoryApi(Api):
         accept: str = JSON,
         most: int | None = None,
     ) -> Json:
-        async with self._turns:
-            verb = _VERBS.get(method) or _reading(path)
-            fault = self.trouble(verb, path)
-            if type(fault) is Hang:
-                await asyncio.sleep(REQUEST_TIMEOUT)
-                raise UnavailableError(f"{method} {path}: TimeoutError")
-            slow = fault if type(fault) is Delay else _PLAIN
-            asked = asyncio.get_running_loop().time()
-            there = self.latency() + slow.there
-            if there >= REQUEST_TIMEOUT:
-                await asyncio.sleep(REQUEST_TIMEOUT)
-                raise UnavailableError(f"{method} {path}: TimeoutError")
-            if type(fault) is Refuse:
-                await asyncio.sleep(there + self.latency())
-                raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
-            refused: Refused | None = None
-            answer: Json = {}
-            date = ""
+        verb = _VERBS.get(method) or _reading(path)
+        fault = self.trouble(verb, path)
+        if type(fault) is Hang:
+            await asyncio.sleep(REQUEST_TIMEOUT)
+            raise UnavailableError(f"{method} {path}: TimeoutError")
+        slow = fault if type(fault) is Delay else _PLAIN
+        asked = asyncio.get_running_loop().time()
+        there = self.latency() + slow.there
+        if there >= REQUEST_TIMEOUT:
+            await asyncio.sleep(REQUEST_TIMEOUT)
+            raise UnavailableError(f"{method} {path}: TimeoutError")
+        if type(fault) is Refuse:
+            await asyncio.sleep(there + self.latency())
+            raise refusal(fault.status, {"reason": fault.reason, "message": fault.message})
+        refused: Refused | None = None
+        answer: Json = {}
+        date = ""
 
-            def request() -> Json:
-                nonlocal date
-                date = self.server.date
-                return self.server.request(verb, path, query, body, self.user, accept == METADATA)
+        def request() -> Json:
+            nonlocal date
+            date = self.server.date
+            return self.server.request(verb, path, query, body, self.user, accept == METADATA)
 
-            try:
-                answer = await _sent(there, request)
-            except Refused as one:
-                refused = one
-            if type(fault) is LoseAnswer:
-                await asyncio.sleep(REQUEST_TIMEOUT - there if fault.hang else self.latency())
-                raise UnavailableError(f"{method} {path}: {'TimeoutError' if fault.hang else 'Server disconnected'}")
-            back = self.latency() + slow.back
-            await asyncio.sleep(min(back, REQUEST_TIMEOUT - there))
-            if there + back >= REQUEST_TIMEOUT:
-                raise UnavailableError(f"{method} {path}: TimeoutError")
-            self._hear(date, asked)
-            if refused is not None:
-                raise refusal(refused.code, refused.status)
-            return answer
+        try:
+            answer = await _sent(there, request)
+        except Refused as one:
+            refused = one
+        if type(fault) is LoseAnswer:
+            await asyncio.sleep(REQUEST_TIMEOUT - there if fault.hang else self.latency())
+            raise UnavailableError(f"{method} {path}: {'TimeoutError' if fault.hang else 'Server disconnected'}")
+        back = self.latency() + slow.back
+        await asyncio.sleep(min(back, REQUEST_TIMEOUT - there))
+        if there + back >= REQUEST_TIMEOUT:
+            raise UnavailableError(f"{method} {path}: TimeoutError")
+        self._hear(date, asked)
+        if refused is not None:
+            raise refusal(refused.code, refused.status)
+        return answer
 
     async def watch(self, path: str, resource_version: str, **query: str) -> AsyncGenerator[Json, None]:
         """Events as the server tells them, until the connection ends. Raises as a request does where it cannot be opened."""

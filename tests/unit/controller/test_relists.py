@@ -33,7 +33,7 @@ class Lists(Api):
         self.gate: asyncio.Future[None] | None = None
         """While it is shut, lists of pods wait at it."""
 
-    async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+    async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
         *_, namespace, resource = path.split("/")
         self.begun.append((namespace, resource))
         refused = self.refused.get((namespace, resource))
@@ -236,9 +236,9 @@ def test_who_is_forgotten_is_told_nothing() -> None:
 
 def test_a_list_comes_in_pages_of_one_version() -> None:
     class Paged(Lists):
-        async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+        async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
             if not path.endswith("/shop/pods"):
-                return await super()._request(method, path, query)
+                return await super()._exchange(method, path, query)
             at = int((query or {}).get("continue", 0))
             pod = {**POD, "metadata": {**POD["metadata"], "name": f"pod-{at}"}}  # type: ignore[dict-item]
             return {"items": [pod], "metadata": {"resourceVersion": "9", "continue": str(at + 1) if at < 4 else ""}}
@@ -258,9 +258,9 @@ def test_a_list_of_large_objects_comes_in_small_pages_until_they_are_gone() -> N
         largest = 10
         asked: list[int]
 
-        async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
+        async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
             if not path.endswith("/shop/pods"):
-                return await super()._request(method, path, query)
+                return await super()._exchange(method, path, query)
             limit, at = int((query or {})["limit"]), int((query or {}).get("continue", 0))
             self.asked.append(limit)
             if limit > self.largest:

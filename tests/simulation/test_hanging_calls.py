@@ -1,0 +1,79 @@
+"""Calls that are never answered in some namespaces, as by an admission webhook: the groups of others do not wait for them."""
+
+import asyncio
+
+import pytest
+from tests.simulation.api_server import Fault, Hang
+from tests.simulation.replicas import Lone, played
+from tests.simulation.seeds import manifests
+
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path, queues_path
+from baton.model.names import ledger_name
+
+BUSY = [f"busy-{number}" for number in range(100)]
+QUEUE = {"source": {"type": "External", "external": {"onDeadline": "Force"}}, "partitions": 2, "rebalance": {"delaySeconds": 0}}
+
+
+def writes_hang(verb: str, path: str) -> Fault | None:
+    """What changes anything in a namespace whose name begins with busy, except events."""
+    return Hang() if verb in ("create", "update", "patch") and "/busy" in path and "/events" not in path else None
+
+
+def all_hang(verb: str, path: str) -> Fault | None:
+    return Hang() if verb not in ("list", "watch") and "/busy" in path else None
+
+
+async def crowd(lone: Lone, namespaces: list[str], groups: int) -> None:
+    """So many groups in each of them, with a pod each."""
+    for namespace in namespaces:
+        lone.server.request("create", core_path(None, "namespaces"), body={"metadata": {"name": namespace}})
+        await lone.api.create(queues_path(namespace), manifests.queue("orders", QUEUE))
+        for number in range(groups):
+            name = f"group-{number}"
+            await lone.api.create(groups_path(namespace), manifests.group(name, {"queues": [{"name": "orders"}]}))
+            await lone.api.create(core_path(namespace, "pods"), manifests.pod(name, name, None, None, 0))
+            status = manifests.pod_status(True, lone.now())
+            await lone.api.merge(core_path(namespace, "pods", name) + "/status", status)
+
+
+async def granted_within(lone: Lone, seconds: float, pod: str) -> None:
+    """A new pod of the group in `shop` gets partitions, and another's go back where it ends."""
+    await lone.pod("shop", pod)
+    await asyncio.sleep(seconds)
+    assert (await lone.owned("shop")).get(pod) == 2
+    await lone.delete_pod("shop", pod)
+    await asyncio.sleep(seconds)
+    assert await lone.owned("shop") == {"a": 4}
+
+
+async def oldest_list(lone: Lone) -> float:
+    return max(lone.loop.time() - lister.begun for lister in lone.replica.services.relists.listers)
+
+
+CROWDS = {"one namespace of many groups": (["busy-0"], 200), "many namespaces": (BUSY, 2)}
+
+
+@pytest.mark.parametrize("hangs", [writes_hang, all_hang])
+@pytest.mark.parametrize(("namespaces", "groups"), CROWDS.values(), ids=CROWDS)
+def test_calls_that_hang_in_some_namespaces_hold_up_nobody_elsewhere(namespaces: list[str], groups: int, hangs: object) -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        lone.fails = hangs  # type: ignore[assignment]
+        await crowd(lone, namespaces, groups)
+        await asyncio.sleep(10)  # until all that hangs has been found to
+        for number in range(20):
+            await granted_within(lone, 1, f"b{number}")
+            assert await oldest_list(lone) < 65
+            assert lone.replica.stuck() is None
+            await asyncio.sleep(10)
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(45)
+        for namespace in namespaces:
+            for number in range(groups):
+                ledger = await lone.api.find(core_path(namespace, "configmaps", ledger_name(f"group-{number}")))
+                assert ledger is not None, f"{namespace}/group-{number}"
+        assert lone.replica.stuck() is None
+
+    played(story, namespaces=())
