@@ -37,9 +37,9 @@ class Gate:
         await self._make("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", {"spec": binding})
         await self._closed()
 
-    async def webhook(self, port: int) -> None:
-        """One that is called there."""
-        webhook = {"name": "gate.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [RULE]}
+    async def webhook(self, port: int, *rules: dict[str, Any]) -> None:
+        """One that is called there, for ConfigMaps and what else `rules` say."""
+        webhook = {"name": "gate.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [RULE, *rules]}
         webhook |= {"clientConfig": {"url": f"https://127.0.0.1:{port}/"}, "failurePolicy": "Fail", "timeoutSeconds": 30}
         webhook |= self._selector
         await self._make("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", {"webhooks": [webhook]})

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import ApiServer, MemoryApi
+from tests.simulation.api_server import ApiServer, Hang, MemoryApi
 
 from baton.kube.api import group_path
 from baton.kube.clock import Clock
@@ -53,3 +53,19 @@ async def test_of_too_many_events_some_are_dropped_and_nobody_fails() -> None:
 async def test_an_event_has_a_name_however_long_that_of_its_object_is(name: str) -> None:
     (event,) = await posted(name, "a note")
     assert event["regarding"]["name"] == name
+
+
+async def test_events_that_are_never_taken_hold_up_those_of_no_other_namespace() -> None:
+    server = ApiServer(Random(1), lambda: 0.0)
+    for namespace in ("shop", "busy"):
+        server.request("create", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
+    events = Events(MemoryApi(server, lambda verb, path: Hang() if "/busy/" in path else None), "one", Clock())
+    for namespace, number in (("busy", 2 * QUEUED_AT_MOST), ("shop", 5)):
+        about = Regarding("baton.dev/v1alpha1", "ConsumerGroup", namespace, "orders", "uid")
+        for note in range(number):
+            events.post(about, Kind.NORMAL, "Rebalanced", f"note {note}")
+    posting = asyncio.create_task(events.run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    posting.cancel()
+    assert len(server.request("list", group_path(EVENTS, "shop", "events"))["items"]) == 5

@@ -1,0 +1,56 @@
+"""An admission webhook of one tenant that never answers: all its groups wait for it, and those of no other tenant."""
+
+import asyncio
+import time
+
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.test_refused_writes import Gate, Start, silent_port
+from tests.integration.operator.world import Cluster, World
+from tests.waiting import eventually
+
+from baton.kube.api import core_path
+from baton.model.names import ledger_name
+
+__all__ = ["silent_port"]
+
+GROUPS = 100
+RULES = {
+    "apiGroups": ["baton.dev"],
+    "apiVersions": ["*"],
+    "operations": ["UPDATE"],
+    "resources": ["consumergroups", "consumergroups/status"],
+}
+
+
+async def test_a_webhook_that_hangs_in_one_namespace_holds_up_no_other(
+    empty: World, api: Cluster, start: Start, silent_port: int
+) -> None:
+    busy = await namespace(api, f"{empty.namespace}-busy")
+    operator = await start(empty, "one", "--namespace", busy.namespace).leads()
+    await empty.external("orders", 6, rebalance={"delaySeconds": 0})
+    await empty.group("orders")
+    await empty.pod("a", "orders")
+    await empty.spread("orders", 6)
+    await busy.external("jobs", 6, rebalance={"delaySeconds": 0})
+    gate = Gate(api, busy.namespace)
+    try:
+        await gate.webhook(silent_port, RULES)
+        await asyncio.gather(*(busy.group(f"jobs-{number}", ["jobs"]) for number in range(GROUPS)))
+        await asyncio.gather(*(busy.pod(f"jobs-{number}", f"jobs-{number}") for number in range(GROUPS)))
+        began, turn = time.monotonic(), 0
+        while turn < 5 or time.monotonic() < began + 40:  # so long that all of them have tried, and some again
+            turn += 1
+            await empty.pod(f"b{turn}", "orders")
+            await empty.spread("orders", 3, 3)
+            await empty.delete_pod(f"b{turn}")
+            await empty.spread("orders", 6)
+            assert operator.get("/healthz")[0] == 200
+    finally:
+        await gate.open()
+
+    async def all_have_ledgers() -> bool:
+        found = await api.get(core_path(busy.namespace, "configmaps"))
+        names = {one["metadata"]["name"] for one in found["items"]}
+        return all(ledger_name(f"jobs-{number}") in names for number in range(GROUPS))
+
+    await eventually(all_have_ledgers, "every group has a ledger", 90)
