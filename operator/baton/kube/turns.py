@@ -17,7 +17,7 @@ Kind = tuple[str, str]
 """A namespace ("": none), and which of its requests: they hang or are answered together."""
 
 PATIENCE = 15.0
-"""Seconds for which a call waits for its turn where those of its kind are not answered; then it fails without having been sent."""
+"""Seconds for which a call waits for its turn where those of its kind are not answered; then it fails unsent."""
 
 OVERSHOOT = 8
 """Times as many as may begin: calls that were found to take long while others did already. Beyond that they are ended."""
@@ -50,7 +50,7 @@ class Turns:
         self._answered = _Pool(bounds.answered, bounds.each, self._allowed)
         self._unanswered = _Pool(bounds.unanswered, bounds.each_unanswered, lambda kind: bounds.each_unanswered)
         self._slow: OrderedDict[str, dict[str, int]] = OrderedDict()
-        """Of namespaces in which calls took long: how many of a kind may be under way among those that are answered; else none."""
+        """Of namespaces where calls took long: how many of a kind may be under way among those that are answered; else none."""
 
     @asynccontextmanager
     async def take(self, namespace: str, what: str) -> AsyncIterator[None]:
@@ -80,7 +80,7 @@ class Turns:
             while not turn.done():
                 await asyncio.wait({turn}, timeout=PATIENCE)
                 if not turn.done() and self._unanswered.forget(kind, turn):
-                    raise TimeoutError(f"such requests take long in namespace {kind[0]}; this one had no turn for {PATIENCE:.0f} s")
+                    raise TimeoutError(f"not sent within {PATIENCE:.0f} s, for such requests of its namespace are not answered")
         except asyncio.CancelledError:
             if turn.done():
                 turn.result().end(kind)
@@ -151,7 +151,7 @@ class _Pool:
 
     def begin(self, kind: Kind) -> bool:
         """Unless it has to wait."""
-        if kind in self._waiting.get(kind[0], ()) or not self._has_room(kind):
+        if self._turns_of(kind) or not self._has_room(kind):
             return False
         self.add(kind)
         return True
@@ -175,7 +175,7 @@ class _Pool:
 
     def forget(self, kind: Kind, turn: "Waiter") -> bool:
         """It waits no more; False: it did not."""
-        waiting = self._waiting.get(kind[0], {}).get(kind, {})
+        waiting = self._turns_of(kind)
         if turn not in waiting:
             return False
         del waiting[turn]
@@ -188,7 +188,7 @@ class _Pool:
 
     def hand_over(self, kind: Kind, other: "_Pool") -> None:
         """What waits of this kind waits there."""
-        if turns := self._waiting.get(kind[0], {}).get(kind):
+        if turns := self._turns_of(kind):
             other.wait(kind, *turns)
             turns.clear()
             self._tidy(kind)
@@ -215,6 +215,10 @@ class _Pool:
     def _has_room(self, kind: Kind) -> bool:
         room = self.busy < self._most and self._namespaces[kind[0]] < self._each
         return room and self._kinds[kind] < self._of_kind(kind)
+
+    def _turns_of(self, kind: Kind) -> dict["Waiter", None]:
+        kinds = self._waiting.get(kind[0])
+        return {} if kinds is None else kinds.get(kind, {})
 
     def _tidy(self, kind: Kind) -> None:
         kinds = self._waiting[kind[0]]

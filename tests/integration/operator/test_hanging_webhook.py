@@ -27,7 +27,8 @@ async def test_a_webhook_that_hangs_in_one_namespace_holds_up_no_other(
 ) -> None:
     busy = await namespace(api, f"{empty.namespace}-busy")
     operator = await start(empty, "one", "--namespace", busy.namespace).leads()
-    await empty.external("orders", 6, rebalance={"delaySeconds": 0})
+    source = {"type": "External", "external": {"onDeadline": "Force"}}
+    await empty.queue("orders", source, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 0})
     await empty.group("orders")
     await empty.pod("a", "orders")
     await empty.spread("orders", 6)
