@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from tests.unit.kube.memory_api import ShopApi
 
-from baton.kube.bump import AT_ONCE, SHOWN_WITHIN, Bumper, bumps, mark
+from baton.kube.api import BOUNDS
+from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
 from baton.kube.clock import Clock
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, victims
@@ -60,7 +61,7 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
 async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     api = ShopApi()
     api.latency = lambda: 0.001
-    pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * AT_ONCE)]
+    pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * BOUNDS.each)]
     ledger = {pod.name: "entry" for pod in pods}
     paths = [put(api, pod) for pod in pods]
     bumper = Bumper(api, Clock())
