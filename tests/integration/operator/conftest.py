@@ -9,6 +9,7 @@ import pytest
 import yaml
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 from baton.kube.api import connect, core_path
 
@@ -35,6 +36,12 @@ async def apply_crds(api: Cluster) -> None:
         wanted = yaml.safe_load(file.read_text())
         if await api.find(f"{path}/{wanted['metadata']['name']}") is None:
             await api.create(path, wanted)
+
+    async def served() -> bool:
+        found = await api.find("/apis")
+        return any(group["name"] == "baton.dev" for group in (found or {}).get("groups", ()))
+
+    await eventually(served, "the API server serves the resources, and says so")
 
 
 async def namespace(api: Cluster, name: str) -> World:
