@@ -38,7 +38,7 @@ async def test_consumers_that_come_back_drain_a_full_redis(api: Cluster, start: 
             uid = await world.pod("full-a", "full")
             grants = await granted(world, uid, former)
             assert drained(server, world, uid, grants) == ENTRIES
-            assert await world.reason("full") == "Ready"
+            await world.told("full", "Ready")
             with server.client() as raw:
                 raw.config_set("maxmemory", 0)
             producer.send("key", "one more")

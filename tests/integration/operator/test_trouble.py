@@ -83,7 +83,7 @@ async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_
     await shop.pod("down-a", "down")
     message = await shop.told("down", "QueueUnreachable")
     assert str(server.port) in message
-    assert await shop.reason("down", "partitionedqueues") == "QueueUnreachable"
+    await shop.told("down", "QueueUnreachable", "partitionedqueues")
     await shop.spread("down", 2, queue="down-other")
     with server:
         await shop.spread("down", 4, seconds=20)
@@ -247,7 +247,7 @@ async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: Wo
     message = await shop.told("wanted-second", "Conflict")
     assert "shop/wanted-first" in message
     assert await shop.counts("wanted-first", "wanted") == {"wanted-a": 4}
-    assert await shop.reason("wanted", "partitionedqueues") == "Reachable"
+    await shop.told("wanted", "Reachable", "partitionedqueues")
     await shop.delete("consumergroups", "wanted-first")
     await shop.spread("wanted-second", 4, queue="wanted", seconds=15)
     await shop.told("wanted-second", "Ready")

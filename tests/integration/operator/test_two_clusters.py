@@ -77,7 +77,7 @@ async def test_the_second_cluster_is_told_whose_the_queue_is_and_leaves_it_alone
     await theirs.delete("consumergroups", "orders")
     await theirs.gone("orders")
     assert await owners("orders", redis_server) == before, "what goes is not its own"
-    assert await ours.reason("orders") == "Ready"
+    await ours.told("orders", "Ready")
     await theirs.group("orders")
     await theirs.told("orders", "Conflict")
     await ours.delete("consumergroups", "orders")
