@@ -50,7 +50,8 @@ class Operator:
         return self.identity
 
     def start(self) -> None:
-        self._context.run(self._make)
+        if not self.world.ending:
+            self._context.run(self._make)
 
     def _make(self) -> None:
         world = self.world

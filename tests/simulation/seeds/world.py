@@ -195,9 +195,8 @@ class World:
         for operator in self.operators:
             operator.dead = True
             self.loop.let_go(operator)
-        tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        while tasks := sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name()):
+            for task in tasks:
+                task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self.loop.close()
