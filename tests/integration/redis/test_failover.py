@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.pods import operating
+from tests.listener import Listener
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -23,26 +24,18 @@ class Address:
 
     def __init__(self, target: RedisServer) -> None:
         self.target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._connect)
+        self.url = self._listener.url
+        self.close = self._listener.close
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection((self.target.bind, self.target.port))
-            except OSError:
-                client.close()
-                continue
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection((self.target.bind, self.target.port))
+        except OSError:
+            client.close()
+            return
+        for source, sink in ((client, server), (server, client)):
+            threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

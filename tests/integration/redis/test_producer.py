@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.listener import Listener
 from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch
@@ -79,17 +80,12 @@ class LossyProxy:
     def __init__(self, server: RedisServer, lost: int) -> None:
         self._target = (server.bind, server.port)
         self._left = lost
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._connect)
+        self.url = self._listener.url
+        self.close = self._listener.close
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+    def _connect(self, client: socket.socket) -> None:
+        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         with client, socket.create_connection(self._target) as upstream:
@@ -109,9 +105,6 @@ class LossyProxy:
                 sink.sendall(data)
         except OSError:
             pass
-
-    def close(self) -> None:
-        self._listener.close()
 
 
 def _receive(source: socket.socket) -> bytes:

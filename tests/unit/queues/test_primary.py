@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.listener import Listener
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
@@ -28,23 +29,15 @@ class Refusing:
     def __init__(self, error: str, times: int) -> None:
         self._error, self._left = error, times
         self.connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._connect)
+        self.url = self._listener.url
+        self.close = self._listener.close
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            answer = f"-{self._error}" if self._left > 0 else ":1"
-            self._left -= 1
-            threading.Thread(target=_answer, args=(connection, f"{answer}\r\n".encode()), daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
+    def _connect(self, connection: socket.socket) -> None:
+        self.connections += 1
+        answer = f"-{self._error}" if self._left > 0 else ":1"
+        self._left -= 1
+        threading.Thread(target=_answer, args=(connection, f"{answer}\r\n".encode()), daemon=True).start()
 
 
 def _answer(connection: socket.socket, answer: bytes) -> None:
