@@ -1,6 +1,6 @@
 """For all tests: clusters, started when first asked for and stopped when all is over; hypothesis, which plays the same
-examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones; and which tests
-`make test` runs side by side."""
+examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones; which tests `make test`
+runs side by side; and how those that fail are reported."""
 
 import os
 from collections.abc import Iterator
@@ -11,6 +11,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from tests.cluster import Cluster
+from tests.reports import pytest_runtest_makereport, pytest_terminal_summary
+
+__all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]
 
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow])
