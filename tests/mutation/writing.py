@@ -104,7 +104,7 @@ WRITING = (
              "                keeper.reconnect(partial(self._open, view))", "                pass"),
     Mutation("queue", "hang on a queue that is somewhere else now", "controller/keeper.py", "simulation/test_queues_in_trouble.py",
              "        self._moved = True\n        self._turn.set()", "        self._moved = True"),
-    Mutation("queue", "touch a queue that another has", "controller/keepers.py", "simulation/test_queues_in_trouble.py",
+    Mutation("queue", "touch a queue that another has", "controller/lost_queues.py", "simulation/test_queues_in_trouble.py",
              "if problem.reason in (Reason.CONFLICT, Reason.UNSUPPORTED_SOURCE):", "if False:"),
     Mutation("queue", "take a grant of one's own for a surprise", "controller/owner_records.py", "unit/controller/test_owner_records.py",
              "        self.known[number] = record\n", "        pass\n"),

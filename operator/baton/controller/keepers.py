@@ -9,9 +9,9 @@ import structlog
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.keeper import Keeper
+from baton.controller.lost_queues import LostQueues
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
-from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.queue_work import NOTHING
 from baton.controller.supervision import Tasks, end
@@ -22,9 +22,6 @@ from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
-
-UNRECORDED_WITHIN = 5.0
-"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name."""
 
 log = structlog.get_logger("baton.queue")
 
@@ -61,11 +58,7 @@ class Keepers:
         self._effects: Iterable[Effect] = ()
         self._wanted: Mapping[QueueName, Mapping[Partition, Effect]] = {}
         """The same by queue."""
-        self._lost: frozenset[QueueName] = frozenset()
-        """Queues to be let go of at which nothing can be done: another has them, or they do not answer."""
-        self._deleting_since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._given_up: dict[QueueName, str] = {}
+        self._lost = LostQueues(key[0], clock, changed)
 
     # -- which queues
 
@@ -100,7 +93,7 @@ class Keepers:
         """
         ended = True
         for name in done_with:
-            waited_for = name in recorded or self._deleting_since is not None
+            waited_for = name in recorded or self._lost.deleting
             self._keepers[name].leave(patient=waited_for and name not in self._lost)
             ended = ended and self._keepers[name].ended
         return ended
@@ -111,8 +104,7 @@ class Keepers:
 
     async def close(self) -> None:
         """Leave everything as it is."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._lost.close()
         for keeper in self._keepers.values():
             keeper.stop()
         await end(list(self._tasks.values()))
@@ -127,7 +119,8 @@ class Keepers:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
         `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
         of_spec = frozenset(named)
-        self._lose(of_spec, recorded, patience)
+        left = {name: keeper for name, keeper in self._keepers.items() if name not in of_spec}
+        self._lost.look(left, recorded.keys() - self._keepers.keys() - self._released, recorded, patience)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
             for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
@@ -172,8 +165,7 @@ class Keepers:
 
     def given_up(self) -> dict[QueueName, str]:
         """Queues of a group that is being deleted that were not waited for any longer, and what was wrong; each once."""
-        told, self._given_up = self._given_up, {}
-        return told
+        return self._lost.given_up()
 
     @property
     def facts(self) -> dict[QueueName, QueueFacts]:
@@ -262,38 +254,6 @@ class Keepers:
     def _forget(self, name: QueueName) -> None:
         for kept in (self._keepers, self._tasks, self._sources, self._settled, self._shown):
             kept.pop(name, None)
-
-    def _lose(self, named: frozenset[QueueName], recorded: Mapping[QueueName, KnownQueue], patience: float | None) -> None:
-        """Which queues that are to be let go of cannot be reached: there is nothing to be done at them, nor to be waited for."""
-        now = self._clock.ticks()
-        if patience is None:
-            self._deleting_since = None
-        elif self._deleting_since is None:
-            self._deleting_since = now
-        lost, waits = set(), []
-        for name, keeper in self._keepers.items():
-            problem, since = keeper.facts.problem, keeper.troubled_since
-            if name in named or problem is None or since is None:
-                continue
-            if problem.reason in (Reason.CONFLICT, Reason.UNSUPPORTED_SOURCE):
-                lost.add(name)
-            elif patience is not None and self._deleting_since is not None:
-                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
-                left = max(since, self._deleting_since) + bound - now
-                if left <= 0:
-                    lost.add(name)
-                    if name not in self._lost:
-                        self._given_up[name] = problem.message
-                else:
-                    waits.append(left)
-        for name in recorded.keys() - self._keepers.keys() - self._released if patience is not None else ():
-            lost.add(name)
-            if name not in self._lost and recorded[name].incarnation is not None:  # its server has recorded the group
-                self._given_up[name] = f"PartitionedQueue {self._key[0]}/{name} is gone."
-        self._lost = frozenset(lost)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(min(waits), self._changed) if waits else None
 
 
 _NEVER = "never"
