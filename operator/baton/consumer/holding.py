@@ -1,13 +1,12 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from baton.consumer.lane import Lane
 from baton.consumer.reader import Reader
 from baton.model.ids import Epoch, Partition
-from baton.queues.entry import Entry
 
 
 class Phase(Enum):
@@ -22,30 +21,28 @@ class Phase(Enum):
     """Lost: the queue refuses this consumer, or its ledger does not name the partition any more."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Holding:
     """What is in hand of a partition under one epoch."""
 
     partition: Partition
     epoch: Epoch
     phase: Phase = Phase.SERVING
-    entries: deque[Entry] = field(default_factory=deque)
-    """Read and not yet handled, in order."""
+    lane: Lane = field(init=False)
+    """Its entries in hand."""
     handled: list[str] = field(default_factory=list)
     """Offsets to acknowledge."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
-    failed: str | None = None
-    """Why the handler failed with the first of `entries`; None: it did not."""
     sure_at: float = 0.0
     """When the queue last said that the partition is ours."""
-    not_before: float = 0.0
-    """After a failure: when to try again."""
-    failures: int = 0
     since: float = field(default_factory=time.monotonic)
     """When it was granted, as far as this process knows."""
     served_at: float = 0.0
     """When it had its turn last; 0: never."""
+
+    def __post_init__(self) -> None:
+        self.lane = Lane(self)
 
     @property
     def over(self) -> bool:
@@ -55,12 +52,11 @@ class Holding:
         """Read nothing new any more; what is in hand is tried at once."""
         if self.phase is Phase.SERVING:
             self.phase = Phase.LETTING_GO
-            self.not_before = 0.0
+            self.lane.not_before = 0.0
 
     def end(self, phase: Phase, reader: Reader) -> None:
         """Nothing of it is worked on any more. What was not acknowledged is the next owner's, and counts here no longer."""
         reader.let_go(self.partition.number, self.epoch)
         self.phase = phase
-        self.entries.clear()
+        self.lane.clear()
         self.handled.clear()
-        self.failed = None

@@ -109,16 +109,16 @@ class Session:
         """The operator may have given this consumer up: its last renewal is longer ago than the Lease is long."""
         return time.monotonic() - self._renewed_at >= self._duration
 
-    def close(self, give_up: bool = False) -> None:
+    def close(self, give_up: bool = False, within: float = _LAST_WORD) -> None:
         """Say what has not been said yet, and stop renewing. `give_up`: leave the Lease to whoever comes next."""
         with self._condition:
             self._closing = True
-            self._close_by = time.monotonic() + _LAST_WORD
+            self._close_by = time.monotonic() + within
             self._giving_up = give_up
             self._unsaid = self._unsaid or give_up
             self._condition.notify_all()
         if self._thread is not None:
-            self._thread.join(_LAST_WORD)
+            self._thread.join(within)
 
     def _run(self) -> None:
         due = time.monotonic()

@@ -1,0 +1,82 @@
+"""All that a consumer holds, as its ledger says, and the queues that it has open for it."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+from baton.consumer.holding import Holding, Phase
+from baton.consumer.reader import Reader
+from baton.consumer.source import AssignmentSource
+from baton.consumer.waiter import Waiter
+from baton.model.ids import Partition, QueueName
+from baton.model.ledger import MemberEntry, flat
+
+
+class Holdings:
+    """Holdings by partition; changed by the consumer's loop only."""
+
+    def __init__(self, open_queue: Callable[[QueueName], Reader], source: AssignmentSource, woken: Callable[[], None]) -> None:
+        """`woken`: called, from any thread, when there may be something to read."""
+        self._open_queue = open_queue
+        self._source = source
+        self._woken = woken
+        self._entry: MemberEntry | None = None
+        self._holdings: dict[Partition, Holding] = {}
+        self._readers: dict[QueueName, Reader] = {}
+        self._waiters: dict[QueueName, Waiter] = {}
+
+    def __iter__(self) -> Iterator[Holding]:
+        return iter(list(self._holdings.values()))
+
+    def follow_ledger(self) -> None:
+        """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more."""
+        entry = self._source.current()
+        if entry is self._entry:
+            return
+        self._entry = entry
+        owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry else ({}, {})
+        told = owned | revoking
+        for partition, holding in self._holdings.items():
+            reader = self._readers.get(partition.queue)
+            if reader is not None and told.get(partition) != holding.epoch:
+                holding.end(Phase.FENCED, reader)
+        # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
+        self._holdings = {
+            partition: before
+            if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
+            else Holding(partition, epoch)
+            for partition, epoch in told.items()
+        }
+        for partition in revoking:
+            self._holdings[partition].let_go()
+        for queue in self._readers.keys() - {partition.queue for partition in told}:
+            # Not in this thread: a server that hangs must not hold the other queues up.
+            ended = (self._waiters.pop(queue), self._readers.pop(queue))
+            threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
+
+    def reader(self, holding: Holding) -> Reader:
+        queue = holding.partition.queue
+        if queue not in self._readers:
+            self._readers[queue] = self._open_queue(queue)
+            self._waiters[queue] = Waiter(self._readers[queue], self._woken)
+        return self._readers[queue]
+
+    def watch(self, at_rest: Callable[[Holding, Reader], bool]) -> None:
+        """Wait at the queues for what is at rest."""
+        resting: dict[QueueName, set[int]] = {queue: set() for queue in self._waiters}
+        for holding in self._holdings.values():
+            queue = holding.partition.queue
+            if queue in resting and at_rest(holding, self._readers[queue]):
+                resting[queue].add(holding.partition.number)
+        for queue, partitions in resting.items():
+            self._waiters[queue].watch(frozenset(partitions))
+
+    def close(self) -> None:
+        for queue, waiter in self._waiters.items():
+            _close(waiter, self._readers[queue])
+        self._waiters.clear()
+        self._readers.clear()
+
+
+def _close(waiter: Waiter, reader: Reader) -> None:
+    waiter.close()
+    reader.close()
