@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import redis
-from kubernetes import config
 
 from baton.consumer import AssignmentSource, Consumer, Session
 from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
 from baton.consumer.pod import Pod
 from baton.model.names import session_lease_name
 from baton.queues.redis import RedisReader
@@ -40,7 +40,7 @@ def start(kubeconfig: Path, url: str, queue: str, ledger: Path, group: str, pod:
 def main() -> None:
     """Works until it is asked to stop."""
     pod, url = Pod.from_environment(), os.environ["BATON_REDIS_URL"]
-    lease = KubernetesLease(config.new_client_from_config(), pod.namespace, session_lease_name(pod.name))
+    lease = KubernetesLease(ApiConnection.from_kubeconfig(), pod.namespace, session_lease_name(pod.name))
     Consumer(
         lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
         AssignmentSource(pod.ledger, pod.name, pod.uid),

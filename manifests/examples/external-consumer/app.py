@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 
 from baton.consumer import AssignmentSource, Pod, Session
+from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
 from baton.model import Partition
 from baton.model.ledger import flat
 from baton.model.names import session_lease_name
@@ -36,15 +38,10 @@ def work(source: AssignmentSource, session: Session, pod: Pod, serve: Callable[[
 
 
 def main() -> None:
-    import kubernetes
-
-    from baton.consumer.api import KubernetesLease
-
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     pod, stop = Pod.from_environment(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    kubernetes.config.load_incluster_config()
-    lease = KubernetesLease(kubernetes.client.ApiClient(), pod.namespace, session_lease_name(pod.name))
+    lease = KubernetesLease(ApiConnection.in_pod(), pod.namespace, session_lease_name(pod.name))
     session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
     session.start()
     try:

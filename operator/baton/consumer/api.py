@@ -1,58 +1,35 @@
 """A session's Lease at the API server."""
 
-import json
-from typing import Any
-
-from kubernetes import client
-
+from baton.consumer.api_server import ApiConnection, ApiRefused, segments
 from baton.consumer.lease import Manifest
 
-_TIMEOUT = (2.0, 4.0)
-"""Seconds that the API server has to take a connection, and to answer."""
-
-
-class LeaseRefused(Exception):  # noqa: N818 -- what became of the request, for the user
-    """The API server did not do what was asked: its words, on one line."""
+_ABSENT, _CONFLICT = 404, 409
 
 
 class KubernetesLease:
-    """The Lease `name` at the API server that `api` talks to."""
+    """The Lease `name` at the API server."""
 
-    def __init__(self, api: client.ApiClient, namespace: str, name: str) -> None:
-        self._leases: Any = client.CoordinationV1Api(api)  # takes manifests as JSON too, which its types do not say
+    def __init__(self, api: ApiConnection, namespace: str, name: str) -> None:
+        self._api = api
         self._namespace = namespace
         self._name = name
+        self._all = f"/apis/coordination.k8s.io/v1/namespaces/{segments(namespace)}/leases"
+        self._one = f"{self._all}/{segments(name)}"
 
     def read(self) -> Manifest | None:
         try:
-            return self._manifest(self._leases.read_namespaced_lease(self._name, self._namespace, _request_timeout=_TIMEOUT))
-        except client.ApiException as error:
-            if error.status == 404:
+            return self._api.request("GET", self._one)
+        except ApiRefused as refusal:
+            if refusal.status == _ABSENT:
                 return None
-            raise _refusal(error) from None
+            raise
 
     def write(self, lease: Manifest) -> Manifest | None:
         lease["metadata"] |= {"namespace": self._namespace, "name": self._name}
+        exists = "resourceVersion" in lease["metadata"]
         try:
-            if "resourceVersion" in lease["metadata"]:
-                written = self._leases.replace_namespaced_lease(self._name, self._namespace, lease, _request_timeout=_TIMEOUT)
-            else:
-                written = self._leases.create_namespaced_lease(self._namespace, lease, _request_timeout=_TIMEOUT)
-        except client.ApiException as error:
-            if error.status in (404, 409):
+            return self._api.request("PUT", self._one, lease) if exists else self._api.request("POST", self._all, lease)
+        except ApiRefused as refusal:
+            if refusal.status in (_ABSENT, _CONFLICT):
                 return None
-            raise _refusal(error) from None
-        return self._manifest(written)
-
-    def _manifest(self, lease: Any) -> Manifest:
-        manifest: Manifest = self._leases.api_client.sanitize_for_serialization(lease)
-        return manifest
-
-
-def _refusal(error: client.ApiException) -> LeaseRefused:
-    """Without headers, and with what a policy or a role has to say: who may, and what to do."""
-    try:
-        said = str(json.loads(error.body or "")["message"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        said = str(error.reason)
-    return LeaseRefused(f"{error.status} {' '.join(said.split())[:1000]}")
+            raise

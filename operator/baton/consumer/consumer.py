@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Self
+from typing import Self
 
 from baton.consumer.handler import Handler, HandlerRun
 from baton.consumer.loop import ConsumerLoop
@@ -48,10 +48,9 @@ class Consumer:
 
         `redis_url` (or BATON_REDIS_URL) is the server of all the group's queues. Raises ValueError for what is missing or no URL.
         """
-        # Only here: other users of this module need neither a Redis nor a Kubernetes client.
-        import kubernetes
-
+        # Only here: other users of this module need no Redis.
         from baton.consumer.api import KubernetesLease
+        from baton.consumer.api_server import ApiConnection
         from baton.queues.redis import RedisReader
         from baton.queues.redis.url import read
 
@@ -63,9 +62,7 @@ class Consumer:
             read(url)
         except QueueUnreachable as problem:
             raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
-        load: Any = kubernetes.config.load_incluster_config  # not typed by the library
-        load()
-        lease = KubernetesLease(kubernetes.client.ApiClient(), pod.namespace, session_lease_name(pod.name))
+        lease = KubernetesLease(ApiConnection.in_pod(), pod.namespace, session_lease_name(pod.name))
         session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
         return cls(
             lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),

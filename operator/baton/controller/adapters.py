@@ -33,7 +33,7 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
 
             url, stands_in = await _redis_url(api, queue, spec)
             return RedisQueue(
-                url,
+                url.get_secret_value(),
                 queue=queue.full_name,
                 claimant=claimant,
                 max_delivered_unacked=spec.max_delivered_unacked,

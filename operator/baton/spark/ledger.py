@@ -8,14 +8,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import kubernetes.watch
-from kubernetes import client
-
+from baton.consumer.api_server import ApiConnection, ListWatch, segments
 from baton.model.ids import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
@@ -23,9 +20,6 @@ from baton.spark.ownership import Ownership, ownership
 from baton.spark.scale import Scale, parse_scale
 
 log = logging.getLogger("baton.spark")
-
-_Watch: Any = kubernetes.watch.Watch
-"""Not typed by the library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,62 +99,48 @@ class WatchedLedger(_View):
     too old for.
     """
 
-    def __init__(self, api: client.ApiClient, namespace: str, group: str) -> None:
+    def __init__(self, api: ApiConnection, namespace: str, group: str) -> None:
         super().__init__()
-        self._core = client.CoreV1Api(api)
+        self._api = api
         self._namespace = namespace
         self._name = ledger_name(group)
-        self._watch: Any = None
+        self._watch: ListWatch | None = None
         threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
 
     def close(self) -> None:
         super().close()
         if self._watch is not None:
-            self._watch.stop()
+            self._watch.end()
 
     def _run(self) -> None:
         problem = False
         while not self._closed.is_set():
             try:
-                with self._following() as states:
-                    for data in states:
-                        self._see(data)
-                        if problem:
-                            problem = False
-                            log.info("the ledger %s/%s is in sight again", self._namespace, self._name)
+                for data in self._states():
+                    if self._closed.is_set():
+                        return
+                    self._see(data)
+                    if problem:
+                        problem = False
+                        log.info("the ledger %s/%s is in sight again", self._namespace, self._name)
             except Exception as error:  # whatever the API server or the network does, the fleet goes on
                 if not problem:
                     log.warning("the ledger %s/%s is out of sight, its last state stands: %s", self._namespace, self._name, error)
                 problem = True
                 self._closed.wait(1.0)
 
-    @contextmanager
-    def _following(self) -> Iterator[Iterator[Mapping[str, str]]]:
-        selector = f"metadata.name={self._name}"
-        listed: Any = self._core.list_namespaced_config_map(self._namespace, field_selector=selector, _request_timeout=10)
-        self._watch = _Watch()
-
-        def states() -> Iterator[Mapping[str, str]]:
-            yield listed.items[0].data or {} if listed.items else {}
-            assert self._watch is not None
-            # The server ends the watch after five minutes; a connection that died unseen is noticed by then.
-            events: Iterator[dict[str, Any]] = self._watch.stream(
-                self._core.list_namespaced_config_map,
-                self._namespace,
-                field_selector=selector,
-                resource_version=listed.metadata.resource_version,
-                timeout_seconds=300,
-                _request_timeout=(5, 310),
-            )
-            for event in events:
-                if self._closed.is_set():
-                    return
-                yield {} if event["type"] == "DELETED" else event["object"].data or {}
-
-        try:
-            yield states()
-        finally:
-            self._watch.stop()
+    def _states(self) -> Iterator[Mapping[str, str]]:
+        """Of its data: now, and after each change until the watch ends. Empty: the ConfigMap is not there."""
+        path, only = f"/api/v1/namespaces/{segments(self._namespace)}/configmaps", f"metadata.name={self._name}"
+        listed = self._api.request("GET", path, fieldSelector=only)
+        items = listed.get("items") or []
+        yield items[0].get("data") or {} if items else {}
+        with self._api.watch(path, fieldSelector=only, resourceVersion=listed["metadata"]["resourceVersion"]) as watch:
+            self._watch = watch
+            if self._closed.is_set():
+                return
+            for event in watch:
+                yield {} if event["type"] == "DELETED" else event["object"].get("data") or {}
 
 
 class MountedLedger(_View):

@@ -7,12 +7,10 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
-
-import kubernetes.config
-from kubernetes import client
+from typing import Protocol
 
 from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
 from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.reading import ExecutorPod, Pod
@@ -45,13 +43,8 @@ class Cluster:
         lease_seconds: float = 15.0,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        configuration: Any = client.Configuration()
-        config: Any = kubernetes.config  # not typed by the library
-        try:
-            config.load_incluster_config(client_configuration=configuration)
-        except config.ConfigException:
-            config.load_kube_config(client_configuration=configuration)
-        self._configuration = configuration
+        inside = "KUBERNETES_SERVICE_HOST" in environment
+        self._api = ApiConnection.in_pod(environment=environment) if inside else ApiConnection.from_kubeconfig()
         self.namespace = namespace or environment.get("POD_NAMESPACE") or "default"
         self.pod = ExecutorPod(executor_ledger)
         self._lease_seconds = lease_seconds
@@ -60,11 +53,11 @@ class Cluster:
         self._holder = environment.get("POD_UID") or f"driver-{uuid.uuid4()}"
 
     def ledger(self, group: str) -> LedgerView:
-        return WatchedLedger(client.ApiClient(self._configuration), self.namespace, group)
+        return WatchedLedger(self._api, self.namespace, group)
 
     def session(self, group: str) -> Session:
         every = min(3.0, self._lease_seconds / 5)
-        lease = KubernetesLease(client.ApiClient(self._configuration), self.namespace, driver_lease_name(group))
+        lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
         return DriverSession(lease, group, self._holder, self._lease_seconds, every)
 
 

@@ -11,6 +11,7 @@ from tests.waiting import until
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
 from baton.consumer.lease import Manifest
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
@@ -26,7 +27,8 @@ def api(control_plane: Cluster) -> Iterator[kubernetes.client.ApiClient]:
 
 
 @pytest.fixture
-def lease(api: kubernetes.client.ApiClient) -> KubernetesLease:
+def lease(control_plane: Cluster) -> KubernetesLease:
+    api = ApiConnection.from_kubeconfig(str(control_plane.kubeconfig))
     return KubernetesLease(api, "default", f"baton-pod-{uuid4().hex[:8]}")
 
 

@@ -5,13 +5,12 @@ import time
 import uuid
 from collections.abc import Iterator
 
-import kubernetes.config
 import pytest
-from kubernetes import client
 from tests.cluster import Cluster
 from tests.integration.spark.world import wait_for
 
 from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
 from baton.model import Epoch, QueueName, Uid
 from baton.model.names import driver_lease_name
 from baton.model.session import Release
@@ -24,10 +23,8 @@ NAMESPACE = "default"
 
 
 @pytest.fixture
-def api(control_plane: Cluster) -> client.ApiClient:
-    configuration = client.Configuration()
-    kubernetes.config.load_kube_config(str(control_plane.kubeconfig), client_configuration=configuration)
-    return client.ApiClient(configuration)
+def api(control_plane: Cluster) -> ApiConnection:
+    return ApiConnection.from_kubeconfig(str(control_plane.kubeconfig))
 
 
 @pytest.fixture
@@ -36,14 +33,14 @@ def group() -> str:
 
 
 @pytest.fixture
-def sessions(api: client.ApiClient, group: str) -> Iterator[list[DriverSession]]:
+def sessions(api: ApiConnection, group: str) -> Iterator[list[DriverSession]]:
     made: list[DriverSession] = []
     yield made
     for session in made:
         session.close()
 
 
-def driver(api: client.ApiClient, group: str, holder: str, **settings: float) -> DriverSession:
+def driver(api: ApiConnection, group: str, holder: str, **settings: float) -> DriverSession:
     return DriverSession(KubernetesLease(api, NAMESPACE, driver_lease_name(group)), group, holder, **settings)
 
 

@@ -1,8 +1,11 @@
 """A pod whose environment is wrong is told what to set, before it begins."""
 
+from pathlib import Path
+
 import pytest
 
 from baton.consumer import Consumer
+from baton.consumer.api_server import ApiConnection
 
 POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop", "POD_UID": "a-uid"}
 
@@ -32,3 +35,14 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="set POD_UID in the container's env"):
         Consumer.from_environment()
+
+
+def test_without_a_service_account_it_is_said_where_one_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (POD | {"BATON_REDIS_URL": "redis://redis"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ValueError, match="this is no pod of a cluster"):
+        Consumer.from_environment()
+    server = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(ValueError, match="do not set automountServiceAccountToken to false"):
+        ApiConnection.in_pod(tmp_path, server)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from pydantic import SecretStr
 from redis.exceptions import NoScriptError, ResponseError
 
 from baton.model.ids import Epoch, Uid
@@ -45,7 +44,7 @@ class RedisQueue:
 
     def __init__(
         self,
-        url: str | SecretStr,
+        url: str,
         queue: str,
         claimant: Claimant,
         *,

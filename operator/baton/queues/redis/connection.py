@@ -56,7 +56,7 @@ class Credentials(CredentialProvider):
         self._url = url
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        password = "" if self._url.password is None else self._url.password.get_secret_value()
+        password = self._url.password or ""
         return (password,) if self._url.user is None else (self._url.user, password)
 
     async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
-from pydantic import SecretStr
 from redis.exceptions import NoScriptError, RedisError
 
 from baton.queues.protocol import QueueUnreachable
@@ -38,7 +37,7 @@ class RedisProducer:
     put some of them there.
     """
 
-    def __init__(self, url: str | SecretStr, queue: str, *, patience: float = 30.0) -> None:
+    def __init__(self, url: str, queue: str, *, patience: float = 30.0) -> None:
         """`patience`: for how long a call tries again while the server is down, full, or the queue not made yet. Seconds."""
         self._queue = queue
         self._url = read(url)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Self
 
-from pydantic import SecretStr
-
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry, Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -57,7 +55,7 @@ class RedisReader:
     All of it may be repeated after an error. One thread reads; another may be in `wait` meanwhile.
     """
 
-    def __init__(self, url: str | SecretStr, queue: str, uid: str) -> None:
+    def __init__(self, url: str, queue: str, uid: str) -> None:
         self._queue = queue
         self._name = QueueName(queue.rpartition("/")[2])
         self._uid = uid

@@ -11,8 +11,6 @@ from re import ASCII, fullmatch
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-from pydantic import SecretStr
-
 from baton.queues.protocol import QueueUnreachable
 
 DEFAULT_PORT = 6379
@@ -89,7 +87,7 @@ class RedisUrl:
     options: Mapping[str, Any]
     """For the library's connections: host, port (or path), and what the URL's options say."""
     user: str | None = None
-    password: SecretStr | None = None
+    password: str | None = field(default=None, repr=False)
     asker: str = "This process"
     """Who connects, and"""
     stands_in: str = "the URL"
@@ -105,17 +103,16 @@ class RedisUrl:
         return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 1] + "…"
 
 
-def read(url: str | SecretStr, *, asker: str = "This process", stands_in: str = "the URL") -> RedisUrl:
+def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -> RedisUrl:
     """`asker` and `stands_in`: as of RedisUrl.
 
     Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option.
     """
-    text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
     except ValueError:
-        raise _no_url(text) from None
+        raise _no_url(url) from None
     if parts.scheme == "unix" and parts.path:
         place, where = (
             f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
@@ -125,8 +122,8 @@ def read(url: str | SecretStr, *, asker: str = "This process", stands_in: str = 
         place = f"Redis at {parts.hostname}:{port}"
         where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
     else:
-        raise _no_url(text)
-    password = SecretStr(unquote(parts.password)) if parts.password else None
+        raise _no_url(url)
+    password = unquote(parts.password) if parts.password else None
     return RedisUrl(
         place,
         parts.scheme,
@@ -135,7 +132,7 @@ def read(url: str | SecretStr, *, asker: str = "This process", stands_in: str = 
         password=password,
         asker=asker,
         stands_in=stands_in,
-        _traces=_traces(password, text),
+        _traces=_traces(password, url),
     )
 
 
@@ -180,12 +177,12 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
     return made
 
 
-def _traces(password: SecretStr | None, url: str) -> frozenset[str]:
+def _traces(password: str | None, url: str) -> frozenset[str]:
     """All runs of a few characters of the password, as it is, as it stands in the URL, and in base64."""
     if password is None:
         return frozenset()
-    plain, userinfo = password.get_secret_value(), url.partition("://")[2].rpartition("@")[0]
-    secrets = (plain, quote(plain, safe=""), userinfo.partition(":")[2], b64encode(plain.encode()).decode())
+    userinfo = url.partition("://")[2].rpartition("@")[0]
+    secrets = (password, quote(password, safe=""), userinfo.partition(":")[2], b64encode(password.encode()).decode())
     return frozenset(
         secret[start : start + _TRACE] for secret in secrets for start in range(max(1, len(secret) - _TRACE + 1))
     ) - {""}

@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
-import kubernetes
 from kubernetes.aio import client, config
 from tests.integration.operator.world import Cluster, World
+from tests.service_account import mounted
 
+from baton.consumer.api_server import ApiConnection
 from baton.kube.api import core_path, group_path
 from baton.kube.leases import LEASES, leases_path
 from baton.model.names import GROUP_LABEL
@@ -64,14 +66,9 @@ async def acting(kubeconfig: Path, token: str | None = None, user: str | None = 
         yield actor
 
 
-def blocking(kubeconfig: Path, token: str) -> Any:
-    """The client that `baton.consumer` has in a pod."""
-    settings: Any = kubernetes.client.Configuration()
-    load: Any = kubernetes.config.load_kube_config
-    load(config_file=str(kubeconfig), client_configuration=settings)
-    settings.cert_file = settings.key_file = None
-    settings.api_key = {"authorization": f"Bearer {token}"}
-    return kubernetes.client.ApiClient(settings)
+def blocking(kubeconfig: Path, token: str) -> ApiConnection:
+    """The connection that `baton.consumer` has in a pod."""
+    return mounted(kubeconfig, Path(mkdtemp(prefix="account-", dir=kubeconfig.parent)), token)
 
 
 async def account(world: World, name: str, *rules: dict[str, Any]) -> None:

@@ -1,0 +1,173 @@
+"""A pod's requests to the API server: JSON there and back, and a watch. By urllib3 alone, which is one small distribution."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import urllib3
+
+Json = dict[str, Any]
+"""A resource, or an event of a watch, as JSON."""
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its service account."""
+
+_ANSWER_WITHIN = urllib3.Timeout(connect=2.0, read=4.0)
+_WATCH_FOR = 300
+"""Seconds after which the API server ends a watch: a connection that died unseen is noticed by then."""
+_MOST = 16 * 2**20
+"""Bytes of an answer, or of an event. A ConfigMap has one MiB at most."""
+_CHUNK = 2**16
+_LONGEST_WORDS = 1000
+
+
+class ApiRefused(Exception):  # noqa: N818 -- what became of the request, for the user
+    """The API server did not do what was asked: its words, on one line."""
+
+    def __init__(self, status: int, words: object) -> None:
+        super().__init__(f"{status} {' '.join(str(words).split())[:_LONGEST_WORDS]}")
+        self.status = status
+
+
+class ApiConnection:
+    """One API server, as one user. Threads may share it. Beside what methods name, they raise what urllib3 raises."""
+
+    def __init__(self, url: str, pool: urllib3.PoolManager, authorization: Callable[[], str | None]) -> None:
+        """`authorization`: the header of that name, asked for with each request."""
+        self._url = url.rstrip("/")
+        self._pool = pool
+        self._authorization = authorization
+
+    @classmethod
+    def in_pod(cls, account: Path = ACCOUNT, environment: Mapping[str, str] = os.environ) -> Self:
+        """As the pod's service account. Its token is read with each request and the authority with each connection, for the
+        kubelet replaces them.
+
+        Raises ValueError where there is none.
+        """
+        host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+        token, authority = account / "token", account / "ca.crt"
+        if not host or not port:
+            raise ValueError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster")
+        if not token.is_file() or not authority.is_file():
+            raise ValueError(f"{account} has no token: do not set automountServiceAccountToken to false in the pod's spec")
+        pool = urllib3.PoolManager(maxsize=4, ca_certs=str(authority))
+        address = f"[{host}]" if ":" in host else host
+        return cls(f"https://{address}:{port}", pool, lambda: f"Bearer {token.read_text().strip()}")
+
+    @classmethod
+    def from_kubeconfig(cls, path: str | None = None) -> Self:
+        """As kubectl would connect (`path` or $KUBECONFIG), for development. Needs the distribution `kubernetes`."""
+        try:
+            from kubernetes import client, config
+        except ImportError:
+            raise ValueError("a kubeconfig is read by the Kubernetes client: pip install kubernetes") from None
+
+        configuration: Any = client.Configuration()
+        load: Any = config.load_kube_config  # not typed by the library
+        load(path, client_configuration=configuration)
+        pool: Any = client.rest.RESTClientObject(configuration).pool_manager
+        return cls(configuration.host, pool, lambda: configuration.auth_settings().get("BearerToken", {}).get("value"))
+
+    def request(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
+        """What the API server answers. Raises ApiRefused."""
+        with self._asked(method, path, body, query, _ANSWER_WITHIN) as answer:
+            return _object(_bounded(answer))
+
+    @contextmanager
+    def watch(self, path: str, **query: str) -> Iterator["ListWatch"]:
+        """Events of a list from `resourceVersion` on, until the API server ends it."""
+        query |= {"watch": "true", "timeoutSeconds": str(_WATCH_FOR)}
+        with self._asked("GET", path, None, query, urllib3.Timeout(connect=5.0, read=_WATCH_FOR + 10.0)) as answer:
+            yield ListWatch(answer)
+
+    @contextmanager
+    def _asked(
+        self, method: str, path: str, body: Json | None, query: Mapping[str, str], timeout: urllib3.Timeout
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        headers = {"Accept": "application/json", "User-Agent": "baton-consumer"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if authorization := self._authorization():
+            headers["Authorization"] = authorization
+        fields = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        answer = self._pool.request(
+            method,
+            f"{self._url}{path}?{fields}" if fields else f"{self._url}{path}",
+            body=None if body is None else json.dumps(body).encode(),
+            headers=headers,
+            timeout=timeout,
+            retries=False,
+            preload_content=False,
+        )
+        try:
+            if not 200 <= answer.status < 300:
+                raise ApiRefused(answer.status, _words(answer))
+            yield answer
+        finally:
+            answer.close()
+
+
+class ListWatch:
+    """Events as they come."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[Json]:
+        """Raises ApiRefused where the API server says that this watch cannot go on."""
+        rest = b""
+        for chunk in self._answer.stream(_CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield _event(line)
+            if len(rest) > _MOST:
+                raise ApiRefused(self._answer.status, f"an event of more than {_MOST} bytes")
+
+    def end(self) -> None:
+        """From any thread: whoever waits for an event waits no longer."""
+        with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
+            self._answer.shutdown()
+
+
+def segments(*names: str) -> str:
+    """Names as parts of a path."""
+    return "/".join(quote(name, safe="") for name in names)
+
+
+def _event(line: bytes) -> Json:
+    event = _object(line)
+    if event.get("type") == "ERROR":
+        status = event.get("object") or {}
+        raise ApiRefused(int(status.get("code") or 500), status.get("message"))
+    return event
+
+
+def _bounded(answer: urllib3.BaseHTTPResponse) -> bytes:
+    content = answer.read(_MOST + 1)
+    if len(content) > _MOST:
+        raise ApiRefused(answer.status, f"an answer of more than {_MOST} bytes")
+    return content
+
+
+def _object(text: bytes) -> Json:
+    try:
+        made = json.loads(text)
+    except (ValueError, RecursionError):
+        made = None
+    if not isinstance(made, dict):
+        raise ApiRefused(200, "an answer that is no JSON object: something else than an API server answers")
+    return made
+
+
+def _words(answer: urllib3.BaseHTTPResponse) -> object:
+    """Without headers: what a policy or a role has to say, who may, and what to do."""
+    try:
+        return json.loads(answer.read(_CHUNK))["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return answer.reason

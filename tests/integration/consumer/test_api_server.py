@@ -1,0 +1,77 @@
+"""A pod's way to the API server: by the files of its service account, which the kubelet replaces."""
+
+from pathlib import Path
+
+import pytest
+import urllib3
+from tests.cluster import Cluster
+from tests.cluster.pki import Authority
+from tests.service_account import mounted
+
+from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection, ApiRefused
+
+pytestmark = pytest.mark.integration
+
+VERSION = "/version"
+OWN_NAME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+@pytest.fixture
+def token(control_plane: Cluster) -> str:
+    return control_plane.kubectl("create", "token", "default", "-n", "default").strip()
+
+
+def who(api: ApiConnection) -> str:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    return str(api.request("POST", OWN_NAME, review)["status"]["userInfo"]["username"])
+
+
+def test_a_token_that_was_replaced_is_used_with_the_next_request(control_plane: Cluster, tmp_path: Path, token: str) -> None:
+    api = mounted(control_plane.kubeconfig, tmp_path, "expired")
+    with pytest.raises(ApiRefused, match="401 Unauthorized"):
+        who(api)
+    (tmp_path / "token").write_text(token + "\n")
+    assert who(api) == "system:serviceaccount:default:default"
+
+
+def test_an_authority_that_was_replaced_is_used_with_the_next_connection(
+    control_plane: Cluster, tmp_path: Path, token: str
+) -> None:
+    api = mounted(control_plane.kubeconfig, tmp_path, token)
+    right = (tmp_path / "ca.crt").read_text()
+    (tmp_path / "ca.crt").write_bytes((Authority(tmp_path / "another").folder / "ca.crt").read_bytes())
+    with pytest.raises(urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        api.request("GET", VERSION)
+    (tmp_path / "ca.crt").write_text(right)
+    assert "gitVersion" in api.request("GET", VERSION)
+
+
+def test_one_connection_serves_request_after_request(control_plane: Cluster, tmp_path: Path, token: str) -> None:
+    api = mounted(control_plane.kubeconfig, tmp_path, token)
+    for _ in range(5):
+        api.request("GET", VERSION)
+        with pytest.raises(ApiRefused):
+            api.request("GET", "/none")
+    (key,) = api._pool.pools.keys()
+    assert api._pool.pools[key].num_connections == 1
+
+
+def test_a_refusal_is_the_api_servers_words_on_one_line(control_plane: Cluster, tmp_path: Path, token: str) -> None:
+    lease = KubernetesLease(mounted(control_plane.kubeconfig, tmp_path, token), "default", "baton-a")
+    with pytest.raises(ApiRefused) as refusal:
+        lease.read()
+    assert str(refusal.value).startswith("403 leases.coordination.k8s.io") and "\n" not in str(refusal.value)
+    assert refusal.value.status == 403
+
+
+def test_a_lease_that_somebody_else_wrote_meanwhile_is_not_overwritten(control_plane: Cluster) -> None:
+    lease = KubernetesLease(ApiConnection.from_kubeconfig(str(control_plane.kubeconfig)), "default", "baton-contested")
+    written = lease.write({"metadata": {}, "spec": {"holderIdentity": "a"}})
+    assert written is not None
+    assert lease.write({"metadata": {}, "spec": {"holderIdentity": "b"}}) is None, "it exists"
+    assert lease.write(written | {"spec": {"holderIdentity": "b"}}) is not None
+    assert lease.write(written) is None, "it was written since"
+    control_plane.kubectl("delete", "lease", "baton-contested", "-n", "default")
+    assert lease.read() is None
+    assert lease.write(written) is None
