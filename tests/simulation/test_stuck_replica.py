@@ -8,7 +8,9 @@ from tests.simulation.api_server import MemoryApi, Refuse
 from tests.simulation.one_replica import OneReplica, lives
 from tests.simulation.replicas import Lone, played
 
-from baton.controller.replica import STUCK_AFTER
+from baton.controller.replica import LOOK_EVERY, LOOKS, STUCK_AFTER
+from baton.kube.clock import Clock
+from baton.kube.election import Terms
 from baton.kube.objects import groups_path
 
 
@@ -57,7 +59,45 @@ def test_a_group_whose_round_does_not_end_is_named() -> None:
         await lone.group("shop", "a")
         await asyncio.sleep(STUCK_AFTER - 10)
         assert lone.replica.stuck() is None
-        await asyncio.sleep(30)
+        await asyncio.sleep(15)
         assert "the loop of shop/orders has hung" in (lone.replica.stuck() or "")
+
+    played(story)
+
+
+def test_who_hangs_gives_the_lead_up_and_another_serves_its_groups() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.stop()
+        lone.replica = lone.start("one", ("shop",), kind=_Deaf)
+        await asyncio.sleep(5)
+        second = lone.start("two", ("shop",))
+        await asyncio.sleep(5)
+        await lone.group("shop", "a")
+        await asyncio.sleep(STUCK_AFTER)
+        assert lone.replica.elector.leading
+        assert await lone.owned("shop") == {}
+        await asyncio.sleep(LOOKS * LOOK_EVERY + Terms().duration)
+        assert second.elector.leading and not lone.replica.elector.leading
+        assert [task.done() for task in lone.tasks["one"]] == [False, True], "the replica has ended, and its watch is another's"
+        await asyncio.sleep(5)
+        assert await lone.owned("shop") == {"a": 4}
+        await asyncio.sleep(STUCK_AFTER)
+        assert second.elector.leading
+
+    played(story)
+
+
+def test_who_was_stopped_for_long_and_goes_on_does_not_hang() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.stop()
+        stopped = 0.0
+        lone.replica = lone.start("one", ("shop",), Clock(lone.now, lambda: lone.loop.time() + stopped))
+        await lone.group("shop", "a")
+        await asyncio.sleep(10)
+        stopped = 10 * STUCK_AFTER
+        assert lone.replica.stuck() is not None
+        await asyncio.sleep(60)
+        assert lone.replica.elector.leading
+        assert not any(task.done() for task in lone.tasks["one"])
 
     played(story)

@@ -1,6 +1,7 @@
 """The operator's process: connects, watches, runs for leader, and does the work while it leads."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -18,13 +19,16 @@ from baton.controller.faults import arm
 from baton.controller.feed import Feed
 from baton.controller.health import HealthServer
 from baton.controller.operator_metrics import ProcessMetrics
-from baton.controller.replica import Replica
+from baton.controller.replica import STUCK_AFTER, Replica
 from baton.controller.stalls import Stalls
 from baton.controller.watch import OWN, served, watch
 from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
+
+HUNG = 3
+"""The exit code of an operator that hung."""
 
 log = structlog.get_logger("baton.operator")
 
@@ -45,6 +49,8 @@ class Options:
     metrics_port: int = 8080
     admission_policy: bool = False
     """Whether the chart's admission policies are installed. The operator may not look for itself."""
+    stuck_after: float = STUCK_AFTER
+    """Seconds for which nothing may hang."""
 
 
 def default_identity() -> str:
@@ -53,7 +59,7 @@ def default_identity() -> str:
 
 
 def run(options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault and PortTaken."""
+    """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault and PortTaken. Where it hangs, it ends the process."""
     stalls = Stalls()
     with asyncio.Runner(loop_factory=stalls.loop) as runner:
         runner.run(_operate(options, stalls))
@@ -75,6 +81,7 @@ async def _operate(options: Options, stalls: Stalls) -> None:
             terms=options.terms,
             namespaces=options.namespaces,
             admission_policy=options.admission_policy,
+            stuck_after=options.stuck_after,
         )
         feed = Feed(asyncio.get_running_loop(), replica.mirror.event)
         watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)
@@ -96,13 +103,22 @@ async def _operate(options: Options, stalls: Stalls) -> None:
                 collector.begin()
                 replica.tasks.keep("collector", collector.run)
                 running = replica.tasks.start("replica", replica.run())
+                running.add_done_callback(lambda _: stop.set())
                 await stop.wait()
+                if running.done():
+                    _end_at_once()
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
         finally:
             watches.stop()
             health.close()
         log.info("stopped")
+
+
+def _end_at_once() -> None:
+    """Whoever ends in order waits for the threads of what hangs."""
+    logging.shutdown()
+    os._exit(HUNG)
 
 
 async def _crds(api: Api, replica: Replica, stop: asyncio.Event) -> None:

@@ -6,6 +6,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import structlog
+
 from baton.controller.adapters import OpenQueue
 from baton.controller.fleet import Fleet
 from baton.controller.metrics import Metrics
@@ -15,7 +17,7 @@ from baton.controller.pace import Pace
 from baton.controller.queue_board import QueueBoard
 from baton.controller.relists import Relists
 from baton.controller.services import Services
-from baton.controller.supervision import Tasks
+from baton.controller.supervision import Tasks, end
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
 from baton.kube.clock import Clock
@@ -29,8 +31,13 @@ from baton.kube.scale import Scaler
 STUCK_AFTER = 90.0
 """Seconds for which a round may last, or an attempt to renew the leader's Lease."""
 
+LOOK_EVERY, LOOKS = 5.0, 3
+"""Seconds between looks whether something hangs, and how many must find that: who was stopped for long finds everything late."""
+
 POSTED_WITHIN = 2.0
 """Seconds for which a replica that ends waits until its events are posted."""
+
+log = structlog.get_logger("baton.operator")
 
 
 class Replica:
@@ -50,10 +57,12 @@ class Replica:
         namespaces: Sequence[str] = (),
         admission_policy: bool = False,
         ledger_limit: int = SIZE_LIMIT,
+        stuck_after: float = STUCK_AFTER,
     ) -> None:
         """`of_elector`: connections of its own, for behind the requests of a thousand groups a renewal would come too late.
         `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed. `ledger_limit`: bytes of a
-        group's ledger that a plan may lead to."""
+        group's ledger that a plan may lead to. `stuck_after`: see STUCK_AFTER."""
+        self._stuck_after = stuck_after
         self.clock = clock
         self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
@@ -86,14 +95,15 @@ class Replica:
 
     async def run(self) -> None:
         """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended, the lead is given up, and
-        what was told of that is posted."""
+        what was told of that is posted. Or until something hangs; then the lead is given up, and the process is to end: nobody
+        can say what of it would still come to an end."""
         events = self.tasks.keep("events", self.events.run)
         elector = self.tasks.keep("elector", self.elector.run)
         fleet = self.tasks.keep("fleet", self.fleet.run)
         elsewhere = self.tasks.keep("elsewhere", self.fleet.elsewhere.run)
         try:
-            await asyncio.wait((events, elector, fleet, elsewhere))  # unlike gather, it does not pass on that it is cancelled
-        finally:
+            hung = await self._hangs()
+        except asyncio.CancelledError:
             for tasks in ((elsewhere, fleet), (elector,)):  # loops end while this replica leads still
                 for task in tasks:
                     task.cancel()
@@ -101,15 +111,31 @@ class Replica:
             await self.elector.resign()
             await self.events.posted(POSTED_WITHIN)
             events.cancel()
+            raise
+        log.error("this replica hangs: it leads no more, and ends, to be started again", why=hung, identity=self.elector.identity)
+        await end([elector])
+        await self.elector.resign()
+        for task in (elsewhere, fleet, events):
+            task.cancel()
+
+    async def _hangs(self) -> str:
+        """What does, once something does."""
+        found = 0
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            why = self.stuck()
+            found = 0 if why is None else found + 1
+            if why is not None and found >= LOOKS:
+                return why
 
     def stuck(self) -> str | None:
         """What hangs, so that the process is better started again; None: nothing does. For another thread."""
         now = self.clock.ticks()
-        if now - self.elector.beat > STUCK_AFTER:
+        if now - self.elector.beat > self._stuck_after:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
-        if now - self.fleet.beat > STUCK_AFTER:
+        if now - self.fleet.beat > self._stuck_after:
             return f"the groups were not looked through for {now - self.fleet.beat:.0f} s"
-        hanging = ["/".join(key) for key in self.fleet.stuck(STUCK_AFTER)]
+        hanging = ["/".join(key) for key in self.fleet.stuck(self._stuck_after)]
         if hanging:
-            return f"the loop of {', '.join(hanging[:3])} has hung for more than {STUCK_AFTER:.0f} s"
+            return f"the loop of {', '.join(hanging[:3])} has hung for more than {self._stuck_after:.0f} s"
         return None

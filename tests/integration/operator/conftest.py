@@ -74,13 +74,11 @@ async def empty(api: Cluster) -> World:
 
 @pytest.fixture
 def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
-    """Start an operator of one's own: `start(world, identity, *options, fault=…, kubeconfig=…)`."""
+    """Start an operator of one's own: `start(world, identity, *options, fault=…, …)`."""
     started: list[Operator] = []
 
-    def one(
-        world: World, identity: str = "one", *options: str, fault: str | None = None, kubeconfig: Path = kubeconfig
-    ) -> Operator:
-        made = Operator(kubeconfig, world.namespace, identity, tmp_path, *options, fault=fault)
+    def one(world: World, identity: str = "one", *options: str, kubeconfig: Path = kubeconfig, **how: Any) -> Operator:
+        made = Operator(kubeconfig, world.namespace, identity, tmp_path, *options, **how)
         started.append(made)
         return made
 

@@ -11,12 +11,14 @@ import pytest
 from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
+from baton.controller.program import HUNG
 from baton.kube.leases import leases_path
 
 Start = Callable[..., Operator]
 Mood = Callable[[str], object]
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "own-assignor"
 UV = Path(sys.executable).parent / "uv"
+IMPATIENT = (sys.executable, Path(__file__).parent / "impatient.py")
 MOODY = """
 import os, time
 from pathlib import Path
@@ -32,6 +34,8 @@ def assign(request):
         began = time.monotonic()
         while time.monotonic() < began + 12:
             pass
+    while mood == "hang":
+        time.sleep(1)
     answer = by_load(request)
     return type(answer)({}) if mood == "forget" else answer
 """
@@ -126,3 +130,24 @@ async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_group
     await empty.spread("slow", 4, seconds=30)
     spec = (await empty.api.get(lease))["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("one", terms)
+
+
+async def test_one_that_never_answers_costs_its_operator_the_lead_and_the_process(empty: World, start: Start, mood: Mood) -> None:
+    hangs = await start(empty, "hangs", program=IMPATIENT).leads()
+    other = await start(empty, "other").running()
+    await empty.queue("moody", {"type": "External", "external": {"onDeadline": "Force"}}, partitions=4)
+    await empty.group("moody", assignors=["example.com/moody"])
+    await empty.pod("moody-a", "moody")
+    await empty.spread("moody", 4)
+    mood("hang")
+    await empty.pod("moody-b", "moody")
+
+    async def ended() -> bool:
+        return hangs.process.poll() is not None
+
+    await eventually(ended, "the operator that hangs has ended", 60)
+    assert hangs.process.returncode == HUNG
+    assert f"the loop of {empty.namespace}/moody has hung for more than 5 s" in hangs.log.read_text()
+    mood("good")
+    await other.leads()
+    await empty.spread("moody", 2, 2, seconds=30)

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -221,12 +221,13 @@ class Operator:
         *options: str,
         lease: str = "operator",
         fault: str | None = None,
+        program: Sequence[str | Path] = (Path(sys.executable).parent / "baton", "operator"),
     ) -> None:
         """`namespace` None: all of them. `fault`: see baton.controller.faults."""
         self.log = folder / f"{identity}-{time.monotonic_ns()}.log"
         self._output = self.log.open("w")
         command = [
-            *(str(Path(sys.executable).parent / "baton"), "operator"),
+            *program,
             *("--kubeconfig", str(kubeconfig), "--lease-namespace", namespace or "default", "--lease-name", lease),
             *(("--namespace", namespace) if namespace is not None else ()),
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
