@@ -13,7 +13,7 @@ from baton.kube.clock import Clock
 from baton.model.ids import Partition
 from baton.queues.protocol import QueueAdapter
 
-SHORTEST_POLL, LONGEST_POLL = 0.02, 0.25
+SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
 """Seconds between two questions for what is outstanding."""
 REST = 4
 """So many times as long as the last round of questions took: many partitions are asked more seldom."""

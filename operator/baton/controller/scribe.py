@@ -46,6 +46,10 @@ class Scribe:
         self._due_at = float("-inf")
         """When the bucket of writes is full again."""
         self._doubtful = False
+        self._under_way: Mapping[str, str] | None = None
+        """What is being written, until that is answered."""
+        self._shown_early = False
+        """The watch has shown it already."""
         self.forsaken = False
         """Nothing is written any more."""
         self.attempts = Attempts(clock)
@@ -109,8 +113,14 @@ class Scribe:
             self._doubtful = True
 
     def event(self, kind: str | None, manifest: Manifest) -> bool:
-        """The watch shows the ledger; True if that is not what was written, so that it should be checked."""
-        if kind == "DELETED" or (manifest.get("data") or {}) != self._ledger.written:
+        """The watch shows the ledger; True if that is not what was written, so that it should be checked. What is being written
+        is mostly shown before its answer comes: a look for that would hold up each hand-off by a request."""
+        data = manifest.get("data") or {}
+        if kind == "DELETED":
+            self._doubtful = True
+        elif self._under_way is not None and data == self._under_way:
+            self._shown_early = True
+        elif data != self._ledger.written:
             self._doubtful = True
         return self.doubtful
 
@@ -128,12 +138,19 @@ class Scribe:
             raise
 
     async def _make_it(self, data: Mapping[str, str]) -> bool:
+        self._under_way, self._shown_early = data, False
         try:
             with boundary("ledger-write"):
                 await self._ledger.write(data)
             return False
         except (ConflictError, NotFoundError):
+            self._under_way = None
             return await self._overrule(data)
+        except UnavailableError:
+            self._doubtful |= self._shown_early  # it is written, and only the answer is lost
+            raise
+        finally:
+            self._under_way = None
 
     async def _overrule(self, data: Mapping[str, str] | None) -> bool:
         """Make it so, whatever stands there; None: as it was written last. True if that was somebody else's."""

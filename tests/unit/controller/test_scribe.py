@@ -1,5 +1,6 @@
 """The ledger at the API server: claimed, replaced, overruled, and left to a later leader."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -166,6 +167,43 @@ async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() 
     api.read_only = False
     assert await scribe.check()
     assert data(api) == {"group": "1"}
+
+
+class EarlyWatch(ShopApi):
+    """Shows a write to the scribe before it is answered, as a real API server mostly does."""
+
+    scribe: Scribe | None = None
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> Any:
+        try:
+            return await super().replace(path, body)
+        finally:
+            if self.scribe is not None and path == OWNER.path:
+                self.scribe.event("MODIFIED", self.objects[OWNER.path])
+
+
+async def test_its_own_write_that_the_watch_shows_before_the_answer_is_no_doubt() -> None:
+    api = EarlyWatch()
+    scribe = api.scribe = await Desk(api).open()
+    await scribe.claim()
+    for number in range(3):
+        assert not await scribe.write({"group": str(number)})
+        assert not scribe.doubtful
+    edit(api, group="mine")
+    assert scribe.event("MODIFIED", api.objects[OWNER.path])
+
+
+async def test_a_write_that_the_watch_shows_and_nobody_answers_is_looked_for() -> None:
+    api = EarlyWatch()
+    scribe = api.scribe = await Desk(api).open()
+    await scribe.claim()
+    await scribe.write({"group": "1"})
+    api.mute = True
+    with pytest.raises(UnavailableError):
+        await scribe.write({"group": "2"})
+    api.mute = False
+    with pytest.raises(Landed):
+        await scribe.check()
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["the watch shows it", "nobody shows it"])
