@@ -179,7 +179,7 @@ def _with_node() -> list[Case]:
                 lambda: [(uid, name) for name, uid in pods.items()],
                 lambda uid, text: seen.setdefault((uid, text), time.monotonic()),
             )
-            with Load(server.url, f"moves/{QUEUE}", 1000), mounts, _Firsts(server, f"moves/{QUEUE}") as firsts:
+            with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), mounts, _Firsts(server, f"moves/{QUEUE}") as firsts:
                 for _ in range(ROUNDS):
                     for subscribed in ("nothing", None):
                         _subscribe(cluster, min(pods), subscribed)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import redis
 
-from baton.consumer import AssignmentSource, Consumer, Session
+from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer, Session
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.consumer.pod import Pod
 from baton.model.names import session_lease_name
-from baton.queues.redis import RedisReader
+from baton.queues.redis import RedisAnnouncements, RedisReader
 from tests.e2e.reader import handler
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +40,12 @@ def start(kubeconfig: Path, url: str, queue: str, ledger: Path, group: str, pod:
 def main() -> None:
     """Works until it is asked to stop."""
     pod, url = Pod.from_environment(), os.environ["BATON_REDIS_URL"]
+    group = f"{pod.namespace}/{pod.group}"
+    ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
     lease = KubernetesLease(ApiConnection.from_kubeconfig(), pod.namespace, session_lease_name(pod.name))
     Consumer(
         lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
-        AssignmentSource(pod.ledger, pod.name, pod.uid),
+        AnnouncedAssignments(ledger, RedisAnnouncements(url, group, pod.uid), group, pod.name, pod.uid),
         pod.uid,
         Session(lease, holder=pod.uid, group=pod.group),
         pod.grace,

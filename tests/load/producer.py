@@ -9,16 +9,17 @@ from typing import Self
 from baton.queues.redis import RedisProducer
 
 KEYS = 60
-_EVERY = 0.1
+EVERY = 0.1
 
 
 class Load:
     """`with Load(url, queue) as load:` sends until the end of the block, from a thread."""
 
-    def __init__(self, url: str, queue: str, rate: int = 500) -> None:
-        """`queue` is namespace/name; `rate` in messages per second."""
+    def __init__(self, url: str, queue: str, rate: int = 500, every: float = EVERY) -> None:
+        """`queue` is namespace/name; `rate` in messages per second, of which some are sent every so many seconds."""
         self._producer = RedisProducer(url, queue)
-        self._per_turn = max(1, round(rate * _EVERY))
+        self._per_turn = max(1, round(rate * every))
+        self._every = every
         self._sent: Counter[str] = Counter()
         self._flows = threading.Event()
         self._flows.set()
@@ -55,7 +56,7 @@ class Load:
         self._producer.close()
 
     def _run(self) -> None:
-        while not self._over.wait(_EVERY):
+        while not self._over.wait(self._every):
             self._flows.wait()
             with self._sending:
                 if self._flows.is_set() and not self._over.is_set():

@@ -5,10 +5,11 @@ from baton.consumer import Consumer
 Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
 """
 
+from baton.consumer.announcements import AnnouncedAssignments
 from baton.consumer.consumer import Consumer
 from baton.consumer.lease import LeaseStore
 from baton.consumer.pod import Pod
 from baton.consumer.session import Session
-from baton.consumer.source import AssignmentSource
+from baton.consumer.source import Assignments, AssignmentSource
 
-__all__ = ["AssignmentSource", "Consumer", "LeaseStore", "Pod", "Session"]
+__all__ = ["AnnouncedAssignments", "AssignmentSource", "Assignments", "Consumer", "LeaseStore", "Pod", "Session"]

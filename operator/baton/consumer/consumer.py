@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Self
 
+from baton.consumer.announcements import AnnouncedAssignments
 from baton.consumer.handler import Handler, HandlerRun
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
-from baton.consumer.source import AssignmentSource
+from baton.consumer.source import Assignments, AssignmentSource
 from baton.consumer.worker import Worker
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
@@ -32,7 +33,7 @@ class Consumer:
     def __init__(
         self,
         open_queue: Callable[[QueueName], Reader],
-        source: AssignmentSource,
+        source: Assignments,
         uid: Uid,
         session: Session | None = None,
         grace: float = DEFAULT_GRACE,
@@ -51,7 +52,7 @@ class Consumer:
         # Only here: other users of this module need no Redis.
         from baton.consumer.api import KubernetesLease
         from baton.consumer.api_server import ApiConnection
-        from baton.queues.redis import RedisReader
+        from baton.queues.redis import RedisAnnouncements, RedisReader
         from baton.queues.redis.url import read
 
         pod = Pod.from_environment()
@@ -62,11 +63,18 @@ class Consumer:
             read(url)
         except QueueUnreachable as problem:
             raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
+        group = f"{pod.namespace}/{pod.group}"
         lease = KubernetesLease(ApiConnection.in_pod(), pod.namespace, session_lease_name(pod.name))
         session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
         return cls(
             lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
-            AssignmentSource(pod.ledger, pod.name, pod.uid),
+            AnnouncedAssignments(
+                AssignmentSource(pod.ledger, pod.name, pod.uid),
+                RedisAnnouncements(url, group, pod.uid),
+                group,
+                pod.name,
+                pod.uid,
+            ),
             pod.uid,
             session,
             pod.grace,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.reader import Reader
-from baton.consumer.source import AssignmentSource
+from baton.consumer.source import Assignments
 from baton.consumer.waiter import Waiter
 from baton.model.ids import Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
@@ -14,7 +14,7 @@ from baton.model.ledger import MemberEntry, flat
 class Holdings:
     """Holdings by partition; changed by the consumer's loop only."""
 
-    def __init__(self, open_queue: Callable[[QueueName], Reader], source: AssignmentSource, woken: Callable[[], None]) -> None:
+    def __init__(self, open_queue: Callable[[QueueName], Reader], source: Assignments, woken: Callable[[], None]) -> None:
         """`woken`: called, from any thread, when there may be something to read."""
         self._open_queue = open_queue
         self._source = source

@@ -19,7 +19,7 @@ from baton.consumer.lane import Lane
 from baton.consumer.outcome import Outcome
 from baton.consumer.reader import Reader
 from baton.consumer.session import Session
-from baton.consumer.source import AssignmentSource
+from baton.consumer.source import Assignments
 from baton.consumer.work import SURE_FOR, Work
 from baton.model.ids import QueueName, Uid
 from baton.model.session import Release
@@ -46,7 +46,7 @@ class ConsumerLoop:
     def __init__(
         self,
         open_queue: Callable[[QueueName], Reader],
-        source: AssignmentSource,
+        source: Assignments,
         uid: Uid,
         session: Session | None,
         grace: float,

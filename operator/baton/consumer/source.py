@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from baton.model.ids import MemberId, Uid
 from baton.model.ledger import LedgerError, MemberEntry
@@ -17,6 +18,18 @@ _ABSENT = (FileNotFoundError, NotADirectoryError)
 """What says that there is no entry. Any other failure (too many open files, no permission) says nothing of it."""
 
 _Version = str | tuple[int, int, int] | None
+
+
+class Assignments(Protocol):
+    """Tells a pod which partitions are its own."""
+
+    def current(self) -> MemberEntry | None:
+        """As far as it is known now; the same object while it is the same. None: nothing says that the pod has any."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed`, from another thread, when `current` is another than it was last."""
+
+    def close(self) -> None: ...
 
 
 class AssignmentSource:

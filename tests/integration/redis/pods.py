@@ -4,19 +4,21 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from tests.in_memory_lease import InMemoryLease
-from tests.integration.redis.conftest import Queue
+from tests.integration.redis.conftest import GROUP, Queue
 
-from baton.consumer import AssignmentSource, Consumer, Session
+from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.handler import Handler
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.queues.entry import Entry
-from baton.queues.redis import RedisReader
+from baton.queues.redis import RedisAnnouncements, RedisReader
 
 Grants = Mapping[int, int]
+_LAST = Epoch(1_000_000)
 
 
 class Pod:
@@ -43,7 +45,7 @@ class Pod:
         """Also again, as a container is restarted in place: the same UID, another process."""
         self.consumer = Consumer(
             lambda queue: RedisReader(self.queue.url, f"shop/{queue}", self.uid),
-            AssignmentSource(self._directory, MemberId("pod"), self.uid),
+            self._assignments(),
             self.uid,
             Session(self.lease, holder=self.uid, group="orders"),
             grace=self._grace,
@@ -51,6 +53,9 @@ class Pod:
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         return self
+
+    def _assignments(self) -> Assignments:
+        return AssignmentSource(self._directory, MemberId("pod"), self.uid)
 
     def _run(self) -> None:
         try:
@@ -87,6 +92,14 @@ class Pod:
         self.log.append((entry.partition, entry.value, entry.redelivered))
 
 
+class HearingPod(Pod):
+    """One that hears announcements of its queue, as `Consumer.from_environment` does."""
+
+    def _assignments(self) -> Assignments:
+        announcements = RedisAnnouncements(self.queue.url, GROUP.group, self.uid)
+        return AnnouncedAssignments(super()._assignments(), announcements, GROUP.group, MemberId("pod"), self.uid)
+
+
 def _epochs(grants: Grants) -> dict[int, Epoch]:
     return {partition: Epoch(epoch) for partition, epoch in grants.items()}
 
@@ -108,12 +121,22 @@ class Operator:
         self.pods.append(pod)
         return pod
 
+    def hearing(self, uid: str | None = None) -> HearingPod:
+        """A pod that hears announcements. All tests share a group, so its UID is its own."""
+        uid = uid or str(uuid4())
+        pod = HearingPod(self.queue, self._directory / uid, uid)
+        self.pods.append(pod)
+        return pod
+
 
 @asynccontextmanager
 async def operating(queue: Queue, directory: Path) -> AsyncIterator[Operator]:
     """An operator whose pods are stopped in the end."""
     operator = Operator(queue, directory)
     yield operator
+    if any(isinstance(pod, HearingPod) for pod in operator.pods):
+        for partition in range(queue.partitions):
+            await queue.operator.grant(partition, None, _LAST)
     for pod in operator.pods:
         pod.ledger({})
         pod.stop()

@@ -6,21 +6,22 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import GROUP
+import redis
 from tests.redis_server import RedisServer
 
-from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
-from baton.queues.redis.keys import partition_keys
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.protocol import Claimant, Owner, QueueUnreachable
+from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.keys import announcements_key, partition_keys
 
 pytestmark = pytest.mark.integration
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "redis.md"
 QUEUE = "shop/orders"
+GROUP = Claimant("shop/orders", "uid-of-the-group")
 USERS = dict(re.findall(r"^ACL SETUSER orders-(\w+) on >\w+ (.*)$", GUIDE.read_text().replace("\\\n    ", ""), re.MULTILINE))
 RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for user, rules in USERS.items()}
-NOT_MISSED = {"config|get", "wait", "incr", "client|unblock"}
+NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire"}
 """Without these less is known, counted or done at once, and nothing fails."""
 
 
@@ -35,6 +36,7 @@ class Roles:
         self.operator = RedisQueue(url["operator"], QUEUE, GROUP, max_redeliveries=1)
         self.producer = RedisProducer(url["producer"], QUEUE, patience=1)
         self.consumer = RedisReader(url["consumer"], QUEUE, "a")
+        self.announcements = RedisAnnouncements(url["consumer"], GROUP.group, Uid("a"))
         self.epoch = 0
 
     def permit(self, user: str, *without: str) -> None:
@@ -50,6 +52,7 @@ class Roles:
             await self.operator.warnings()
             await self.operator.ensure(1)
             await self.owned()
+            self.hear()
             with raw.pipeline() as pipe:
                 for number in range(1023):
                     pipe.hset(keys.sequences, f"0:gone-{number}", "1 1000")
@@ -102,6 +105,13 @@ class Roles:
             await self.operator.release()
             raw.flushdb()
 
+    def hear(self) -> None:
+        """What was announced since, which ends with the owner record as it is."""
+        owner = Partition(QueueName("orders"), 0)
+        self.announcements.interrupt()
+        assert self.announcements.wait(1) == {}
+        assert self.announcements.wait(60) == {owner: Owner(Uid("a"), self._epoch)}
+
     def send(self, count: int) -> None:
         self.producer.send_many(("k", str(number)) for number in range(count))
 
@@ -126,6 +136,7 @@ async def roles() -> AsyncIterator[Roles]:
         yield made
         made.producer.close()
         made.consumer.close()
+        made.announcements.close()
         await made.operator.close()
 
 
@@ -146,11 +157,36 @@ async def test_each_right_that_the_guide_gives_is_missed_by_its_name(roles: Role
             not_missed.add(right)
         except QueueUnreachable as problem:
             assert right.replace("|", " ") in str(problem).lower(), right
-            assert "pq:{shop/orders" in str(problem) and "ACL SETUSER" in str(problem)
+            assert "q:{shop/orders" in str(problem).replace("pg:", "pq:") and "ACL SETUSER" in str(problem)
         roles.permit(user)
         with roles.server.client() as raw:
             raw.flushdb()
     assert not_missed <= NOT_MISSED
+
+
+async def test_without_the_keys_of_announcements_work_goes_on_and_each_side_says_what_it_lacks(
+    roles: Roles, caplog: pytest.LogCaptureFixture
+) -> None:
+    with roles.server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "operator", "resetkeys", "~pq:{shop/orders}:*", "~pq:{shop/orders:*")
+        raw.execute_command("ACL", "SETUSER", "consumer", "resetkeys", "~pq:{shop/orders}:*", "~pq:{shop/orders:*")
+        await roles.operator.ensure(1)
+        for _ in range(3):
+            await roles.owned()
+        (warning,) = [record.getMessage() for record in caplog.records]
+        assert "let the operator's user write the keys pg:{shop/orders}:*" in warning.lower()
+        assert not raw.exists(announcements_key(GROUP.group, "a"))
+    roles.send(1)
+    assert len(roles.consumer.read(0, Epoch(3))) == 1
+    with pytest.raises(QueueUnreachable, match=r"the key\. .* on the keys %R~pg:\{shop/orders\}:\*"):
+        roles.announcements.wait(1)
+
+
+async def test_a_consumer_cannot_announce(roles: Roles) -> None:
+    with roles.server.client() as raw:
+        raw.execute_command("AUTH", "consumer", "word")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            raw.xadd(announcements_key(GROUP.group, "b"), {"queue": "orders", "partitions": "0"})
 
 
 async def test_keys_that_are_not_permitted_are_named(roles: Roles) -> None:

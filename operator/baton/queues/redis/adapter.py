@@ -11,7 +11,8 @@ from redis.exceptions import NoScriptError, ResponseError
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
 from baton.queues.redis import answers, records, scripts
-from baton.queues.redis.batch import Batches, Request
+from baton.queues.redis.announcing import Announcing
+from baton.queues.redis.batch import Batches, Hint, Request
 from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.records import ForeignRecord
@@ -62,6 +63,7 @@ class RedisQueue:
         self._claimant = claimant
         self._url = read(url, asker="The operator", stands_in=stands_in)
         self._client = async_client(self._url, connections=_CONNECTIONS)
+        self._announcing = Announcing(self._url, queue, claimant.group)
         self._durably = Batches(self._send_durably)
         self._asking = Batches(self._send)
         self._server: Server | None = None
@@ -114,15 +116,19 @@ class RedisQueue:
             self._made = (server.run_id, count)
 
     async def pause(self, partition: int, epoch: Epoch) -> int:
-        return await self._batched(self._durably, answers.number, scripts.PAUSE, partition, epoch)
+        hints = self._announcing.hints(partition)
+        return await self._batched(self._durably, answers.number, scripts.PAUSE, partition, epoch, hints=hints)
 
     async def outstanding(self, partition: int) -> int:
         return await self._batched(self._asking, answers.number, scripts.OUTSTANDING, partition)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        answer = await self._batched(self._durably, answers.scalars(3), scripts.GRANT, partition, uid or "", epoch)
+        hints = self._announcing.hints(partition, uid)
+        answer = await self._batched(self._durably, answers.scalars(3), scripts.GRANT, partition, uid or "", epoch, hints=hints)
         with self._explained():
-            return _owner(answer)
+            owner = records.owner(answer)
+        self._announcing.owned(partition, owner.uid)
+        return owner
 
     async def owners(self) -> Mapping[int, Owner]:
         found = await self._from_each(lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused"), answers.fields(3))
@@ -130,7 +136,10 @@ class RedisQueue:
         if any(keys < 3 for keys in whole.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again
         with self._explained():
-            return {partition: _owner(record) for partition, record in found.items() if record[1] is not None}
+            owners = {partition: records.owner(record) for partition, record in found.items() if record[1] is not None}
+        for partition, owner in owners.items():
+            self._announcing.owned(partition, owner.uid)
+        return owners
 
     async def lag(self) -> Mapping[int, int]:
         """Entries added and not finished with, per partition."""
@@ -209,25 +218,35 @@ class RedisQueue:
                 return read(await self._client.eval(script.text, len(keys), *keys, *arguments))
 
     async def _batched(
-        self, batches: Batches, read: Callable[[Any], T], script: scripts.Script, partition: int, *arguments: Any
+        self,
+        batches: Batches,
+        read: Callable[[Any], T],
+        script: scripts.Script,
+        partition: int,
+        *arguments: Any,
+        hints: Sequence[Hint] = (),
     ) -> T:
         with self._explained():
-            return read(await batches.ask(Request(script, self._keys(partition), arguments)))
+            return read(await batches.ask(Request(script, self._keys(partition), arguments, hints)))
 
     async def _send(self, requests: Sequence[Request]) -> list[Any]:
         """In one round trip. Answers in order; what was refused is answered with the exception."""
         return await self._pipelined(requests, ())
 
     async def _send_durably(self, requests: Sequence[Request]) -> list[Any]:
-        """The same; and wait on the connection until disk and replicas have what was written, as far as the server can tell."""
+        """The same, and announced; and wait on the connection until disk and replicas have what was written, as far as the
+        server can tell."""
         server = self._server or await self._discover()
         waits: list[tuple[Any, ...]] = []
         if server.can_wait_for_disk:
             waits.append(("WAITAOF", 1, 0, _DURABLE_WITHIN))
         if server.replicas:
             waits.append(("WAIT", 1, _DURABLE_WITHIN))
-        answered = await self._pipelined(requests, waits)
-        if not all(_arrived(reply) for reply in answered[len(requests) :]):
+        announcements = self._announcing.requests(requests)
+        answered = await self._pipelined([*requests, *announcements], waits)
+        waited_from = len(answered) - len(waits)
+        self._announcing.answered(answered[len(requests) : waited_from])
+        if not all(_arrived(reply) for reply in answered[waited_from:]):
             log.warning("%s: a change of owner in %s is not durable after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
             self._server = None  # its replicas may have changed: look again next time
         return answered[: len(requests)]
@@ -236,7 +255,7 @@ class RedisQueue:
         self, requests: Sequence[Request], others: Sequence[tuple[Any, ...]], *, loaded: bool = False
     ) -> list[Any]:
         async with self._client.pipeline(transaction=False) as pipe:
-            for script, keys, arguments in requests:
+            for script, keys, arguments, _ in requests:
                 pipe.evalsha(script.sha, len(keys), *keys, *arguments)
             for other in others:
                 pipe.execute_command(*other)
@@ -278,11 +297,6 @@ class RedisQueue:
         except Exception as error:
             words = f"{type(error).__name__}: {self._url.hidden(error)}"
             raise QueueUnreachable(f"{self._url.place}: unexpected failure at {self._queue} ({words}).") from None
-
-
-def _owner(record: Sequence[Any]) -> Owner:
-    uid, epoch, paused = record
-    return Owner(Uid(records.word(uid, "uid")) if uid else None, Epoch(records.number(epoch, "epoch")), paused in (1, b"1"))
 
 
 def _arrived(reply: Any) -> bool:

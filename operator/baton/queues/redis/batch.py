@@ -8,11 +8,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
+from baton.model.ids import Uid
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.scripts import Script
 
 MOST = 256
 """Requests in one round trip: so few that the event loop and the server are free again in a few milliseconds."""
+
+
+class Hint(NamedTuple):
+    """A pod that is to look at a partition."""
+
+    uid: Uid
+    partition: int
 
 
 class Request(NamedTuple):
@@ -21,6 +29,8 @@ class Request(NamedTuple):
     script: Script
     keys: Sequence[str]
     arguments: Sequence[Any]
+    hints: Sequence[Hint] = ()
+    """To be announced when it has run."""
 
 
 class Batches:

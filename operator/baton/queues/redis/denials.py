@@ -24,9 +24,13 @@ def denied(error: Exception, queue: str) -> str:
     text = str(error)
     if found := _PLACE.search(text):
         return _line(found[1], found[2], queue)
-    if found := _COMMAND.search(text):
-        return found[1].replace("|", " ").upper()
-    return f"the keys pq:{{{queue}…"
+    return denied_command(error) or f"the keys pq:{{{queue}…"
+
+
+def denied_command(error: Exception) -> str | None:
+    """None: what was denied is a key."""
+    found = _COMMAND.search(str(error))
+    return found[1].replace("|", " ").upper() if found else None
 
 
 def _line(sha: str, number: str, queue: str) -> str:

@@ -63,3 +63,9 @@ def entry_number(entry: bytes | str) -> int:
     """The inverse of `entry_id`."""
     text = entry.decode() if isinstance(entry, bytes) else entry
     return int(text.partition("-")[0])
+
+
+def announcements_key(group: str, uid: str) -> str:
+    """Stream of a pod: which partitions it is to look at, for their owner records have changed. `group` is namespace/name.
+    Fields: queue (its name), and partitions, as `0-3,7`."""
+    return f"pg:{{{group}}}:{uid}"

@@ -1,8 +1,11 @@
 """What a server has recorded, taken as what it should be. The server may be anybody's, so nothing of it is believed unseen."""
 
+from collections.abc import Sequence
 from re import ASCII, fullmatch
 from typing import Any
 
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Owner
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 
@@ -36,6 +39,12 @@ def word(raw: Any, what: str) -> str:
     if not fullmatch(r"[a-zA-Z0-9._:/-]{1,320}", text, ASCII):
         raise ForeignRecord(what)
     return text
+
+
+def owner(raw: Sequence[Any]) -> Owner:
+    """Of uid, epoch and paused. Raises ForeignRecord."""
+    uid, epoch, paused = raw
+    return Owner(Uid(word(uid, "uid")) if uid else None, Epoch(number(epoch, "epoch")), paused in (1, b"1"))
 
 
 def table(version: Any, text: Any, partitions: int) -> RoutingTable:

@@ -38,6 +38,7 @@ def _load(name: str) -> Script:
 
 ACK = _load("ack")
 ADD = _load("add")
+ANNOUNCE = _load("announce")
 CLAIM = _load("claim")
 COMMIT = _load("commit")
 CREATE = _load("create")

@@ -1,0 +1,141 @@
+"""A pod's partitions as its queues say, before its ledger does.
+
+The owner record at the queue is the truth, and the mounted ledger tells it when the kubelet has come by: a second later, or a
+minute. So the pod is woken by the queue, asks who owns what it is told of, and goes by that until its ledger is as new. Which of
+the two is newer is told by epochs, which only grow, and by no clock.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from baton.consumer.source import Assignments
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ledger import MemberEntry, flat
+from baton.queues.protocol import Owner, QueueUnreachable
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 4.0
+"""Seconds after which the queue is asked again about what the ledger has not confirmed: it may be newer, and have skipped it."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+Records = Mapping[Partition, Owner]
+
+
+class Announcements(Protocol):
+    """What the pod's queues announce; `baton.queues.redis.RedisAnnouncements` is one. Raise QueueUnreachable."""
+
+    def wait(self, timeout: float) -> Records:
+        """The owner records of partitions that concern the pod, as they are now; nothing after `timeout` seconds."""
+
+    def look(self, partitions: Iterable[Partition]) -> Records: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class AnnouncedAssignments:
+    """The ledger of a pod, and what its queues say beyond it. `Assignments` for a consumer."""
+
+    def __init__(self, ledger: Assignments, announcements: Announcements, group: str, member: MemberId, uid: Uid) -> None:
+        """`group` is namespace/name."""
+        self._ledger = ledger
+        self._announcements = announcements
+        self._nothing = MemberEntry(group, member, uid, 0, False)
+        self._uid = uid
+        self._lock = threading.Lock()
+        self._records: Records = {}
+        """Of which the ledger does not know yet."""
+        self._told: MemberEntry | None = None
+        self._entry: MemberEntry | None = None
+        self._closed = threading.Event()
+
+    def current(self) -> MemberEntry | None:
+        told = self._ledger.current()
+        with self._lock:
+            if told is not self._told:
+                self._told = told
+                self._know(self._records)
+            return self._entry
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._ledger.watch(changed)
+        threading.Thread(target=self._listen, args=(changed,), name="baton-announcements", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._ledger.close()
+        # A server that hangs must not use up the pod's grace period.
+        threading.Thread(target=self._close, name="baton-interrupt", daemon=True).start()
+
+    def _close(self) -> None:
+        try:
+            self._announcements.interrupt()
+        finally:
+            self._announcements.close()
+
+    def _listen(self, changed: Callable[[], None]) -> None:
+        failures = 0
+        while not self._closed.is_set():
+            try:
+                if self._hear():
+                    changed()
+                failures = 0
+            except Exception as problem:
+                if self._closed.is_set():  # the connection was closed under it
+                    return
+                failures += 1
+                if failures == 1:
+                    unknown = not isinstance(problem, QueueUnreachable)
+                    log.warning("Hand-offs wait for the ledger, for nothing is heard of them: %s", problem, exc_info=unknown)
+                self._closed.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)))
+
+    def _hear(self) -> bool:
+        """Wait for announcements for a while. True: something has changed."""
+        found = self._announcements.wait(LOOK_AGAIN)
+        asked: Iterable[Partition] = ()
+        if not found and (asked := list(self._records)):
+            found = self._announcements.look(asked)
+        with self._lock:
+            before = self._entry
+            gone = [partition for partition in asked if partition not in found]
+            self._know({partition: record for partition, record in self._records.items() if partition not in gone} | dict(found))
+            return self._entry is not before
+
+    def _know(self, records: Records) -> None:
+        """What the queues say now, beside what the ledger has told."""
+        self._records = unconfirmed(records, self._told, self._uid)
+        entry = merged(self._told or self._nothing, self._records, self._uid) if self._records else self._told
+        if entry != self._entry:
+            self._entry = entry
+
+
+def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records:
+    """Those of which the ledger does not know yet.
+
+    A partition that it does not name at all has not been told yet, or was taken away since: whoever asks the queue again will
+    see. Of one that it names the higher epoch counts; at the same one, a partition that is being called back stays called back.
+    """
+    owned, revoking = (dict(flat(told.owned)), dict(flat(told.revoking))) if told else ({}, {})
+
+    def is_news(partition: Partition, record: Owner) -> bool:
+        epoch = owned.get(partition, revoking.get(partition))
+        if epoch is None:
+            return record.uid == uid
+        return record.epoch > epoch or (record.epoch == epoch and record.paused and partition in owned)
+
+    return {partition: record for partition, record in records.items() if is_news(partition, record)}
+
+
+def merged(told: MemberEntry, records: Records, uid: Uid) -> MemberEntry:
+    """The ledger's entry as these records correct it."""
+    owned: dict[QueueName, dict[int, Epoch]] = {queue: dict(grants) for queue, grants in told.owned.items()}
+    revoking: dict[QueueName, dict[int, Epoch]] = {queue: dict(grants) for queue, grants in told.revoking.items()}
+    for (queue, number), record in records.items():
+        for named in (owned, revoking):
+            named.get(queue, {}).pop(number, None)
+        if record.uid == uid:
+            (revoking if record.paused else owned).setdefault(queue, {})[number] = record.epoch
+    return replace(told, owned=owned, revoking=revoking)

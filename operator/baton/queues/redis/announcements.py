@@ -1,0 +1,125 @@
+"""Announcements as a pod hears them: partitions whose owner records it is to look at.
+
+An announcement says nothing that is believed: who owns a partition stands in its owner record alone, which is asked each time. So
+one that is forged, old or repeated costs a question.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from re import ASCII, fullmatch
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from baton.model.ids import Partition, QueueName, Uid
+from baton.model.ranges import count_named, parse_numbers
+from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.redis import records
+from baton.queues.redis.connection import client, explained
+from baton.queues.redis.denials import denied_command, is_denial
+from baton.queues.redis.keys import announcements_key, partition_keys
+from baton.queues.redis.records import ForeignRecord
+from baton.queues.redis.routing import SLOTS
+from baton.queues.redis.url import read
+from baton.queues.redis.wakeup import Wakeup
+
+_AT_ONCE = 256
+"""Records in one round trip."""
+_MOST = 64
+"""Announcements that are read at a time."""
+_LONGEST = 16_384
+"""Characters of one that are read."""
+_BEGIN = "0-0"
+_FIELDS = (b"queue", b"partitions")
+
+
+class RedisAnnouncements:
+    """Of one pod, for all queues of its group on one server. One thread waits and looks; another may interrupt it.
+
+    Raises QueueUnreachable; the next call begins with the last announcements again.
+    """
+
+    def __init__(self, url: str, group: str, uid: Uid) -> None:
+        """`group` is namespace/name."""
+        self._url = read(url)
+        self._group = group
+        self._namespace = group.partition("/")[0]
+        self._key = announcements_key(group, uid)
+        self._client = client(self._url)
+        self._wakeup = Wakeup(self._url)
+        self._after = _BEGIN
+        """The last announcement that was read."""
+
+    def wait(self, timeout: float) -> Mapping[Partition, Owner]:
+        """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
+        try:
+            with self._explained():
+                woken = self._wakeup.wait({self._key: self._after}, timeout)
+                return self.look(self._announced()) if woken else {}
+        except QueueUnreachable:
+            self._after = _BEGIN
+            raise
+
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Owner]:
+        """The owner records of these, as they are now. Without those that there are not."""
+        asked = list(partitions)
+        found: dict[Partition, Owner] = {}
+        with self._explained():
+            for start in range(0, len(asked), _AT_ONCE):
+                some = asked[start : start + _AT_ONCE]
+                with self._client.pipeline(transaction=False) as pipe:
+                    for queue, number in some:
+                        pipe.hmget(partition_keys(f"{self._namespace}/{queue}", number).owner, "uid", "epoch", "paused")
+                    answers = pipe.execute(raise_on_error=False)
+                found |= {partition: owner for partition, raw in zip(some, answers, strict=True) if (owner := _owner(raw))}
+        return found
+
+    def interrupt(self) -> None:
+        """End the wait that another thread is in, or the next one."""
+        self._wakeup.interrupt()
+
+    def close(self) -> None:
+        self._wakeup.close()
+        self._client.close()
+
+    def _announced(self) -> set[Partition]:
+        """Of those that were not read yet; where there is none, for the connection is another one, of all that there are."""
+        news: Any = self._client.xrange(self._key, f"({self._after}", count=_MOST)
+        if not news:
+            news = self._client.xrange(self._key, count=_MOST)
+        self._after = news[-1][0].decode() if news else _BEGIN
+        return {partition for _, fields in news for partition in _partitions(fields)}
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self._url, f"group {self._group}"):
+            try:
+                yield
+            except ResponseError as error:
+                if not is_denial(error):
+                    raise
+                raise QueueUnreachable(
+                    f"{self._url.place} does not permit its user what {self._key} needs: {denied_command(error) or 'the key'}. "
+                    f"Give it the rights that the guide for Redis names by ACL SETUSER, on the keys %R~pg:{{{self._group}}}:*."
+                ) from None
+
+
+def _owner(answer: Any) -> Owner | None:
+    """None: there is no such record, or it is none of Baton's, or not ours to read: an announcement can name anything."""
+    if isinstance(answer, Exception) and denied_command(answer):
+        raise answer
+    try:
+        return records.owner(answer) if isinstance(answer, list) and answer[1] is not None else None
+    except ForeignRecord:
+        return None
+
+
+def _partitions(fields: Mapping[bytes, bytes]) -> set[Partition]:
+    """That one announcement names; none where it does not read as one."""
+    queue, named = (fields.get(name, b"")[: _LONGEST + 1].decode(errors="replace") for name in _FIELDS)
+    if not fullmatch(r"[a-z0-9.-]{1,253}", queue, ASCII) or len(named) > _LONGEST or count_named(named) > SLOTS:
+        return set()
+    try:
+        return {Partition(QueueName(queue), number) for number in parse_numbers(named)}
+    except ValueError:
+        return set()

@@ -1,0 +1,237 @@
+"""Grants and pauses that a pod hears of from its queue, while its mounted ledger is old; the operator is played by the test."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.pods import Operator, Pod, lag, operating
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Entry
+from baton.queues.redis.keys import announcements_key, partition_keys
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+
+
+async def granted(queue: Queue, pod: Pod, partition: int, epoch: int) -> None:
+    """At the queue, and nowhere else."""
+    assert (await queue.operator.grant(partition, pod.uid, Epoch(epoch))).uid == pod.uid
+
+
+def announce(queue: Queue, pod: Pod, partitions: str, name: str | None = None) -> None:
+    """By hand."""
+    with queue.raw() as raw:
+        fields = {"queue": name or queue.name.removeprefix("shop/"), "partitions": partitions}
+        raw.xadd(announcements_key(GROUP.group, pod.uid), fields)  # type: ignore[arg-type]
+
+
+async def test_a_grant_is_worked_on_before_the_ledger_names_the_pod_at_all(operator: Operator, queue: Queue) -> None:
+    pod = operator.hearing()
+    queue.send("a", "b")
+    await granted(queue, pod, 0, 1)
+    until(lambda: pod.values() == [b"a", b"b"])
+    pod.ledger({0: 1})
+    queue.send("c")
+    until(lambda: pod.values() == [b"a", b"b", b"c"])
+    assert not any(redelivered for _, _, redelivered in pod.log)
+
+
+async def test_a_grant_is_worked_on_by_a_pod_that_starts_after_it(operator: Operator, queue: Queue) -> None:
+    uid = Uid(str(uuid4()))
+    queue.send("a")
+    await queue.operator.grant(0, uid, Epoch(1))
+    pod = operator.hearing(uid)
+    until(lambda: pod.values() == [b"a"])
+
+
+async def test_a_hand_off_is_done_while_both_ledgers_are_old(operator: Operator, queue: Queue) -> None:
+    giver, receiver = operator.hearing(), operator.hearing()
+    await operator.grant(giver, (0, 1), (1, 1))
+    receiver.ledger({})
+    queue.send("a")
+    until(lambda: giver.values() == [b"a"])
+    await queue.operator.pause(0, Epoch(1))
+    until(lambda: giver.released() == {(0, 1)}, "the operator is told of the release by the Lease, too")
+    queue.send("b")
+    queue.send("x", partition=1)
+    await granted(queue, receiver, 0, 2)
+    until(lambda: receiver.values() == [b"b"])
+    until(lambda: giver.values(1) == [b"x"])
+    until(lambda: giver.released() == set(), "it is not its own any more")
+    assert giver.values() == [b"a"]
+
+
+async def test_what_was_called_back_and_granted_again_is_worked_on_by_an_old_ledger(operator: Operator, queue: Queue) -> None:
+    pod = operator.hearing()
+    await operator.grant(pod, (0, 1))
+    queue.send("a")
+    until(lambda: pod.values() == [b"a"])
+    await queue.operator.pause(0, Epoch(1))
+    until(lambda: pod.released() == {(0, 1)})
+    await granted(queue, pod, 0, 2)
+    queue.send("b")
+    until(lambda: pod.values() == [b"a", b"b"])
+    pod.ledger({}, revoking={0: 1})
+    queue.send("c")
+    until(lambda: pod.values() == [b"a", b"b", b"c"])
+
+
+async def test_what_is_called_back_is_let_go_of_between_two_entries(operator: Operator, queue: Queue) -> None:
+    pod, other = operator.hearing(), operator.hearing()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(entry: Entry) -> None:
+        if entry.value == b"0":
+            entered.set()
+            go_on.wait(30)
+
+    pod.before = hold
+    queue.send(*(str(number) for number in range(5)))
+    await operator.grant(pod, (0, 1))
+    assert entered.wait(30)
+    await queue.operator.pause(0, Epoch(1))
+    await granted(queue, other, 0, 2)  # at the deadline
+    until(lambda: len(other.log) == 5)
+    go_on.set()
+    queue.send("x")
+    until(lambda: other.values()[-1] == b"x")
+    assert pod.values() == [b"0"]
+    assert other.log[0] == (0, b"0", True)
+
+
+async def test_a_terminating_pod_ends_when_its_partitions_were_taken(operator: Operator, queue: Queue) -> None:
+    pod, other = operator.hearing(), operator.hearing()
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a")
+    until(lambda: pod.values() == [b"a"])
+    pod.stop()
+    queue.send("x", partition=1)
+    until(lambda: pod.values(1) == [b"x"])
+    for partition in (0, 1):
+        await queue.operator.pause(partition, Epoch(1))
+        await granted(queue, other, partition, 2)
+    until(pod.gone)
+    queue.send("b")
+    until(lambda: other.values() == [b"b"])
+
+
+async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Queue) -> None:
+    pod, owner = operator.hearing(), operator.hearing()
+    await operator.grant(pod, (0, 1))
+    await operator.grant(owner, (1, 1))
+    for partitions in ("1", "0-1", "0,0,1", "-", "0-99999999", "1@7", "a", "", "9" * 20_000):
+        announce(queue, pod, partitions)
+    for name in ("nowhere", "../orders", "a}:0}", "x" * 300):
+        announce(queue, pod, "0", name)
+    with queue.raw() as raw:
+        raw.set("pq:{shop/odd:0}:owner", "no hash")
+        raw.hset("pq:{shop/odd:1}:owner", mapping={"uid": pod.uid, "epoch": "many"})
+        raw.xadd(announcements_key(GROUP.group, pod.uid), {"other": "fields"})
+    announce(queue, pod, "0-1", "odd")
+    queue.send("a")
+    queue.send("x", partition=1)
+    until(lambda: pod.values() == [b"a"])
+    until(lambda: owner.values(1) == [b"x"])
+    await granted(queue, pod, 1, 2)
+    queue.send("y", partition=1)
+    until(lambda: pod.values(1) == [b"y"], "it still listens")
+    assert (await queue.operator.stale_refused())[0] == 0
+
+
+async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Operator, queue: Queue) -> None:
+    pod, other = operator.hearing(), operator.hearing()
+    await granted(queue, pod, 0, 1)
+    queue.send("a")
+    until(lambda: pod.values() == [b"a"])
+    await granted(queue, other, 0, 2)
+    with queue.raw() as raw:
+        key = announcements_key(GROUP.group, pod.uid)
+        for _, fields in raw.xrange(key):  # type: ignore[union-attr]
+            raw.xadd(key, fields)
+    queue.send("b")
+    until(lambda: other.values() == [b"b"])
+    await granted(queue, pod, 1, 1)
+    queue.send("x", partition=1)
+    until(lambda: pod.values(1) == [b"x"])
+    assert pod.values() == [b"a"]
+
+
+async def test_what_was_announced_too_long_ago_is_learned_from_the_ledger(operator: Operator, queue: Queue) -> None:
+    uid = Uid(str(uuid4()))
+    await queue.operator.grant(0, uid, Epoch(1))
+    for epoch in range(1, 101):
+        await queue.operator.grant(1, uid, Epoch(epoch))
+    with queue.raw() as raw:
+        key = announcements_key(GROUP.group, uid)
+        assert raw.xlen(key) == 64
+        assert 0 < raw.ttl(key) <= 3600
+    pod = operator.hearing(uid)
+    queue.send("a")
+    queue.send("x", partition=1)
+    until(lambda: pod.values(1) == [b"x"])
+    assert pod.values() == []
+    pod.ledger({0: 1, 1: 100})
+    until(lambda: pod.values() == [b"a"])
+
+
+async def test_a_full_redis_hands_off_and_is_emptied(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        async with operating(queue, tmp_path) as operator:
+            pod = operator.hearing()
+            queue.send("a", "b")
+            with queue.raw() as raw:
+                raw.config_set("maxmemory", 1)
+            await granted(queue, pod, 0, 1)
+            until(lambda: pod.values() == [b"a", b"b"])
+            assert await lag(queue) == 0
+        await queue.close()
+
+
+async def test_what_was_announced_while_it_was_cut_off_is_heard_of_again(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        async with operating(queue, tmp_path) as operator:
+            pod = operator.hearing()
+            await granted(queue, pod, 0, 1)
+            queue.send("a")
+            until(lambda: pod.values() == [b"a"])
+            server.kill()
+            server.start()
+            await granted(queue, pod, 1, 1)
+            queue.send("x", partition=1)
+            until(lambda: pod.values(1) == [b"x"])
+            with queue.raw() as raw:
+                raw.delete(announcements_key(GROUP.group, pod.uid))  # and what comes is a new stream
+                raw.client_kill_filter(_type="normal", skipme=True)
+            await granted(queue, pod, 0, 2)
+            queue.send("b")
+            until(lambda: pod.values()[-1] == b"b")
+        await queue.close()
+
+
+async def test_one_announcement_for_each_pod_and_round_trip(queue: Queue) -> None:
+    one, other = Uid(str(uuid4())), Uid(str(uuid4()))
+    await queue.operator.owners()
+    keys = [partition_keys(queue.name, number) for number in (0, 1)]
+    await asyncio.gather(queue.operator.grant(0, one, Epoch(1)), queue.operator.grant(1, one, Epoch(1)))
+    await asyncio.gather(queue.operator.grant(0, other, Epoch(2)), queue.operator.pause(1, Epoch(1)))
+    with queue.raw() as raw:
+        heard = {
+            uid: [fields[b"partitions"] for _, fields in raw.xrange(announcements_key(GROUP.group, uid))]  # type: ignore[union-attr]
+            for uid in (one, other)
+        }
+        assert raw.hget(keys[0].owner, "uid") == other.encode()
+    assert heard == {one: [b"0-1", b"0-1"], other: [b"0"]}

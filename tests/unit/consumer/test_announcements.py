@@ -1,0 +1,194 @@
+"""What the ledger says and what the queue says, put together by epochs."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+
+import pytest
+from tests.waiting import until
+
+from baton.consumer.announcements import AnnouncedAssignments, merged, unconfirmed
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.ranges import parse_grants
+from baton.queues.protocol import Owner, QueueUnreachable
+
+ME, UID, ORDERS = MemberId("pod"), Uid("me"), QueueName("orders")
+FIVE = Partition(ORDERS, 5)
+
+
+def entry(owned: str = "", revoking: str = "") -> MemberEntry:
+    return MemberEntry("shop/orders", ME, UID, 1, True, {ORDERS: parse_grants(owned)}, {ORDERS: parse_grants(revoking)})
+
+
+def record(text: str) -> Owner:
+    """`me@12`, `me@12 paused`, `nobody@13`."""
+    grant, _, paused = text.partition(" ")
+    uid, _, epoch = grant.partition("@")
+    return Owner(None if uid == "nobody" else Uid(uid), Epoch(int(epoch)), paused == "paused")
+
+
+@pytest.mark.parametrize(
+    ("told", "says", "owned", "revoking"),
+    [
+        pytest.param(None, "me@1", "5@1", "", id="granted before the ledger names the pod"),
+        pytest.param(entry("1@1"), "me@3", "1@1,5@3", "", id="granted before the ledger names the partition"),
+        pytest.param(entry("5@2"), "me@3", "5@3", "", id="granted again"),
+        pytest.param(entry("", "5@2"), "me@3", "5@3", "", id="called back and granted again"),
+        pytest.param(entry("5@2"), "me@2 paused", "", "5@2", id="called back"),
+        pytest.param(entry("5@2"), "me@3 paused", "", "5@3", id="granted again and called back"),
+        pytest.param(entry("5@2"), "other@3", "", "", id="lost"),
+        pytest.param(entry("1@1,5@2"), "nobody@3", "1@1", "", id="withdrawn"),
+        pytest.param(entry("", "5@2"), "other@3", "", "", id="handed off"),
+    ],
+)
+def test_a_queue_that_is_newer_counts(told: MemberEntry | None, says: str, owned: str, revoking: str) -> None:
+    records = {FIVE: record(says)}
+    assert unconfirmed(records, told, UID) == records
+    found = merged(told or entry(), records, UID)
+    assert _grants(found) == _grants(entry(owned, revoking))
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        pytest.param(entry("5@3"), "me@3", id="the same"),
+        pytest.param(entry("", "5@3"), "me@3 paused", id="the same, called back"),
+        pytest.param(entry("", "5@3"), "me@3", id="called back since"),
+        pytest.param(entry("5@4"), "me@3 paused", id="granted again since"),
+        pytest.param(entry("", "5@4"), "other@3", id="granted and called back since"),
+        pytest.param(entry("1@1"), "other@3", id="not ours, as the ledger has it"),
+        pytest.param(None, "nobody@3", id="nobody's, and there is no entry"),
+    ],
+)
+def test_a_ledger_that_is_as_new_counts(told: MemberEntry | None, says: str) -> None:
+    assert not unconfirmed({FIVE: record(says)}, told, UID)
+
+
+class Ledger:
+    """A ledger that a test writes."""
+
+    def __init__(self) -> None:
+        self.entry: MemberEntry | None = None
+
+    def current(self) -> MemberEntry | None:
+        return self.entry
+
+    def watch(self, changed: Callable[[], None]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Queue:
+    """Owner records that a test writes; it announces them, or nothing for a while."""
+
+    def __init__(self) -> None:
+        self.records: dict[Partition, Owner] = {}
+        self.looks = 0
+        self.closed = False
+        self._news: SimpleQueue[list[Partition] | Exception] = SimpleQueue()
+
+    def says(self, text: str | None, *, announced: bool = True) -> None:
+        if text is None:
+            self.records.clear()
+        else:
+            self.records[FIVE] = record(text)
+        self._news.put([FIVE] if announced else [])
+
+    def fails(self, problem: Exception) -> None:
+        self._news.put(problem)
+
+    def wait(self, timeout: float) -> Mapping[Partition, Owner]:
+        try:
+            news = self._news.get(timeout=timeout)
+        except Empty:
+            return {}
+        if isinstance(news, Exception):
+            raise news
+        return {one: self.records[one] for one in news}
+
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Owner]:
+        self.looks += 1
+        return {one: self.records[one] for one in partitions if one in self.records}
+
+    def interrupt(self) -> None:
+        self._news.put([])
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Pod:
+    def __init__(self) -> None:
+        self.ledger, self.queue, self.changed = Ledger(), Queue(), threading.Event()
+        self.assignments = AnnouncedAssignments(self.ledger, self.queue, "shop/orders", ME, UID)
+
+    def has(self, owned: str = "", revoking: str = "") -> bool:
+        found = self.assignments.current()
+        return _grants(found or entry()) == _grants(entry(owned, revoking))
+
+    @contextmanager
+    def listening(self) -> Iterator["Pod"]:
+        self.assignments.watch(self.changed.set)
+        yield self
+        self.assignments.close()
+        until(lambda: self.queue.closed)
+
+
+def test_who_waits_is_told_and_finds_the_same_object_until_something_changes() -> None:
+    with Pod().listening() as pod:
+        assert pod.assignments.current() is None
+        pod.queue.says("me@1")
+        assert pod.changed.wait(30)
+        first = pod.assignments.current()
+        assert pod.has("5@1")
+        pod.ledger.entry = entry("5@1")
+        second = pod.assignments.current()
+        pod.ledger.entry = replace(entry("5@1"))
+        assert pod.assignments.current() is second and pod.has("5@1")
+        assert first is not second, "the entry is the ledger's own now"
+
+
+def test_a_ledger_that_skipped_what_the_queue_said_is_found_to_be_newer() -> None:
+    with Pod().listening() as pod:
+        pod.ledger.entry = entry("1@1")
+        pod.queue.says("me@2")
+        until(lambda: pod.has("1@1,5@2"))
+        pod.queue.says("other@3", announced=False)
+        until(lambda: pod.has("1@1"))
+
+
+def test_a_queue_that_has_lost_its_records_leaves_it_to_the_ledger() -> None:
+    with Pod().listening() as pod:
+        pod.queue.says("me@2")
+        until(lambda: pod.has("5@2"))
+        pod.queue.says(None, announced=False)
+        until(lambda: pod.assignments.current() is None)
+
+
+def test_what_the_ledger_has_confirmed_is_asked_for_no_more() -> None:
+    with Pod().listening() as pod:
+        pod.queue.says("me@2")
+        until(lambda: pod.has("5@2"))
+        pod.ledger.entry = entry("5@2")
+        assert pod.has("5@2")
+        pod.queue.says("me@2", announced=False)
+        pod.queue.says("me@2 paused")
+        until(lambda: pod.has("", "5@2"))
+        assert pod.queue.looks == 0
+
+
+def test_failures_are_told_once_and_listening_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with Pod().listening() as pod:
+        for problem in (QueueUnreachable("redis does not answer"), ValueError("odd"), QueueUnreachable("redis does not answer")):
+            pod.queue.fails(problem)
+        pod.queue.says("me@1")
+        until(lambda: pod.has("5@1"))
+    (warning,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "redis does not answer" in warning.getMessage()
+
+
+def _grants(one: MemberEntry) -> tuple[dict[int, Epoch], dict[int, Epoch]]:
+    return dict(one.owned.get(ORDERS, {})), dict(one.revoking.get(ORDERS, {}))
