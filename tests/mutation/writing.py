@@ -21,7 +21,7 @@ WRITING = (
     Mutation("elector", "count another's renewal from the question that it answers", "kube/elector.py", "unit/kube/test_elector.py",
              "            answered = self._clock.ticks()\n", "            answered = asked\n"),
     Mutation("elector", "wait for a renewal as long as it takes", "kube/elector.py", "unit/kube/test_elector.py",
-             "timeout=self._terms.renew_deadline)", "timeout=None)"),
+             "asyncio.timeout(self._terms.renew_deadline)", "asyncio.timeout(None)"),
     Mutation("elector", "tell the end of the lead with the next attempt", "kube/elector.py", "unit/kube/test_elector.py",
              "            until = min(until, self._renewed_at + self._terms.renew_deadline)", "            pass"),
     Mutation("elector", "give up the Lease of another", "kube/elector.py", "unit/kube/test_elector.py",

@@ -71,7 +71,8 @@ class Elector:
         while True:
             began = self._clock.ticks()
             try:
-                await asyncio.wait_for(self.attempt(), timeout=self._terms.renew_deadline)
+                async with asyncio.timeout(self._terms.renew_deadline):
+                    await self.attempt()
             except TimeoutError:
                 self._failed("no answer in time")
             self.beat = self._clock.ticks()

@@ -61,6 +61,22 @@ def test_a_renewal_counts_from_when_it_was_begun() -> None:
     lives(story, latency=0.5)
 
 
+@pytest.mark.parametrize("rounds", range(8))
+def test_who_is_to_end_does_also_in_the_moment_of_an_answer(rounds: int) -> None:
+    """Python 3.11's `asyncio.wait_for` forgets that it was cancelled where what it waits for has just ended."""
+
+    async def story(one: Candidate) -> None:
+        running = asyncio.create_task(one.elector.run())
+        await asyncio.sleep(2)
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait({running}, timeout=1)
+        assert running.cancelled()
+
+    lives(story, latency=0.5)
+
+
 @pytest.mark.parametrize("fault", [Hang(), Refuse(403, "Forbidden", "no"), Refuse(503, "ServiceUnavailable", "away")], ids=str)
 @pytest.mark.parametrize("retry", [1.0, 5.0])
 def test_who_cannot_renew_is_told_so_before_others_may_lead(fault: Fault, retry: float) -> None:
