@@ -12,13 +12,14 @@ help: ## List the targets
 .PHONY: setup
 setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton is the command
 
-.venv/.ready: requirements.lock pyproject.toml
+.venv/.ready: requirements.lock consumer/pyproject.toml operator/pyproject.toml
 	@echo "setup: installing the locked dependencies into .venv (a few minutes the first time)"
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Baton needs Python 3.11 or later; python3 is " + sys.version)'
 	@test -x $(BIN)/python || python3 -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^uv==[0-9.]*' requirements.lock)"
 	@$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.lock
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation \
+		--editable ./consumer --editable ./operator
 	@touch $@
 
 .PHONY: machine
@@ -81,8 +82,8 @@ generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages 
 
 .PHONY: lock
 lock: setup ## Resolve the dependencies again and write requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --python-version 3.11 --generate-hashes \
-		--no-header --no-emit-index-url --output-file requirements.lock
+	$(BIN)/uv pip compile consumer/pyproject.toml operator/pyproject.toml --group dev --quiet --upgrade --all-extras \
+		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-package baton-consumer --output-file requirements.lock
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left in the checkout; the cache stays

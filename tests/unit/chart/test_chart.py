@@ -208,14 +208,6 @@ def test_a_single_replica_has_no_disruption_budget_that_would_block_a_drain(obje
     assert ("PodDisruptionBudget", "baton") not in objects("--set", "replicas=1")
 
 
-def test_the_version_is_the_packages_own() -> None:
-    import tomllib
-
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (version, version)
-
-
 POLICIES = {f"baton-{name}" for name in ("sessions", "ledgers", "members", "workloads", "cronjobs")}
 POLICIES |= {f"baton-operator-{name}" for name in ("ledgers", "pods", "scales")}
 """Of others, and of the operator itself."""
