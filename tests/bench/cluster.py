@@ -180,10 +180,11 @@ def _with_node() -> list[Case]:
                 lambda uid, text: seen.setdefault((uid, text), time.monotonic()),
             )
             with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), mounts, _Firsts(server, f"moves/{QUEUE}") as firsts:
+                until(lambda: ledger.rests(min(pods), owning=True))
                 for _ in range(ROUNDS):
                     for subscribed in ("nothing", None):
-                        _subscribe(cluster, min(pods), subscribed)
-                        _moved(fleet, min(pods), gone=subscribed is not None)
+                        ledger.subscribe(min(pods), subscribed)
+                        until(lambda owning=subscribed is None: ledger.rests(min(pods), owning=owning))  # type: ignore[misc]
                         until(lambda: ledger.granted() <= firsts.at.keys())
             fleet.delete()
     written = {(pods[pod], text): at for (pod, text), at in ledger.written_at.items() if pod in pods}
@@ -202,26 +203,19 @@ async def _crds(kubeconfig: Path) -> None:
         await apply_crds(Cluster(plain._client))
 
 
-def _subscribe(cluster: Kubernetes, pod: str, queue: str | None) -> None:
-    """What the pod reads; None: all queues of its group."""
-    value = f"{SUBSCRIBED_ANNOTATION}-" if queue is None else f"{SUBSCRIBED_ANNOTATION}={queue}"
-    cluster.kubectl("annotate", "pod", pod, value, "-n", "moves", "--overwrite")
-
-
-def _moved(fleet: Fleet, pod: str, *, gone: bool) -> None:
-    until(lambda: not fleet.moving() and bool(fleet.owned_by(pod)) != gone)
-
-
 # -- what is seen
 
 
 class _Versions:
-    """When a watch saw what in the ledger of a group (monotonic seconds)."""
+    """When a watch saw what in the ledger of a group (monotonic seconds). It starts no process, which would take the processor
+    from those that are measured."""
 
     def __init__(self, kubeconfig: Path, namespace: str, group: str) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._where = {"namespace": namespace, "field_selector": f"metadata.name={ledger_name(group)}"}
         self._queue = QueueName(QUEUE)
+        self._namespace = namespace
+        self._entries: dict[str, MemberEntry] = {}
         self._revoked: dict[int, float] = {}
         self._granted: dict[int, int] = {}
         self._watch = watch.Watch()  # type: ignore[no-untyped-call]
@@ -239,6 +233,17 @@ class _Versions:
     def __exit__(self, *_: object) -> None:
         self._watch.stop()  # type: ignore[no-untyped-call]
 
+    def subscribe(self, pod: str, queue: str | None) -> None:
+        """What the pod reads; None: all queues of its group."""
+        body = {"metadata": {"annotations": {SUBSCRIBED_ANNOTATION: queue}}}
+        client.CoreV1Api(self._api).patch_namespaced_pod(pod, self._namespace, body)
+
+    def rests(self, pod: str, *, owning: bool) -> bool:
+        """Nothing moves, and the pod owns something, or nothing."""
+        entries = self._entries
+        moving = any(entry.revoking.get(self._queue) for entry in entries.values())
+        return not moving and owning == (pod in entries and bool(entries[pod].owned.get(self._queue)))
+
     def granted(self) -> set[tuple[int, int]]:
         """Partition and epoch, as last seen."""
         return set(self._granted.items())
@@ -251,18 +256,20 @@ class _Versions:
                     self._see(event["raw_object"].get("data") or {}, now)
 
     def _see(self, data: dict[str, str], now: float) -> None:
+        entries: dict[str, MemberEntry] = {}
         for pod, text in data.items():
             if pod == LEDGER_GROUP_KEY:
                 continue
             self.named_at.setdefault(pod, now)
             self.written_at.setdefault((pod, text), now)
-            entry = MemberEntry.from_json(text)
+            entry = entries[pod] = MemberEntry.from_json(text)
             for number in entry.revoking.get(self._queue, ()):
                 self._revoked.setdefault(number, now)
             for number, epoch in entry.owned.get(self._queue, {}).items():
                 self._granted[number] = epoch
                 if number in self._revoked:
                     self.pauses[number, epoch] = (self._revoked.pop(number), now)
+        self._entries = entries
 
 
 class _Firsts:

@@ -1,0 +1,82 @@
+"""Pods whose kubelet never comes by: they hear of their partitions from the queue alone, and hand them off."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
+
+from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer
+from baton.model.ids import MemberId, Uid
+from baton.queues.entry import Entry
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
+
+PARTITIONS, KEYS, ENTRIES = 4, 16, 5
+
+
+class Handled:
+    """Entries that pods have handled: pod, key, value, and whether it was marked."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, bytes, int, bool]] = []
+
+    @contextmanager
+    def by(self, world: World, group: str, pod: str, uid: Uid, url: str, ledger: Path) -> Iterator[None]:
+        """A consumer of that pod, whose ledger stays as it is."""
+        named = f"{world.namespace}/{group}"
+        announced = AnnouncedAssignments(
+            AssignmentSource(ledger, MemberId(pod), uid), RedisAnnouncements(url, named, uid), named, MemberId(pod), uid
+        )
+        consumer = Consumer(lambda queue: RedisReader(url, f"{world.namespace}/{queue}", uid), announced, uid, grace=5.0)
+        thread = Thread(target=consumer.run, args=(lambda entry: self._handle(pod, entry),), daemon=True)
+        thread.start()
+        yield
+        consumer.stop()
+        thread.join()
+
+    def _handle(self, pod: str, entry: Entry) -> None:
+        self.log.append((pod, entry.key, int(entry.value), entry.redelivered))
+
+
+async def test_hand_offs_go_on_while_no_ledger_arrives(api: Cluster, start: Callable[..., Operator], tmp_path: Path) -> None:
+    world = await namespace(api, "announced")
+    await start(world, "one").leads()
+    handled = Handled()
+    with RedisServer() as server, RedisProducer(server.url, f"{world.namespace}/orders", patience=60) as producer:
+        await world.redis("orders", server.url, partitions=PARTITIONS, rebalance={"delaySeconds": 0})
+        await world.group("orders")
+        queue = RedisQueue(server.url, f"{world.namespace}/orders", Claimant("who only looks", ""))
+        sent = 0
+
+        async def work_through() -> None:
+            nonlocal sent
+            for number in range(sent, sent + ENTRIES):
+                producer.send_many((f"key-{key}", str(number)) for key in range(KEYS))
+            sent += ENTRIES
+
+            async def so() -> bool:
+                return sum((await queue.lag()).values()) == 0
+
+            await eventually(so, "all are handled and acknowledged", 30, lambda: world.ledger_data("orders"))
+
+        first = await world.pod("orders-a", "orders")
+        with handled.by(world, "orders", "orders-a", first, server.url, tmp_path):
+            await world.spread("orders", PARTITIONS)
+            await work_through()
+            second = await world.pod("orders-b", "orders")
+            with handled.by(world, "orders", "orders-b", second, server.url, tmp_path):
+                await world.spread("orders", PARTITIONS // 2, PARTITIONS // 2)
+                await work_through()
+                await world.delete_pod("orders-b")
+                await world.spread("orders", PARTITIONS)
+                await work_through()
+        await queue.close()
+    assert {pod for pod, *_ in handled.log} == {"orders-a", "orders-b"}
+    for key in range(KEYS):
+        assert [value for _, name, value, _ in handled.log if name == b"key-%d" % key] == list(range(sent))
+    assert not any(redelivered for *_, redelivered in handled.log)
