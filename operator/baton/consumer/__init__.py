@@ -6,10 +6,25 @@ Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
 """
 
 from baton.consumer.announcements import AnnouncedAssignments
+from baton.consumer.batch import Batch
 from baton.consumer.consumer import Consumer
+from baton.consumer.held import HeldEntry
 from baton.consumer.lease import LeaseStore
+from baton.consumer.outcome import Reject, Retry
 from baton.consumer.pod import Pod
 from baton.consumer.session import Session
 from baton.consumer.source import Assignments, AssignmentSource
 
-__all__ = ["AnnouncedAssignments", "AssignmentSource", "Assignments", "Consumer", "LeaseStore", "Pod", "Session"]
+__all__ = [
+    "AnnouncedAssignments",
+    "AssignmentSource",
+    "Assignments",
+    "Batch",
+    "Consumer",
+    "HeldEntry",
+    "LeaseStore",
+    "Pod",
+    "Reject",
+    "Retry",
+    "Session",
+]

@@ -1,33 +1,41 @@
 """A plain pod's consumer: reads the partitions that its ledger gives it, hands their entries to a function, acknowledges."""
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from typing import Self
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from math import inf
+from typing import Self, Unpack
 
 from baton.consumer.announcements import AnnouncedAssignments
-from baton.consumer.handler import Handler, HandlerRun
+from baton.consumer.batches import Batches
+from baton.consumer.callbacks import Call, Callbacks, Partitions
+from baton.consumer.delivery import BatchSize, Want
+from baton.consumer.deserializing import Deserializer, Deserializers
+from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
 from baton.consumer.source import Assignments, AssignmentSource
-from baton.consumer.worker import Worker
+from baton.consumer.terms import HandlerOptions, Terms
+from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.queues.protocol import QueueUnreachable
 
 
 class Consumer:
-    """Hands the entries of the pod's partitions to a handler: one at a time, in order per partition, at least once.
+    """Hands over the entries of the pod's partitions, in order per partition, at least once.
 
-    - An entry is acknowledged after the handler returned. If the handler raises, the entry is tried again, and its partition
-      waits for it; the other partitions go on.
-    - A partition that is to be let go is read no further; what is in hand is finished, acknowledged, and reported released. The
-      handler should take well under the queue's maxHandoffSeconds per entry, or the partition is taken with the entry undone.
+    - `run(handler)` hands them to a function or a coroutine function; `batches()` is for a loop of your own, in `with` or
+      `async with`.
+    - A partition that is to be let go is read no further; what is in hand is finished, acknowledged, and reported released. Work
+      on one entry should take well under the queue's maxHandoffSeconds, or the partition is taken with the entry undone.
     - A partition that was lost (a missed deadline) is dropped with what is in hand; its next owner gets that as redelivered.
     - On SIGTERM the consumer goes on until its partitions were taken, or the grace period is nearly over; then it lets them go.
+      On Ctrl-C it finishes what is being worked on and lets go; a second Ctrl-C ends it at once.
     """
 
     def __init__(
@@ -37,14 +45,31 @@ class Consumer:
         uid: Uid,
         session: Session | None = None,
         grace: float = DEFAULT_GRACE,
+        *,
+        callbacks: Callbacks | None = None,
+        deserializers: Deserializers | None = None,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
         """
-        self._loop = ConsumerLoop(open_queue, source, uid, session, grace)
+        self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks())
+        self._deserializers = deserializers or Deserializers()
+        self._calling = HandlerRun(lambda _: None)
+        """Calls callbacks outside an event loop."""
+        self._ending: ExitStack | None = None
+        """While it runs."""
 
     @classmethod
-    def from_environment(cls, redis_url: str | None = None) -> Self:
+    def from_environment(
+        cls,
+        redis_url: str | None = None,
+        *,
+        on_assigned: Callable[[Partitions], object] | None = None,
+        on_revoked: Callable[[Partitions, float | None], object] | None = None,
+        on_lost: Callable[[Partitions], object] | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> Self:
         """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
 
         `redis_url` (or BATON_REDIS_URL) is the server of all the group's queues. Raises ValueError for what is missing or no URL.
@@ -78,13 +103,39 @@ class Consumer:
             pod.uid,
             session,
             pod.grace,
+            callbacks=Callbacks(on_assigned, on_revoked, on_lost),
+            deserializers=Deserializers(key_deserializer, value_deserializer),
         )
 
-    def run(self, handler: Handler) -> None:
-        """Work until SIGTERM, SIGINT or `stop`; returns when everything is finished or given back. Call it once."""
-        call = HandlerRun(handler)
-        with closing(call), self._running():
-            Worker(self._loop, call).work()
+    def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
+        """Hand entries to `handler` until SIGTERM, Ctrl-C or `stop`; returns when everything is finished or given back. Call it
+        once.
+
+        An entry is acknowledged when the handler returns. If it raises, the entry is tried again, and its partition (or key)
+        waits for it; the others go on. `Retry(delay=…)` says when; `Reject("why")` says that no other try would help.
+        """
+        if is_coroutine_function(handler):
+            with self._entered(), asyncio.Runner() as runner:
+                runner.run(self.serve(handler, **options))
+            return
+        terms = self._terms(options)
+        with self._entered(), closing(HandlerRun(handler)) as one:
+            if terms.concurrency == 1:
+                work(self._loop, one, terms)
+            else:
+                work_on_threads(self._loop, lambda: HandlerRun(handler), terms)
+
+    async def serve(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
+        """As `run`, for a program that has an event loop: `async with consumer: await consumer.serve(handler)`."""
+        is_coroutine_function(handler)
+        await work_on_tasks(self._loop, handler, self._terms(options))
+
+    def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> Batches:
+        """For `for` in `with`, or `async for` in `async with`: a batch has up to so many entries and bytes (one entry at least),
+        and waits up to `max_wait` seconds for more once it has something. Ends on SIGTERM, Ctrl-C or `stop`, as `run` does."""
+        self._loop.serve(1, shared=True)
+        terms = Terms(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
+        return Batches(self._loop, self._calling, terms)
 
     def stop(self) -> None:
         """As SIGTERM does: from any thread or signal handler."""
@@ -99,14 +150,58 @@ class Consumer:
         """Look at the ledger before another entry is begun. From any thread."""
         self._loop.interrupt()
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        with ending(self.stop):
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(ending(self._loop.stop, self._loop.leave))
+            stack.callback(self._calling.close)
             self._loop.start()
-            try:
+            self._ending = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Without an exception: `on_revoked` is called, what is not acknowledged goes to the next owner. With one, what was
+        acknowledged is, and nothing else happens."""
+        with self._leaving(kind):
+            while (answer := self._loop.take(Want())) is not None:
+                if isinstance(answer, Call):
+                    call(self._loop, self._calling, answer)
+                else:
+                    self._loop.give_back(answer, ())
+        self._loop.join()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._leaving(kind):
+            while (answer := await take(self._loop, Want())) is not None:
+                if isinstance(answer, Call):
+                    await call_async(self._loop, answer)
+                else:
+                    self._loop.give_back(answer, ())
+        await asyncio.to_thread(self._loop.join)
+
+    @contextmanager
+    def _leaving(self, kind: type[BaseException] | None) -> Iterator[None]:
+        ending, self._ending = self._ending, None
+        with ending or nullcontext():
+            if kind is None:
+                self._loop.leave(idle=True)
                 yield
-            except BaseException:
+            else:
                 self._loop.abort()
-                raise
-            finally:
-                self._loop.join()
+                yield
+
+    @contextmanager
+    def _entered(self) -> Iterator[None]:
+        """`run` in or without `with`."""
+        if self._ending is not None:
+            yield
+            return
+        with self:
+            yield
+
+    def _terms(self, options: HandlerOptions) -> Terms:
+        terms = Terms.of(options, self._deserializers)
+        self._loop.serve(terms.concurrency, by_key=terms.by_key)
+        return terms

@@ -3,9 +3,14 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import inf
 
+from baton.consumer.callbacks import Call
 from baton.consumer.held import HeldEntry
 from baton.consumer.outcome import Outcome
+from baton.consumer.receipt import Receipt
+
+Outcomes = Sequence[tuple[HeldEntry, Outcome]]
 
 
 @dataclass(slots=True, eq=False)
@@ -17,19 +22,36 @@ class Delivery:
     """No other of them is to be begun: the ledger or the end calls, and what was not begun goes back."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How much a batch has."""
+
+    entries: int = 500
+    """At most,"""
+    bytes: float = inf
+    """and so many bytes of keys, values and headers (but one entry at least)."""
+    wait: float = 0.2
+    """Seconds for which a batch that has something waits for more."""
+
+
 @dataclass(slots=True, eq=False)
 class Want:
-    """A worker that waits for entries."""
+    """A worker that waits for entries, or for a callback that it is to call."""
 
-    answer: "Future[Delivery | None]" = field(default_factory=Future)
+    batch: BatchSize | None = None
+    """None: a little of one partition or key."""
+    answer: "Future[Delivery | Call | None]" = field(default_factory=Future)
     """None: the consumer has ended."""
+    since: float | None = None
+    """When there was something for it, first (monotonic)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What became of some entries."""
+    """What became of some entries, and who wants to hear that the queue knows it."""
 
-    outcomes: Sequence[tuple[HeldEntry, Outcome]]
+    outcomes: Outcomes
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +59,7 @@ class Returned:
     """A delivery comes back: what became of its entries since the last word; the others were not begun."""
 
     delivery: Delivery
-    outcomes: Sequence[tuple[HeldEntry, Outcome]]
+    outcomes: Outcomes
     seconds: float
     """That its entries took, all together,"""
     count: int

@@ -1,33 +1,43 @@
 """Calling the user's handler: to its end, whether it is a plain function or a coroutine function."""
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from typing import Any
 
-from baton.queues.entry import Entry
+Handler = Callable[[Any], object]
+"""A function or a coroutine function of one entry, or of a batch. What it returns is ignored, but for what still has to run: an
+awaitable is awaited, and a `concurrent.futures.Future` waited for."""
 
-Handler = Callable[[Entry], object]
-"""A function or a coroutine function of one entry. What it returns is ignored, but for what still has to run: an awaitable is
-awaited, and a `concurrent.futures.Future` waited for."""
+
+def is_coroutine_function(handler: Handler) -> bool:
+    """Whether calling it makes a coroutine. Raises TypeError for a generator function: calling it runs nothing of it."""
+    call: Any = handler
+    while isinstance(call, functools.partial):
+        call = call.func
+    call = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004 -- of an object
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise TypeError(f"the handler {handler!r} is a generator function; give a function, or a coroutine function (async def)")
+    return inspect.iscoroutinefunction(call)
 
 
 class HandlerRun:
-    """One handler for the length of one `Consumer.run`. A coroutine function gets an event loop, the same one for all entries."""
+    """One handler for the length of one `Consumer.run`. Coroutines get an event loop, the same one for all entries."""
 
     def __init__(self, handler: Handler) -> None:
-        """Raises TypeError for a generator function: calling it runs nothing of it."""
-        call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004 -- of an object
-        if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-            raise TypeError(
-                f"the handler {handler!r} is a generator function; give a function, or a coroutine function (async def)"
-            )
+        """Raises TypeError for a generator function."""
+        is_coroutine_function(handler)
         self._handler = handler
         self._runner: asyncio.Runner | None = None
 
-    def __call__(self, entry: Entry) -> None:
+    def __call__(self, entries: Any) -> None:
         """Returns when the handler has run to its end. Raises what it raises."""
-        result = self._handler(entry)
+        self.complete(self._handler(entries))
+
+    def complete(self, result: object) -> None:
+        """Run what still has to run of a handler or a callback that has returned this."""
         if inspect.isawaitable(result):
             if self._runner is None:
                 self._runner = asyncio.Runner()

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded
+from baton.consumer.receipt import Receipt
 from baton.queues.entry import Entry
 
 if TYPE_CHECKING:
+    from baton.consumer.holding import Holding
     from baton.consumer.lane import Lane
+
+
+class Hearing(Protocol):
+    """Who hears what became of entries, and knows whether they are still ours: the consumer's loop."""
+
+    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Receipt | None = None) -> None: ...
+    def still_mine(self, holding: Holding) -> bool: ...
+    def time_left(self, holding: Holding) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class HeldEntry(Entry):
-    """What a handler gets: the entry, and where it belongs among what this consumer has in hand."""
+    """What a handler gets: an entry that is this consumer's for now."""
 
+    key: Any
+    value: Any
+    """Bytes, or what a deserializer made of them."""
     lane: Lane = field(repr=False, compare=False)
+    nth: int = field(repr=False, compare=False)
+    """Its place among what this consumer has read."""
 
     @classmethod
-    def of(cls, entry: Entry, lane: Lane) -> Self:
+    def of(cls, entry: Entry, lane: Lane, nth: int) -> Self:
         return cls(
             entry.queue,
             entry.partition,
@@ -29,4 +46,37 @@ class HeldEntry(Entry):
             entry.epoch,
             entry.redelivered,
             lane,
+            nth,
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key) + len(self.value)
+
+    def ack(self) -> Receipt:
+        """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an
+        entry counts."""
+        receipt = Receipt()
+        self.lane.holding.hearing.tell([(self, ACK)], receipt)
+        return receipt
+
+    def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
+        """Hand it out once more, in `delay` seconds (else 0.1 to 5, longer from try to try). What is behind it in its partition
+        (or key) and was not handed out yet waits."""
+        self.lane.holding.hearing.tell([(self, Nack(bounded(why), delay))])
+
+    def dead_letter(self, why: str) -> Receipt:
+        """Not worth another try: it goes to the partition's dead letters."""
+        receipt = Receipt()
+        self.lane.holding.hearing.tell([(self, DeadLetter(bounded(why)))], receipt)
+        return receipt
+
+    def still_mine(self) -> bool:
+        """Whether its partition is this consumer's, by the queue's word of the last second. Asks it where that is older, for up
+        to three seconds; no answer counts as no."""
+        return self.lane.holding.hearing.still_mine(self.lane.holding)
+
+    def time_left(self) -> float | None:
+        """Seconds until its partition is taken away; None: nobody has asked for it, or nobody has said when."""
+        return self.lane.holding.hearing.time_left(self.lane.holding)

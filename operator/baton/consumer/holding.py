@@ -1,12 +1,16 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from baton.consumer.held import Hearing, HeldEntry
 from baton.consumer.lane import Lane
 from baton.consumer.reader import Reader
+from baton.consumer.receipt import Receipt
 from baton.model.ids import Epoch, Partition
+from baton.queues.entry import Entry
 
 
 class Phase(Enum):
@@ -21,42 +25,120 @@ class Phase(Enum):
     """Lost: the queue refuses this consumer, or its ledger does not name the partition any more."""
 
 
+class Notice(Enum):
+    """What the program has been told of a holding by its callbacks."""
+
+    NONE = auto()
+    ASSIGNING = auto()
+    ASSIGNED = auto()
+    REVOKING = auto()
+    REVOKED = auto()
+
+
 @dataclass(slots=True, eq=False)
 class Holding:
     """What is in hand of a partition under one epoch."""
 
     partition: Partition
     epoch: Epoch
+    hearing: Hearing = field(repr=False)
+    by_key: bool = False
+    """Its keys are worked on beside each other."""
     phase: Phase = Phase.SERVING
-    lane: Lane = field(init=False)
-    """Its entries in hand."""
+    notice: Notice = Notice.NONE
+    lanes: dict[bytes | None, Lane] = field(default_factory=dict)
+    """What is in hand: by key, or all of it under None."""
     handled: list[str] = field(default_factory=list)
-    """Offsets to acknowledge."""
+    """Offsets to acknowledge;"""
+    receipts: list[Receipt] = field(default_factory=list)
+    """who wants to hear of it;"""
+    aside: list[tuple[str, str]] = field(default_factory=list)
+    """and offsets to set aside as dead letters, and why."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
     sure_at: float = 0.0
     """When the queue last said that the partition is ours."""
     since: float = field(default_factory=time.monotonic)
     """When it was granted, as far as this process knows."""
+    until: float | None = None
+    """Called back: when it is taken away (monotonic), if that is known."""
     served_at: float = 0.0
     """When it had its turn last; 0: never."""
-
-    def __post_init__(self) -> None:
-        self.lane = Lane(self)
 
     @property
     def over(self) -> bool:
         return self.phase in (Phase.RELEASED, Phase.FENCED)
 
+    @property
+    def letting_go(self) -> bool:
+        return self.phase is not Phase.SERVING
+
+    @property
+    def told(self) -> bool:
+        """The queue knows what became of its entries."""
+        return not self.handled and not self.aside
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing is in hand, nothing is to be told, and nobody calls it back."""
+        return not self.lanes and self.told and self.phase is Phase.SERVING
+
+    @property
+    def waiting(self) -> bool:
+        return any(lane.waiting for lane in self.lanes.values())
+
+    @property
+    def out(self) -> bool:
+        return any(lane.out for lane in self.lanes.values())
+
+    @property
+    def in_hand(self) -> int:
+        """Entries that wait or are worked on."""
+        return sum(len(lane.waiting) + len(lane.out) for lane in self.lanes.values())
+
+    def ready(self, now: float, *, shared: bool = False) -> Iterator[Lane]:
+        """Those from which entries may be handed out."""
+        return (lane for lane in list(self.lanes.values()) if lane.ready(now, shared=shared))
+
+    def take_in(self, entries: Iterable[Entry], nth: int) -> None:
+        """Entries that were read; the first is the nth of all."""
+        for number, entry in enumerate(entries, nth):
+            key = entry.key if self.by_key else None
+            lane = self.lanes.get(key)
+            if lane is None:
+                lane = self.lanes[key] = Lane(self)
+            lane.waiting.append(HeldEntry.of(entry, lane, number))
+
+    def tidy(self) -> None:
+        """Forget lanes in which nothing is in hand."""
+        for key in [key for key, lane in self.lanes.items() if lane.idle and not lane.kept]:
+            del self.lanes[key]
+
     def let_go(self) -> None:
         """Read nothing new any more; what is in hand is tried at once."""
         if self.phase is Phase.SERVING:
             self.phase = Phase.LETTING_GO
-            self.lane.not_before = 0.0
+            for lane in self.lanes.values():
+                lane.try_at_once()
+
+    def leave(self) -> None:
+        """Begin nothing any more."""
+        self.let_go()
+        self.read_before = True
+        for lane in self.lanes.values():
+            lane.drop()
+
+    def acknowledged(self, *, taken: bool) -> None:
+        self.handled.clear()
+        for receipt in self.receipts:
+            receipt.part(taken=taken)
+        self.receipts.clear()
 
     def end(self, phase: Phase, reader: Reader) -> None:
         """Nothing of it is worked on any more. What was not acknowledged is the next owner's, and counts here no longer."""
         reader.let_go(self.partition.number, self.epoch)
         self.phase = phase
-        self.lane.clear()
-        self.handled.clear()
+        for lane in self.lanes.values():
+            lane.clear()
+        self.aside.clear()
+        self.acknowledged(taken=False)

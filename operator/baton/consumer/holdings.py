@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 
+from baton.consumer.held import Hearing
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.reader import Reader
 from baton.consumer.source import Assignments
@@ -14,10 +15,19 @@ from baton.model.ledger import MemberEntry, flat
 class Holdings:
     """Holdings by partition; changed by the consumer's loop only."""
 
-    def __init__(self, open_queue: Callable[[QueueName], Reader], source: Assignments, woken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        open_queue: Callable[[QueueName], Reader],
+        source: Assignments,
+        hearing: Hearing,
+        woken: Callable[[], None],
+    ) -> None:
         """`woken`: called, from any thread, when there may be something to read."""
+        self.by_key = False
+        """Of holdings to come."""
         self._open_queue = open_queue
         self._source = source
+        self._hearing = hearing
         self._woken = woken
         self._entry: MemberEntry | None = None
         self._holdings: dict[Partition, Holding] = {}
@@ -27,23 +37,26 @@ class Holdings:
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._holdings.values()))
 
-    def follow_ledger(self) -> None:
-        """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more."""
+    def follow_ledger(self) -> list[Holding]:
+        """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer."""
         entry = self._source.current()
         if entry is self._entry:
-            return
+            return []
         self._entry = entry
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry else ({}, {})
         told = owned | revoking
-        for partition, holding in self._holdings.items():
-            reader = self._readers.get(partition.queue)
-            if reader is not None and told.get(partition) != holding.epoch:
+        dropped = [holding for holding in self._holdings.values() if told.get(holding.partition) != holding.epoch]
+        for holding in dropped:
+            reader = self._readers.get(holding.partition.queue)
+            if reader is None:
+                holding.phase = Phase.FENCED
+            elif not holding.over:
                 holding.end(Phase.FENCED, reader)
         # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
         self._holdings = {
             partition: before
             if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
-            else Holding(partition, epoch)
+            else Holding(partition, epoch, self._hearing, self.by_key)
             for partition, epoch in told.items()
         }
         for partition in revoking:
@@ -52,6 +65,7 @@ class Holdings:
             # Not in this thread: a server that hangs must not hold the other queues up.
             ended = (self._waiters.pop(queue), self._readers.pop(queue))
             threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
+        return dropped
 
     def reader(self, holding: Holding) -> Reader:
         queue = holding.partition.queue

@@ -1,14 +1,15 @@
-"""Entries that are worked on in order: those of one partition."""
+"""Entries that are worked on in order: those of a partition, or of one of its keys."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
 from baton.consumer.held import HeldEntry
-from baton.consumer.outcome import Ack, Nack, Outcome
+from baton.consumer.outcome import Ack, DeadLetter, Kept, Nack, Outcome
 
 if TYPE_CHECKING:
     from baton.consumer.holding import Holding
@@ -16,68 +17,111 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
+class Failure(NamedTuple):
+    """Of an entry that waits to be tried again."""
+
+    why: str
+    due: float
+    """When (monotonic)."""
+
+
 @dataclass(slots=True, eq=False)
 class Lane:
-    """What is in hand of a partition, in order. Only the consumer's loop changes it."""
+    """What is in hand, in order. Only the consumer's loop changes it."""
 
     holding: Holding
     waiting: deque[HeldEntry] = field(default_factory=deque)
     """Read and not handed out, or handed out and given back."""
     out: dict[str, HeldEntry] = field(default_factory=dict)
     """Handed out and without an outcome, by offset."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Why it failed, by the offset of an entry that waits to be tried again."""
-    failures: int = 0
-    """In a row."""
-    not_before: float = 0.0
-    """After a failure: when to try again (monotonic)."""
+    kept: dict[str, HeldEntry] = field(default_factory=dict)
+    """Whose handler has returned, to be acknowledged later."""
+    failed: dict[str, Failure] = field(default_factory=dict)
+    """By offset; of entries among `waiting` that the queue has not yet been told of."""
+    tries: dict[str, int] = field(default_factory=dict)
+    """Failed ones, by offset."""
 
     @property
-    def empty(self) -> bool:
+    def idle(self) -> bool:
+        """Nobody works on it, or is about to."""
         return not self.waiting and not self.out
 
-    def ready(self, now: float) -> bool:
-        """The first that waits may be handed out: nothing before it is being worked on."""
-        return bool(self.waiting) and not self.out and now >= self.not_before
+    @property
+    def due(self) -> float:
+        """When the first that waits may be handed out (monotonic)."""
+        if not self.waiting:
+            return inf
+        failure = self.failed.get(self.waiting[0].offset)
+        return 0.0 if failure is None else failure.due
 
-    def hand_out(self, most: int) -> list[HeldEntry]:
-        """The first entries, up to one that has failed before: the queue has to count that one first."""
+    def ready(self, now: float, *, shared: bool = False) -> bool:
+        """The first that waits may be handed out. `shared`: also while earlier ones are out."""
+        return bool(self.waiting) and (shared or not self.out) and now >= self.due
+
+    def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
+        """The first entries, one at least, up to one that has failed before: the queue has to count that one first."""
         entries: list[HeldEntry] = []
+        size = 0
         while self.waiting and len(entries) < most and self.waiting[0].offset not in self.failed:
+            size += self.waiting[0].size
+            if entries and size > most_bytes:
+                break
             entry = self.waiting.popleft()
             self.out[entry.offset] = entry
             entries.append(entry)
         return entries
 
-    def settle(self, entry: HeldEntry, outcome: Outcome, now: float) -> None:
-        """What became of an entry that was handed out. A second word on it is passed over."""
-        if self.out.pop(entry.offset, None) is None:
-            return
+    def settle(self, entry: HeldEntry, outcome: Outcome, now: float) -> bool:
+        """What became of an entry that was handed out. False: it is not in hand; a second word on it is passed over."""
+        raw = self.out.pop(entry.offset, None) or self.kept.pop(entry.offset, None)
+        if raw is None:
+            return False
         match outcome:
             case Ack():
                 self.holding.handled.append(entry.offset)
-                self.failures = 0
-            case Nack(_) if self.holding.phase is not self.holding.phase.SERVING:
-                self.waiting.clear()  # its next owner gets it, marked redelivered
-                self.failed.clear()
-            case Nack(why):
-                self.failures += 1
-                self.failed[entry.offset] = why
-                self.not_before = now + backoff(self.failures)
-                self.put_back([entry])
+                self.tries.pop(entry.offset, None)
+            case DeadLetter(why):
+                self.holding.aside.append((entry.offset, why))
+                self.tries.pop(entry.offset, None)
+            case Kept():
+                self.kept[entry.offset] = raw
+            case Nack(why, delay) if not self.holding.letting_go:
+                tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
+                self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
+                self._put_back([raw])
+            case _:
+                self.drop()  # its next owner gets it, marked redelivered, and what is behind it
+        return True
 
     def give_back(self, entries: Iterable[HeldEntry]) -> None:
         """Those that were handed out and not begun."""
-        self.put_back([entry for entry in entries if self.out.pop(entry.offset, None)])
+        self._put_back([entry for entry in entries if self.out.pop(entry.offset, None)])
 
-    def put_back(self, entries: list[HeldEntry]) -> None:
-        """In order, before those that wait."""
-        self.waiting.extendleft(reversed(entries))
+    def try_at_once(self) -> None:
+        for offset, failure in self.failed.items():
+            self.failed[offset] = failure._replace(due=0.0)
+
+    def drop(self) -> None:
+        """Nothing that waits is begun any more."""
+        self.waiting.clear()
+        self.failed.clear()
+
+    def keep_all(self) -> None:
+        """Nobody works on what is out any more; it may still be acknowledged."""
+        self.kept.update(self.out)
+        self.out.clear()
 
     def clear(self) -> None:
-        self.waiting.clear()
+        self.drop()
         self.out.clear()
-        self.failed.clear()
+        self.kept.clear()
+        self.tries.clear()
+
+    def _put_back(self, entries: list[HeldEntry]) -> None:
+        if entries and self.waiting and entries[-1].nth > self.waiting[0].nth:
+            self.waiting = deque(sorted([*entries, *self.waiting], key=lambda entry: entry.nth))
+        else:
+            self.waiting.extendleft(reversed(entries))
 
 
 def backoff(tries: int) -> float:

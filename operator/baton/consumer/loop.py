@@ -6,20 +6,20 @@ locked.
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from math import inf
 from queue import Empty, SimpleQueue
 
-from baton.consumer.delivery import Delivery, Returned, Told, Want
-from baton.consumer.held import HeldEntry
+from baton.consumer.callbacks import Call, Callbacks, Notices
+from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.holdings import Holdings
-from baton.consumer.lane import Lane
-from baton.consumer.outcome import Outcome
 from baton.consumer.reader import Reader
+from baton.consumer.receipt import Receipt
 from baton.consumer.session import Session
 from baton.consumer.source import Assignments
+from baton.consumer.supply import Supply
 from baton.consumer.work import SURE_FOR, Work
 from baton.model.ids import QueueName, Uid
 from baton.model.session import Release
@@ -28,6 +28,10 @@ _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if nobody has called it."""
 _WATCH_EVERY = 0.05
 """Seconds after which a busy consumer sees to it that the partitions at rest are waited for."""
+LOOK_EVERY = 1.0
+"""Seconds after which those who wait for entries see whether time is up."""
+_LONGEST_ANSWER = 3.0
+"""Seconds for which a program waits to hear whether a partition still is its own."""
 _LAST_ENTRIES = 3.0
 """Seconds that handlers have for the entries in their hands when time is up;"""
 _LAST_ANSWERS = 0.7
@@ -50,6 +54,7 @@ class ConsumerLoop:
         uid: Uid,
         session: Session | None,
         grace: float,
+        callbacks: Callbacks,
     ) -> None:
         """`grace`: seconds from `stop` to the end of the process."""
         self._source = source
@@ -58,11 +63,13 @@ class ConsumerLoop:
         self._serve_for = max(0.0, grace - LAST_SECONDS)
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
         """From any thread, and from signal handlers: this queue is the one kind that these may use."""
-        self._holdings = Holdings(open_queue, source, self.wake)
+        self._holdings = Holdings(open_queue, source, self, self.wake)
         self._work = Work()
-        self._wants: deque[Want] = deque()
-        self._out: list[Delivery] = []
+        self._notices = Notices(callbacks, self.time_left)
+        self._supply = Supply(self._holdings, self._work)
         self._stop_at: float | None = None
+        self._leaving = False
+        self._leave_by = inf
         self._aborted = False
         self._watched_at = 0.0
         self._ended = threading.Event()
@@ -74,10 +81,22 @@ class ConsumerLoop:
     def start(self) -> None:
         self._thread.start()
 
+    def serve(self, workers: int, *, by_key: bool = False, shared: bool = False) -> None:
+        """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
+        though earlier ones have not come back. Before the first `take`."""
+        self._supply.workers, self._holdings.by_key, self._supply.shared = workers, by_key, shared
+
     def stop(self) -> None:
         """Go on until nothing is ours any more, or time is up."""
         if self._stop_at is None:
             self._stop_at = time.monotonic() + self._serve_for
+        self.interrupt()
+
+    def leave(self, *, idle: bool = False) -> None:
+        """Begin nothing more, let go of everything, and end. `idle`: nobody works on what was handed out any more."""
+        self._stop_at = min(time.monotonic(), self._stop_at or inf)
+        if idle:
+            self._words.put(self._keep_all)
         self.interrupt()
 
     def abort(self) -> None:
@@ -96,31 +115,72 @@ class ConsumerLoop:
     @property
     def interrupted(self) -> bool:
         """The ledger or the end has called, and some worker is still at an entry that it had begun before."""
-        return any(delivery.recalled for delivery in list(self._out))
+        return any(delivery.recalled for delivery in list(self._supply.out))
 
-    def take(self, want: Want) -> Delivery | None:
-        """Wait for what is wanted. None: the consumer has ended. Raises what ended it, if that was no stop."""
-        if not self._ended.is_set():
+    def want(self, want: Want) -> None:
+        """Ask for what is wanted; `want.answer` is what comes of it."""
+        if not self.ended:
             self._words.put(want)
-        while not self._ended.is_set() and time.monotonic() < self._over_at():
+
+    def take(self, want: Want) -> Delivery | Call | None:
+        """Wait for what is wanted. None: the consumer has ended. Raises what ended it, if that was no stop."""
+        self.want(want)
+        while not self.ended:
             try:
-                return want.answer.result(timeout=1.0)
+                return want.answer.result(timeout=LOOK_EVERY)
             except TimeoutError:
                 continue  # only to see whether a queue that hangs keeps the loop beyond its time
-        if want.answer.done() and not want.answer.cancelled():
+        return self.last_answer(want)
+
+    @property
+    def ended(self) -> bool:
+        """Nothing is answered any more."""
+        return self._ended.is_set() or time.monotonic() >= self._over_at()
+
+    def last_answer(self, want: Want) -> Delivery | Call | None:
+        """After the end. Raises what ended it, if that was no stop."""
+        if not want.answer.cancel() and want.answer.done():
             return want.answer.result()
-        want.answer.cancel()
         if self._failure is not None:
             raise self._failure
         return None
 
-    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]]) -> None:
-        self._words.put(Told(outcomes))
+    def forget(self, want: Want) -> None:
+        """Nobody waits for it any more; what it has got goes back."""
+        if not want.answer.cancel():
+            want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._back(answer.result())))
 
-    def give_back(
-        self, delivery: Delivery, outcomes: Sequence[tuple[HeldEntry, Outcome]], seconds: float = 0.0, count: int = 0
-    ) -> None:
+    def called(self, call: Call) -> None:
+        """A callback has returned."""
+        self._words.put(lambda: self._notices.called(call))
+
+    def tell(self, outcomes: Outcomes, receipt: Receipt | None = None) -> None:
+        if receipt is not None and self._ended.is_set():
+            receipt.lost()
+            receipt.expect(0)
+        self._words.put(Told(outcomes, receipt))
+
+    def give_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float = 0.0, count: int = 0) -> None:
         self._words.put(Returned(delivery, outcomes, seconds, count))
+
+    def still_mine(self, holding: Holding) -> bool:
+        if holding.over:
+            return False
+        if time.monotonic() - holding.sure_at <= SURE_FOR:
+            return True
+        answer: Future[bool] = Future()
+        self._words.put(lambda: answer.set_result(self._is_ours(holding)))
+        try:
+            return answer.result(_LONGEST_ANSWER)
+        except TimeoutError:
+            return False
+
+    def time_left(self, holding: Holding) -> float | None:
+        now = time.monotonic()
+        ends = [] if self._stop_at is None else [self._stop_at + _LAST_ENTRIES]
+        if holding.letting_go and holding.until is not None:
+            ends.append(holding.until)
+        return max(0.0, min(ends) - now) if ends else None
 
     def join(self) -> None:
         """Wait for the end; for a queue that hangs no longer than there is time. Then the last word to the operator."""
@@ -148,7 +208,7 @@ class ConsumerLoop:
         finally:
             self._ended.set()
             self._hear()
-            for want in self._wants:
+            for want in self._supply.wants:
                 if want.answer.set_running_or_notify_cancel():
                     want.answer.set_result(None)
             self._holdings.close()
@@ -156,12 +216,13 @@ class ConsumerLoop:
 
     def _turn(self) -> None:
         self._hear()
-        self._holdings.follow_ledger()
+        dropped = self._holdings.follow_ledger()
         for holding in self._holdings:
             self._look_after(holding)
-        worked = self._supply()
+        self._notify(dropped)
+        worked = self._supply.serve(self._words.empty)
         self._report()
-        if not worked:
+        if not worked and not self._finished():
             self._rest()
 
     def _hear(self) -> None:
@@ -174,79 +235,72 @@ class ConsumerLoop:
     def _take_in(self, word: Want | Told | Returned | Callable[[], None]) -> None:
         match word:
             case Want():
-                self._wants.append(word)
-            case Told(outcomes):
-                self._settle(outcomes)
+                self._supply.wants.append(word)
+            case Told(outcomes, receipt):
+                self._settle(outcomes, receipt)
             case Returned(delivery, outcomes, seconds, count):
                 self._settle(outcomes)
-                self._out.remove(delivery)
-                for entry in reversed(delivery.entries):
-                    entry.lane.give_back([entry])
+                self._supply.take_back(delivery)
                 self._work.took(seconds, count)
             case _:
                 word()
 
-    def _settle(self, outcomes: Sequence[tuple[HeldEntry, Outcome]]) -> None:
+    def _settle(self, outcomes: Outcomes, receipt: Receipt | None = None) -> None:
         now = time.monotonic()
+        concerned: set[Holding] = set()
         for entry, outcome in outcomes:
-            entry.lane.settle(entry, outcome, now)
+            if entry.lane.settle(entry, outcome, now):
+                concerned.add(entry.lane.holding)
+            elif receipt is not None and entry.lane.holding.over:
+                receipt.lost()
+        if receipt is not None:
+            receipt.expect(len(concerned))
+            for holding in concerned:
+                holding.receipts.append(receipt)
+
+    def _back(self, answer: Delivery | Call | None) -> None:
+        if isinstance(answer, Call):
+            self._supply.calls.appendleft(answer)
+        elif answer is not None:
+            self._supply.take_back(answer)
 
     def _recall(self) -> None:
-        for delivery in self._out:
+        for delivery in self._supply.out:
             delivery.recalled = True
 
+    def _keep_all(self) -> None:
+        for holding in self._holdings:
+            for lane in holding.lanes.values():
+                lane.keep_all()
+
+    def _is_ours(self, holding: Holding) -> bool:
+        if not holding.over:
+            self._work.verify(holding, self._holdings.reader(holding))
+        return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR
+
     def _look_after(self, holding: Holding) -> None:
-        """Pass on what became of its entries, and see to it that a long handler does not work on what is somebody else's."""
+        """Pass on what became of its entries, and let go of it if it is called back and nothing of it is in hand."""
+        if self._leaving:
+            holding.leave()
         now = time.monotonic()
-        if holding.over or now < self._work.not_before(holding):
+        if holding.at_rest or holding.over or now < self._work.not_before(holding):
             return
         reader = self._holdings.reader(holding)
-        self._work.settle(holding, reader)
-        if holding.lane.out and now - holding.sure_at > SURE_FOR:
-            self._work.verify(holding, reader)
+        if not self._work.settle(holding, reader):
+            return
+        holding.tidy()
+        if not self._supply.shared and holding.out and now - holding.sure_at > SURE_FOR:
+            self._work.verify(holding, reader)  # a long handler should not work on what is somebody else's
+        busy = holding.waiting or (holding.out and not self._supply.shared)
+        done = holding.letting_go and holding.read_before and not busy
+        if done and self._notices.may_go(holding) and not holding.out:
+            holding.end(Phase.RELEASED, reader)
 
-    def _supply(self) -> bool:
-        """A turn for each partition that has something, while somebody wants it and until somebody calls: those to be let go of
-        first, then the latest grants (they have just been paused), then whichever has waited longest. False: nothing to do."""
-        worked = False
-        having = [
-            (holding, reader)
-            for holding in self._holdings
-            if not holding.over and self._work.has_work(holding, reader := self._holdings.reader(holding))
-        ]
-        having.sort(key=lambda one: (one[0].phase is not Phase.LETTING_GO, one[0].served_at, -one[0].since))
-        for holding, reader in having:
-            if not self._wants:
-                break
-            worked |= self._serve(holding, reader)
-            if not self._words.empty():
-                return True
-        return worked
-
-    def _serve(self, holding: Holding, reader: Reader) -> bool:
-        now = time.monotonic()
-        lane = holding.lane
-        if now < self._work.not_before(holding):
-            return False
-        if lane.empty:
-            holding.served_at = now
-            if not self._work.read(holding, reader):
-                return False
-        elif not lane.ready(now):
-            return False
-        holding.served_at = now
-        if lane.ready(now) and self._work.may_begin(lane, reader):
-            self._deliver(lane)
-        return True
-
-    def _deliver(self, lane: Lane) -> None:
-        while self._wants:
-            want = self._wants.popleft()
-            if want.answer.set_running_or_notify_cancel():
-                delivery = Delivery(lane.hand_out(len(lane.waiting)))
-                self._out.append(delivery)
-                want.answer.set_result(delivery)
-                return
+    def _notify(self, dropped: Sequence[Holding]) -> None:
+        holdings = list(self._holdings)
+        for call in (self._notices.lost([*dropped, *holdings]), self._notices.revoked(), self._notices.assigned(holdings)):
+            if call is not None:
+                self._supply.calls.append(call)
 
     def _report(self) -> None:
         """Exactly what the ledger still counts as ours and we have let go of."""
@@ -260,8 +314,9 @@ class ConsumerLoop:
     def _rest(self) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""
         now = time.monotonic()
-        until = now + _IDLE if self._stop_at is None else min(now + _IDLE, self._stop_at)
-        if self._out and now - self._watched_at < _WATCH_EVERY:
+        until = min(now + _IDLE, self._leave_by if self._leaving else self._stop_at or inf)
+        until = min(until, self._supply.due)
+        if self._supply.out and now - self._watched_at < _WATCH_EVERY:
             until = min(until, self._watched_at + _WATCH_EVERY)
         else:
             self._watched_at = now
@@ -281,34 +336,36 @@ class ConsumerLoop:
 
     def _due(self, holding: Holding, now: float) -> float:
         """When something is to be done for it by the clock."""
-        lane = holding.lane
-        again = max(self._work.not_before(holding), lane.not_before if lane.waiting else 0.0)
-        verify = holding.sure_at + SURE_FOR if lane.out else inf
-        return min(again if again > now else inf, verify)
+        away = self._work.not_before(holding)
+        times = [max(away, lane.due) for lane in holding.lanes.values()]
+        if away:
+            times.append(away)
+        if not self._supply.shared and holding.out:
+            times.append(holding.sure_at + SURE_FOR)
+        return min((time for time in times if time > now), default=inf)
 
     def _finished(self) -> bool:
         """Asked to stop, and either nothing is ours any more or time is up."""
         if self._stop_at is None:
             return False
-        return time.monotonic() >= self._stop_at or all(holding.over for holding in self._holdings)
+        over_at = self._leave_by if self._leaving else self._stop_at
+        return time.monotonic() >= over_at or all(holding.over for holding in self._holdings)
 
     def _finish(self) -> None:
-        """Time is up: acknowledge what is done, and let go. A queue that is away is not asked again."""
-        until = time.monotonic() + (0.0 if self._aborted else _LAST_ENTRIES)
+        """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""
         self._recall()
-        while self._out and (left := until - time.monotonic()) > 0:
-            try:
-                self._take_in(self._words.get(timeout=left))
-            except Empty:
-                break
+        if not self._aborted:
+            self._leaving = True
+            self._leave_by = time.monotonic() + _LAST_ENTRIES
+            while not self._finished():
+                self._turn()
         self._hear()
         for holding in self._holdings:
             if not holding.over:
                 reader = self._holdings.reader(holding)
                 if not self._work.away(holding.partition.queue):
-                    self._work.acknowledge(holding, reader)
-                if not self._aborted:
-                    holding.end(Phase.RELEASED, reader)
+                    self._work.settle(holding, reader)
+                holding.end(Phase.FENCED if self._aborted or holding.over else Phase.RELEASED, reader)
         if not self._aborted:
             self._report()
 

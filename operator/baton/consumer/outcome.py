@@ -1,6 +1,8 @@
-"""What became of an entry that was handed out."""
+"""What became of an entry that was handed out, and how a handler says so."""
 
 from dataclasses import dataclass
+
+_LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +15,51 @@ class Nack:
     """It failed, and is to be tried again."""
 
     why: str
+    delay: float | None = None
+    """Seconds until then; None: 0.1 to 5, longer from try to try."""
 
 
-Outcome = Ack | Nack
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """It failed, and no other try would help: it goes to the dead letters."""
 
-ACK = Ack()
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The handler is done with it for now, and somebody acknowledges it later."""
+
+
+Outcome = Ack | Nack | DeadLetter | Kept
+
+ACK, KEPT = Ack(), Kept()
+
+
+class Retry(Exception):  # noqa: N818 -- a word to the consumer
+    """Raised by a handler: try this entry again, in `delay` seconds. Its partition (or its key) waits for it."""
+
+    def __init__(self, why: str = "the handler asked for another try", *, delay: float | None = None) -> None:
+        super().__init__(why)
+        self.delay = delay
+
+
+class Reject(Exception):  # noqa: N818 -- likewise
+    """Raised by a handler: no other try would help, so the entry goes to the dead letters now."""
+
+    def __init__(self, why: str = "the handler rejected it") -> None:
+        super().__init__(why)
+
+
+def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Outcome:
+    """What an exception of a handler says of its entry. `hopeless`: exceptions that are not worth a retry."""
+    if isinstance(error, Retry):
+        return Nack(bounded(str(error)), error.delay)
+    if isinstance(error, Reject):
+        return DeadLetter(bounded(str(error)))
+    why = bounded(f"{type(error).__name__}: {error}")
+    return DeadLetter(why) if isinstance(error, hopeless) else Nack(why)
+
+
+def bounded(why: str) -> str:
+    return why[:_LONGEST_REASON]

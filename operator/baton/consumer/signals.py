@@ -8,12 +8,25 @@ from typing import Any
 
 
 @contextmanager
-def ending(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT ask to stop; elsewhere than in the main thread they are the program's own business."""
+def ending(stop: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM asks to `stop`. The first SIGINT (Ctrl-C) asks to `leave`, the second raises KeyboardInterrupt at once. Elsewhere
+    than in the main thread they are the program's own business."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: dict[int, Any] = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted = True
+        leave()
+
+    before: dict[int, Any] = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop()),
+        signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
+    }
     try:
         yield
     finally:

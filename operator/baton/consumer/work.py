@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 _SLICE = 0.25
 """Seconds of work to read at a time: what is in hand when a partition is called back delays its hand-off."""
 _MOST = 100
+_SLICE_BYTES = 8_000_000
+_MOST_BYTES = 64_000_000
+"""That a batch without a limit of its own reads at once."""
 SURE_FOR = 1.0
 """Seconds for which the queue's word that a partition is ours is taken: after a longer silence (a long handler, a stopped
 process) it is asked before the next entry is begun."""
@@ -40,24 +43,30 @@ class Work:
         self._outages: dict[QueueName, _Outage] = {}
         self._per_entry = _SLICE
         """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
+        self._size = float(_SLICE_BYTES)
+        """Bytes of an entry, a running average. Begins as if entries were large, likewise."""
+        self._read = 0
+        """Entries, since the beginning."""
 
     def took(self, seconds: float, count: int) -> None:
         """So long were handlers at so many entries."""
         if count:
             self._per_entry += (1 - 0.8**count) * (seconds / count - self._per_entry)
 
-    def read(self, holding: Holding, reader: Reader) -> bool:
+    def read(self, holding: Holding, reader: Reader, most: int) -> bool:
         """Read a little more of what there is. False: there was nothing."""
         number, epoch = holding.partition.number, holding.epoch
         new = holding.phase is Phase.SERVING
-        lane, found = holding.lane, True
+        found = True
         with self._asking(holding, reader):
             try:
-                entries = reader.read(number, epoch, self._count(), new=new)
+                entries = reader.read(number, epoch, most, new=new)
                 holding.sure_at = time.monotonic()
-                lane.failures = 0
-                lane.waiting.extend(HeldEntry.of(entry, lane) for entry in entries)
+                holding.take_in(entries, self._read)
                 holding.read_before = holding.read_before or new or not entries
+                self._read += len(entries)
+                for entry in entries:
+                    self._size += 0.2 * (len(entry.key) + len(entry.value) - self._size)
                 found = bool(entries) or not new
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
@@ -66,39 +75,41 @@ class Work:
         return found
 
     def settle(self, holding: Holding, reader: Reader) -> bool:
-        """Tell the queue what became of entries, and let go of what can be let go of. False: there is nothing to tell."""
-        if time.monotonic() < self.not_before(holding):
-            return False
-        if holding.handled:
-            self.acknowledge(holding, reader)
-        if holding.over or holding.phase is Phase.SERVING or not holding.read_before or not holding.lane.empty or holding.handled:
-            return False
-        holding.end(Phase.RELEASED, reader)
-        return True
-
-    def acknowledge(self, holding: Holding, reader: Reader) -> None:
-        if holding.handled:
-            with self._asking(holding, reader):
-                reader.ack(holding.partition.number, holding.epoch, holding.handled)
-                holding.sure_at = time.monotonic()
-                holding.handled.clear()
+        """Tell the queue what became of entries. False: it does not know yet, or it is not ours any more."""
+        number, epoch = holding.partition.number, holding.epoch
+        if holding.told:
+            holding.acknowledged(taken=True)
+            return True
+        told = False
+        with self._asking(holding, reader):
+            if holding.handled:
+                reader.ack(number, epoch, holding.handled)
+            while holding.aside:
+                offset, why = holding.aside[0]
+                reader.set_aside(number, epoch, offset, why)
+                log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, offset, why)
+                holding.aside.pop(0)
+            holding.sure_at = time.monotonic()
+            holding.acknowledged(taken=True)
+            told = True
+        return told
 
     def may_begin(self, lane: Lane, reader: Reader) -> bool:
         """Whether the first that waits may be handed out: the queue is asked where it is not sure, and has to count a delivery
         of what has failed before."""
         holding, first = lane.holding, lane.waiting[0]
-        why = lane.failed.get(first.offset)
-        if why is None and time.monotonic() - holding.sure_at <= SURE_FOR:
+        failure = lane.failed.get(first.offset)
+        if failure is None and time.monotonic() - holding.sure_at <= SURE_FOR:
             return True
         answered = False
         with self._asking(holding, reader):
-            if why is not None:
-                self._again(lane, reader, first, why)
+            if failure is not None:
+                self._again(lane, reader, first, failure.why)
             else:
                 reader.verify(holding.partition.number, holding.epoch)
             holding.sure_at = time.monotonic()
             answered = True
-        return answered and lane.ready(holding.sure_at) and lane.waiting[0].offset not in lane.failed
+        return answered and bool(lane.waiting) and lane.waiting[0].offset not in lane.failed
 
     def verify(self, holding: Holding, reader: Reader) -> None:
         """Ask the queue whether it still is ours."""
@@ -106,10 +117,19 @@ class Work:
             reader.verify(holding.partition.number, holding.epoch)
             holding.sure_at = time.monotonic()
 
+    def slice(self, workers: int = 1) -> int:
+        """How many entries are read at a time, for so many workers."""
+        return max(1, workers, min(_MOST, self.within(_SLICE_BYTES), int(workers * _SLICE / max(self._per_entry, 1e-6))))
+
+    def within(self, size: float) -> int:
+        """How many entries are so many bytes, as entries go: one at least."""
+        return int(max(1.0, min(size, _MOST_BYTES) / max(self._size, 1.0)))
+
     def has_work(self, holding: Holding, reader: Reader) -> bool:
         """A wake-up for one partition must not cost a question for each of the others."""
-        in_hand = holding.lane.waiting or holding.handled or holding.phase is Phase.LETTING_GO
-        return bool(in_hand) or reader.ready(holding.partition.number, holding.epoch)
+        if holding.letting_go:
+            return holding.waiting or not holding.read_before
+        return holding.waiting or reader.ready(holding.partition.number, holding.epoch)
 
     def not_before(self, holding: Holding) -> float:
         """When its queue is asked again (monotonic): one that is away is waited for once, for all of its partitions."""
@@ -124,13 +144,13 @@ class Work:
         """Have the queue count that the entry is tried once more; if it was tried too often, it is a dead letter now."""
         holding = lane.holding
         again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
-        del lane.failed[entry.offset]
+        lane.failed.pop(entry.offset, None)
         if again:
             lane.waiting[0] = replace(entry, redelivered=True)
         else:
             log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, entry.offset, why)
             lane.waiting.popleft()
-            lane.failures = 0
+            lane.tries.pop(entry.offset, None)
 
     @contextmanager
     def _asking(self, holding: Holding, reader: Reader) -> Iterator[None]:
@@ -147,6 +167,3 @@ class Work:
             if tries == 1:
                 log.warning("%s", problem)
             self._outages[queue] = _Outage(tries, time.monotonic() + backoff(tries))
-
-    def _count(self) -> int:
-        return max(1, min(_MOST, int(_SLICE / max(self._per_entry, 1e-6))))

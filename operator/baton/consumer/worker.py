@@ -1,63 +1,134 @@
-"""One worker: takes entries from the consumer's loop, hands them to the handler one by one, and says what became of each."""
+"""Workers: they take entries from the consumer's loop, hand them to the handler, and say what became of each."""
 
+import asyncio
 import logging
-import time
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 
+from baton.consumer.callbacks import Call
 from baton.consumer.delivery import Delivery, Want
 from baton.consumer.handler import HandlerRun
-from baton.consumer.held import HeldEntry
-from baton.consumer.loop import ConsumerLoop
-from baton.consumer.outcome import ACK, Nack, Outcome
-from baton.consumer.work import SURE_FOR
+from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
+from baton.consumer.progress import Progress
+from baton.consumer.terms import Terms
 
 log = logging.getLogger(__name__)
 
-_TELL_EVERY = 0.05
-"""Seconds after which a worker says what it has handled, though it has more in hand."""
-_LONGEST_REASON = 500
+
+def work(loop: ConsumerLoop, handler: HandlerRun, terms: Terms) -> None:
+    """Work until the consumer ends. Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after
+    telling what was handled."""
+    while (answer := loop.take(terms.want())) is not None:
+        if isinstance(answer, Call):
+            call(loop, handler, answer)
+            continue
+        with Progress(loop, answer, terms) as progress:
+            if terms.batch is not None:
+                if batch := progress.batch():
+                    try:
+                        handler(batch)
+                        progress.handled(*batch)
+                    except Exception as error:
+                        progress.failed(error, *batch)
+                continue
+            for entry in progress.entries():
+                try:
+                    handler(entry)
+                    progress.handled(entry)
+                except Exception as error:
+                    progress.failed(error, entry)
 
 
-class Worker:
-    """Works until the consumer ends."""
+def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: Terms) -> None:
+    """The same on several threads, until all have ended. Raises what the first of them raises."""
+    ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
-    def __init__(self, loop: ConsumerLoop, handler: HandlerRun) -> None:
-        self._loop = loop
-        self._handler = handler
-
-    def work(self) -> None:
-        """Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after telling what was handled."""
-        while (delivery := self._loop.take(Want())) is not None:
-            self._work_through(delivery)
-
-    def _work_through(self, delivery: Delivery) -> None:
-        outcomes: list[tuple[HeldEntry, Outcome]] = []
-        begun = told_at = time.monotonic()
-        count = 0
+    def run() -> None:
+        handler = new_handler()
         try:
-            for entry in delivery.entries:
-                if delivery.recalled or not _sure(entry):
-                    break
-                outcome = self._handle(entry)
-                outcomes.append((entry, outcome))
-                count += 1
-                if outcome is not ACK:
-                    break
-                if time.monotonic() - told_at > _TELL_EVERY:
-                    self._loop.tell(outcomes)
-                    outcomes, told_at = [], time.monotonic()
+            work(loop, handler, terms)
+            ends.put(None)
+        except BaseException as end:
+            ends.put(end)
         finally:
-            self._loop.give_back(delivery, outcomes, time.monotonic() - begun, count)
+            handler.close()
 
-    def _handle(self, entry: HeldEntry) -> Outcome:
-        try:
-            self._handler(entry)
-        except Exception as error:
-            log.exception("the handler failed on %s/%d entry %s; it is tried again", entry.queue, entry.partition, entry.offset)
-            return Nack(f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
-        return ACK
+    for number in range(terms.concurrency):
+        threading.Thread(target=run, name=f"baton-worker-{number}", daemon=True).start()
+    for _ in range(terms.concurrency):
+        if (end := ends.get()) is not None:
+            raise end
 
 
-def _sure(entry: HeldEntry) -> bool:
-    """The partition is ours, as far as the queue has said lately."""
-    holding = entry.lane.holding
-    return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR
+def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
+    """Call a callback to its end. What it raises is logged: a program that cannot take a partition up gets its entries all the
+    same."""
+    try:
+        handler.complete(due())
+    except Exception:
+        log.exception("a callback failed, and the consumer goes on")
+    loop.called(due)
+
+
+# The same in an event loop
+
+
+async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: Terms) -> None:
+    while (answer := await take(loop, terms.want())) is not None:
+        if isinstance(answer, Call):
+            await call_async(loop, answer)
+            continue
+        with Progress(loop, answer, terms) as progress:
+            if terms.batch is not None:
+                if batch := progress.batch():
+                    try:
+                        await awaited(handler(batch))
+                        progress.handled(*batch)
+                    except Exception as error:
+                        progress.failed(error, *batch)
+                continue
+            for entry in progress.entries():
+                try:
+                    await awaited(handler(entry))
+                    progress.handled(entry)
+                except Exception as error:
+                    progress.failed(error, entry)
+
+
+async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: Terms) -> None:
+    """By several tasks, until all have ended."""
+    working = [asyncio.create_task(work_async(loop, handler, terms)) for _ in range(terms.concurrency)]
+    try:
+        await asyncio.gather(*working)
+    finally:
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+async def call_async(loop: ConsumerLoop, due: Call) -> None:
+    try:
+        await awaited(due())
+    except Exception:
+        log.exception("a callback failed, and the consumer goes on")
+    loop.called(due)
+
+
+async def take(loop: ConsumerLoop, want: Want) -> Delivery | Call | None:
+    """As `ConsumerLoop.take`. Where the task is cancelled, what came for it goes back."""
+    loop.want(want)
+    answer = asyncio.wrap_future(want.answer)
+    try:
+        while not answer.done() and not loop.ended:
+            await asyncio.wait({answer}, timeout=LOOK_EVERY)
+        return answer.result() if answer.done() else loop.last_answer(want)
+    except asyncio.CancelledError:
+        loop.forget(want)
+        raise
+
+
+async def awaited(result: object) -> None:
+    """What a handler or a callback returned may still have to run."""
+    if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future) or hasattr(result, "__await__"):
+        await result

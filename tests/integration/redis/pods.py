@@ -4,13 +4,17 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Unpack
 from uuid import uuid4
 
 from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import GROUP, Queue
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
+from baton.consumer.callbacks import Callbacks
+from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import Handler
+from baton.consumer.terms import HandlerOptions
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
@@ -24,11 +28,22 @@ _LAST = Epoch(1_000_000)
 class Pod:
     """A pod with a consumer in a thread. What it has handled is in `log`."""
 
-    def __init__(self, queue: Queue, directory: Path, uid: str, grace: float = 30.0, handler: Handler | None = None) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        directory: Path,
+        uid: str,
+        grace: float = 30.0,
+        handler: Handler | None = None,
+        callbacks: Callbacks | None = None,
+        deserializers: Deserializers | None = None,
+        **options: Unpack[HandlerOptions],
+    ) -> None:
         self.queue, self.uid = queue, Uid(uid)
         self.log: list[tuple[int, bytes, bool]] = []
         self.before: Callable[[Entry], None] = lambda entry: None
         """Called in the handler, before an entry counts as handled."""
+        self._callbacks, self._deserializers, self._options = callbacks, deserializers, options
         self.handler = handler
         """Instead of the one that fills `log`."""
         self.exit: object = None
@@ -49,6 +64,8 @@ class Pod:
             self.uid,
             Session(self.lease, holder=self.uid, group="orders"),
             grace=self._grace,
+            callbacks=self._callbacks,
+            deserializers=self._deserializers,
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -59,7 +76,7 @@ class Pod:
 
     def _run(self) -> None:
         try:
-            self.consumer.run(self.handler or self._handle)
+            self.consumer.run(self.handler or self._handle, **self._options)
         except SystemExit as end:
             self.exit = end.code
 
@@ -116,8 +133,16 @@ class Operator:
             assert (await self.queue.operator.grant(partition, pod.uid, Epoch(epoch))).uid == pod.uid
         pod.ledger(dict(grants))
 
-    def pod(self, uid: str, grace: float = 30.0, handler: Handler | None = None) -> Pod:
-        pod = Pod(self.queue, self._directory / uid, uid, grace, handler)
+    def pod(
+        self,
+        uid: str,
+        grace: float = 30.0,
+        handler: Handler | None = None,
+        callbacks: Callbacks | None = None,
+        deserializers: Deserializers | None = None,
+        **options: Unpack[HandlerOptions],
+    ) -> Pod:
+        pod = Pod(self.queue, self._directory / uid, uid, grace, handler, callbacks, deserializers, **options)
         self.pods.append(pod)
         return pod
 

@@ -105,12 +105,11 @@ class RedisReader:
         """Count one more delivery of an entry that its owner has failed with. False: it was one too many (maxRedeliveries), and
         the entry is with the dead letters now, with `why` it failed; or it was finished with before.
         """
-        position = self._position(partition, epoch)
-        _, again, outstanding = self._ask(
-            scripts.RETRY, partition, (uid or self._uid, epoch, self._known_as(position), offset, why)
-        )
-        self._finished(position, outstanding)
-        return bool(again)
+        return self._failed(partition, epoch, offset, why, uid or self._uid, hopeless=False)
+
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> None:
+        """Finish with an entry that no other try would help: it goes to the dead letters, with `why`."""
+        self._failed(partition, epoch, offset, why, uid or self._uid, hopeless=True)
 
     # Micro-batches
 
@@ -216,6 +215,13 @@ class RedisReader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _failed(self, partition: int, epoch: Epoch, offset: str, why: str, uid: str, *, hopeless: bool) -> bool:
+        position = self._position(partition, epoch)
+        arguments = (uid, epoch, self._known_as(position), offset, why, int(hopeless))
+        _, again, outstanding = self._ask(scripts.RETRY, partition, arguments)
+        self._finished(position, outstanding)
+        return bool(again)
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
         with explained(self._url, self._queue):

@@ -1,0 +1,50 @@
+"""Batches, one after another: for `for` and for `async for`."""
+
+from baton.consumer.batch import Batch
+from baton.consumer.callbacks import Call
+from baton.consumer.delivery import Delivery
+from baton.consumer.handler import HandlerRun
+from baton.consumer.loop import ConsumerLoop
+from baton.consumer.terms import Terms
+from baton.consumer.worker import call, call_async, take
+
+
+class Batches:
+    """Of all partitions of this consumer, until it ends. Callbacks are called while the next batch is waited for.
+
+    The next batch does not wait until this one is acknowledged: how many are in the program's hands is its own affair, up to the
+    queue's maxDeliveredUnacked. Entries of a partition come in order.
+    """
+
+    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, terms: Terms) -> None:
+        self._loop = loop
+        self._handler = handler
+        self._terms = terms
+
+    def __iter__(self) -> "Batches":
+        return self
+
+    def __next__(self) -> Batch:
+        while (answer := self._loop.take(self._terms.want())) is not None:
+            if isinstance(answer, Call):
+                call(self._loop, self._handler, answer)
+            elif batch := self._batch(answer):
+                return batch
+        raise StopIteration
+
+    def __aiter__(self) -> "Batches":
+        return self
+
+    async def __anext__(self) -> Batch:
+        while (answer := await take(self._loop, self._terms.want())) is not None:
+            if isinstance(answer, Call):
+                await call_async(self._loop, answer)
+            elif batch := self._batch(answer):
+                return batch
+        raise StopAsyncIteration
+
+    def _batch(self, delivery: Delivery) -> Batch | None:
+        entries, hopeless = self._terms.deserializers.apply(delivery.entries)
+        if hopeless:
+            self._loop.tell(hopeless)
+        return Batch(entries, self._loop) if entries else None

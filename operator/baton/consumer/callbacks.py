@@ -1,0 +1,96 @@
+"""What a program is told of its partitions: that they came, that they are called back, that they are lost."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from baton.consumer.holding import Holding, Notice, Phase
+from baton.model.ids import Partition
+
+Partitions = Sequence[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Functions or coroutine functions, called where the handler is called, between two entries or batches and never beside one
+    another."""
+
+    on_assigned: Callable[[Partitions], object] | None = None
+    """Before the first entry of these partitions."""
+    on_revoked: Callable[[Partitions, float | None], object] | None = None
+    """After their last entry, while what is not acknowledged may still be; with the seconds left for that, if they are known."""
+    on_lost: Callable[[Partitions], object] | None = None
+    """They are somebody else's already, without `on_revoked`; what was not acknowledged comes to their next owner."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A callback for some worker to call."""
+
+    function: Callable[..., object]
+    holdings: Sequence[Holding]
+    time_left: Callable[[], float | None] | None = None
+    """For `on_revoked`."""
+
+    def __call__(self) -> object:
+        """What the callback returns: if that is awaitable, it still has to run."""
+        partitions = sorted(holding.partition for holding in self.holdings)
+        return self.function(partitions) if self.time_left is None else self.function(partitions, self.time_left())
+
+
+class Notices:
+    """Which callbacks are due. Of the consumer's loop."""
+
+    def __init__(self, callbacks: Callbacks, time_left: Callable[[Holding], float | None]) -> None:
+        self._callbacks = callbacks
+        self._time_left = time_left
+        self._farewells: list[Holding] = []
+
+    def assigned(self, holdings: Sequence[Holding]) -> Call | None:
+        """For those that are new."""
+        new = [holding for holding in holdings if holding.notice is Notice.NONE and not holding.over]
+        function = self._callbacks.on_assigned
+        for holding in new:
+            holding.notice = Notice.ASSIGNED if function is None else Notice.ASSIGNING
+        return Call(function, new) if new and function is not None else None
+
+    def may_go(self, holding: Holding) -> bool:
+        """Whether the program knows that it is called back; if not, it is told soon."""
+        if self._callbacks.on_revoked is None or holding.notice is Notice.NONE:
+            return True
+        if holding.notice is Notice.ASSIGNED:
+            holding.notice = Notice.REVOKING
+            self._farewells.append(holding)
+        return holding.notice is Notice.REVOKED
+
+    def revoked(self) -> Call | None:
+        """For those that `may_go` was asked about."""
+        going, self._farewells = [holding for holding in self._farewells if not holding.over], []
+        function = self._callbacks.on_revoked
+        if not going or function is None:
+            return None
+
+        def time_left() -> float | None:
+            known = [left for holding in going if (left := self._time_left(holding)) is not None]
+            return min(known, default=None)
+
+        return Call(function, going, time_left)
+
+    def lost(self, holdings: Sequence[Holding]) -> Call | None:
+        """For those of which the program believes that they are its own."""
+        if self._callbacks.on_lost is None:
+            return None
+        gone = [one for one in holdings if one.phase is Phase.FENCED and one.notice in (Notice.ASSIGNING, Notice.ASSIGNED)]
+        for holding in gone:
+            holding.notice = Notice.REVOKED
+        return Call(self._callbacks.on_lost, gone) if gone else None
+
+    def called(self, call: Call) -> None:
+        """It has returned."""
+        for holding in call.holdings:
+            match holding.notice:
+                case Notice.ASSIGNING:
+                    holding.notice = Notice.ASSIGNED
+                case Notice.REVOKING:
+                    holding.notice = Notice.REVOKED
+                case _:
+                    pass

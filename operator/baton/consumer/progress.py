@@ -1,0 +1,79 @@
+"""How far a worker is with a delivery, and what it says of it to the consumer's loop."""
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Self
+
+from baton.consumer.batch import Batch
+from baton.consumer.delivery import Delivery
+from baton.consumer.held import HeldEntry
+from baton.consumer.loop import ConsumerLoop
+from baton.consumer.outcome import ACK, KEPT, Outcome, outcome_of
+from baton.consumer.terms import Terms
+from baton.consumer.work import SURE_FOR
+
+log = logging.getLogger(__name__)
+
+_TELL_EVERY = 0.05
+"""Seconds after which a worker says what it has handled, though it has more in hand."""
+
+
+class Progress:
+    """With one delivery. As a context: in the end what was not begun goes back, also where the process ends."""
+
+    def __init__(self, loop: ConsumerLoop, delivery: Delivery, terms: Terms) -> None:
+        self._loop = loop
+        self._delivery = delivery
+        self._terms = terms
+        self._entries, self._outcomes = terms.deserializers.apply(delivery.entries)
+        self._begun = self._told_at = time.monotonic()
+        self._count = 0
+        self._failed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._loop.give_back(self._delivery, self._outcomes, time.monotonic() - self._begun, self._count)
+
+    def entries(self) -> Iterator[HeldEntry]:
+        """One by one, until one fails or the ledger or the end calls."""
+        for entry in self._entries:
+            if self._failed or self._delivery.recalled or not _sure(entry):
+                return
+            yield entry
+
+    def batch(self) -> Batch | None:
+        """All of it, or nothing if the ledger or the end has called."""
+        if self._delivery.recalled or not self._entries or not all(map(_sure, self._entries)):
+            return None
+        return Batch(self._entries, self._loop)
+
+    def handled(self, *entries: HeldEntry) -> None:
+        """The handler has returned."""
+        outcome: Outcome = KEPT if self._terms.manual_ack else ACK
+        self._outcomes += [(entry, outcome) for entry in entries]
+        self._count += len(entries)
+        if (now := time.monotonic()) - self._told_at > _TELL_EVERY:
+            self._loop.tell(self._outcomes)
+            self._outcomes, self._told_at = [], now
+
+    def failed(self, error: Exception, *entries: HeldEntry) -> None:
+        """The handler has raised."""
+        outcome = outcome_of(error, self._terms.dead_letter_on)
+        of = (
+            f"{entries[0].queue}/{entries[0].partition} entry {entries[0].offset}"
+            if len(entries) == 1
+            else f"{len(entries)} entries"
+        )
+        log.error("the handler failed on %s: %r", of, outcome, exc_info=error)
+        self._outcomes += [(entry, outcome) for entry in entries]
+        self._count += len(entries)
+        self._failed = True
+
+
+def _sure(entry: HeldEntry) -> bool:
+    """The partition is ours, as far as the queue has said lately."""
+    holding = entry.lane.holding
+    return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR

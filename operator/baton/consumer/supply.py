@@ -1,0 +1,174 @@
+"""Who gets which entries next: what is in hand or can be read, for those who wait."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import inf
+
+from baton.consumer.callbacks import Call
+from baton.consumer.delivery import BatchSize, Delivery, Want
+from baton.consumer.held import HeldEntry
+from baton.consumer.holding import Holding, Notice, Phase
+from baton.consumer.holdings import Holdings
+from baton.consumer.lane import Lane
+from baton.consumer.reader import Reader
+from baton.consumer.work import Work
+
+
+class Supply:
+    """Of the consumer's loop, and used by its thread only."""
+
+    def __init__(self, holdings: Holdings, work: Work) -> None:
+        self.workers = 1
+        """That wait for entries, or work on some."""
+        self.shared = False
+        """Entries are handed out though earlier ones of their partition have not come back."""
+        self.calls: deque[Call] = deque()
+        """Callbacks that are due."""
+        self.wants: deque[Want] = deque()
+        """In the order in which they came."""
+        self.out: set[Delivery] = set()
+        """What workers have in their hands."""
+        self._holdings = holdings
+        self._work = work
+
+    def serve(self, quiet: Callable[[], bool]) -> bool:
+        """Callbacks and entries for those who wait, until they have some or it is not `quiet` any more. False: nothing to do."""
+        while self.calls and self.wants:
+            self._answer(self.wants.popleft(), self.calls.popleft())
+        if not self.wants:
+            return False
+        want = self.wants[0]
+        if want.batch is not None:
+            return self._serve_batch(want, want.batch, quiet)
+        return self._serve_slices(quiet)
+
+    @property
+    def due(self) -> float:
+        """When a batch that waits for more has waited for long enough (monotonic)."""
+        return min((want.since + want.batch.wait for want in self.wants if want.batch and want.since), default=inf)
+
+    def take_back(self, delivery: Delivery) -> None:
+        """What was not begun of it waits again."""
+        self.out.discard(delivery)
+        for _, entries in groupby(delivery.entries, key=lambda entry: id(entry.lane)):
+            those = list(entries)
+            those[0].lane.give_back(those)
+
+    def _having(self) -> list[tuple[Holding, Reader]]:
+        """Those of which there is something, in the order of their turns: those to be let go of first, then the latest grants
+        (they have just been paused), then whichever has waited longest."""
+        having = [
+            (holding, reader)
+            for holding in self._holdings
+            if holding.notice is Notice.ASSIGNED or holding.letting_go
+            if not holding.over and self._work.has_work(holding, reader := self._holdings.reader(holding))
+        ]
+        having.sort(key=lambda one: (one[0].phase is not Phase.LETTING_GO, one[0].served_at, -one[0].since))
+        return having
+
+    def _serve_slices(self, quiet: Callable[[], bool]) -> bool:
+        """A turn for each partition."""
+        worked = False
+        for holding, reader in self._having():
+            if not self.wants:
+                break
+            worked |= self._serve(holding, reader)
+            if not quiet():
+                return True
+        return worked
+
+    def _serve(self, holding: Holding, reader: Reader) -> bool:
+        now = time.monotonic()
+        if now < self._work.not_before(holding):
+            return False
+        worked = False
+        if (room := self._room(holding)) > 0:
+            holding.served_at = now
+            worked = self._work.read(holding, reader, room)
+        for lane in self._shares(holding, now):
+            holding.served_at = now
+            worked = True
+            if not self.wants:
+                break
+            entries = [entry for one in lane if self._work.may_begin(one, reader) for entry in one.hand_out(len(one.waiting))]
+            if entries and not holding.over:
+                self._deliver(self.wants.popleft(), entries)
+        return worked
+
+    def _room(self, holding: Holding) -> int:
+        """How many entries may be read of it."""
+        if holding.letting_go and holding.read_before:
+            return 0
+        if holding.by_key:
+            return self._work.slice(self.workers) - holding.in_hand
+        return 0 if holding.in_hand else self._work.slice()
+
+    def _shares(self, holding: Holding, now: float) -> list[list[Lane]]:
+        """What may be begun of it, shared out among those who work."""
+        ready = list(holding.ready(now))
+        share = -(-len(ready) // self.workers)
+        return [ready[begin : begin + share] for begin in range(0, len(ready), share)] if ready else []
+
+    def _serve_batch(self, want: Want, size: BatchSize, quiet: Callable[[], bool]) -> bool:
+        """Read until there is as much as a batch may have, or it has waited for long enough."""
+        now = time.monotonic()
+        having = self._having()
+        most = min(size.entries, self._work.within(size.bytes))
+        worked = False
+        for holding, reader in having:
+            missing = most - self._ready(having, now)
+            if missing > 0 and self._may_read(holding, now, size.entries):
+                holding.served_at = now
+                worked |= self._work.read(holding, reader, missing)
+                if not quiet():
+                    return True
+        if not (ready := self._ready(having, now)):
+            return worked
+        want.since = want.since or now
+        if ready < most and now < self.due and not any(holding.letting_go for holding, _ in having):
+            return worked
+        if entries := self._gather(having, size, now):
+            self.wants.popleft()
+            self._deliver(want, entries)
+        return True
+
+    def _may_read(self, holding: Holding, now: float, most: int) -> bool:
+        if now < self._work.not_before(holding) or (holding.letting_go and holding.read_before):
+            return False
+        if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
+            return False  # what waits first is not due yet
+        return self.shared or holding.by_key or not holding.out
+
+    def _ready(self, having: Sequence[tuple[Holding, Reader]], now: float) -> int:
+        return sum(len(lane.waiting) for holding, _ in having for lane in holding.ready(now, shared=self.shared))
+
+    def _gather(self, having: Sequence[tuple[Holding, Reader]], size: BatchSize, now: float) -> list[HeldEntry]:
+        entries: list[HeldEntry] = []
+        left = size.bytes
+        for holding, reader in having:
+            for lane in holding.ready(now, shared=self.shared):
+                if len(entries) >= size.entries or left <= 0:
+                    return entries
+                if now >= self._work.not_before(holding) and self._work.may_begin(lane, reader):
+                    found = lane.hand_out(size.entries - len(entries), left)
+                    left -= sum(entry.size for entry in found)
+                    entries += found
+        return entries
+
+    def _deliver(self, want: Want, entries: Sequence[HeldEntry]) -> None:
+        delivery = Delivery(entries)
+        if not self.shared:
+            self.out.add(delivery)
+        if not self._answer(want, delivery):
+            self.take_back(delivery)
+
+    def _answer(self, want: Want, answer: Delivery | Call) -> bool:
+        """False: it is not waited for any more."""
+        if not want.answer.set_running_or_notify_cancel():
+            if isinstance(answer, Call):
+                self.calls.appendleft(answer)
+            return False
+        want.answer.set_result(answer)
+        return True

@@ -1,0 +1,62 @@
+"""On which terms a handler works."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, TypedDict
+
+from baton.consumer.delivery import BatchSize, Want
+from baton.consumer.deserializing import Deserializers
+
+
+class HandlerOptions(TypedDict, total=False):
+    """What `Consumer.run` and `Consumer.serve` may be told."""
+
+    concurrency: int
+    """How many entries (or batches) are worked on at a time (1): by threads, or by tasks of one event loop if the handler is a
+    coroutine function."""
+    order: Literal["partition", "key"]
+    """Entries of a partition ("partition"), or of a key ("key"), are worked on one after another."""
+    max_entries: int
+    """The handler takes a Batch of up to so many entries,"""
+    max_bytes: float
+    """of up to so many bytes of keys, values and headers (but one entry at least),"""
+    max_wait: float
+    """that waits up to so many seconds for more once it has something (0.2)."""
+    manual_ack: bool
+    """Entries are acknowledged by `entry.ack()`, in the handler or later, and not when it returns."""
+    dead_letter_on: tuple[type[Exception], ...]
+    """Exceptions that are not worth a retry: the entry goes to the dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """These options, looked through."""
+
+    concurrency: int = 1
+    by_key: bool = False
+    batch: BatchSize | None = None
+    """It takes batches; None: single entries."""
+    manual_ack: bool = False
+    dead_letter_on: tuple[type[Exception], ...] = ()
+    deserializers: Deserializers = field(default_factory=Deserializers)
+
+    @classmethod
+    def of(cls, options: HandlerOptions, deserializers: Deserializers) -> "Terms":
+        """Raises ValueError and TypeError for what cannot be."""
+        if unknown := options.keys() - HandlerOptions.__annotations__.keys():
+            raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")
+        concurrency, order = options.get("concurrency", 1), options.get("order", "partition")
+        if concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency}: set it to 1 or more")
+        if order not in ("partition", "key"):
+            raise ValueError(f"order is {order!r}: set it to 'partition' or 'key'")
+        batch = None
+        if "max_entries" in options:
+            batch = BatchSize(options["max_entries"], options.get("max_bytes", inf), options.get("max_wait", 0.2))
+        elif "max_bytes" in options or "max_wait" in options:
+            raise ValueError("max_bytes and max_wait are of batches: set max_entries too, and the handler takes a Batch")
+        manual, hopeless = options.get("manual_ack", False), options.get("dead_letter_on", ())
+        return cls(concurrency, order == "key", batch, manual, hopeless, deserializers)
+
+    def want(self) -> Want:
+        return Want(self.batch)

@@ -1,0 +1,179 @@
+"""A program is told of its partitions: that they came, that they are called back, that they are lost."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import Operator, lag, operating
+from tests.waiting import until
+
+from baton.consumer import HeldEntry
+from baton.consumer.callbacks import Callbacks
+from baton.model.ids import Epoch, Partition
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+
+
+class Told:
+    """Everything that a program was told, in order."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[str, object]] = []
+        self.callbacks = Callbacks(self.assigned, self.revoked, self.lost)
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        self.words.append(("assigned", [partition.number for partition in partitions]))
+
+    def revoked(self, partitions: Sequence[Partition], time_left: float | None) -> None:
+        self.words.append(("revoked", [partition.number for partition in partitions]))
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self.words.append(("lost", [partition.number for partition in partitions]))
+
+    def handle(self, entry: HeldEntry) -> None:
+        self.words.append(("entry", entry.value.decode()))
+
+
+async def test_a_program_hears_of_a_partition_before_its_first_entry_and_after_its_last(operator: Operator, queue: Queue) -> None:
+    told = Told()
+    queue.send("a")
+    pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
+    await operator.grant(pod, (0, 1))
+    until(lambda: ("entry", "a") in told.words)
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert told.words == [("assigned", [0]), ("entry", "a"), ("revoked", [0])]
+
+
+async def test_partitions_that_come_and_go_together_are_told_together(operator: Operator, queue: Queue) -> None:
+    told = Told()
+    pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
+    await operator.grant(pod, (0, 1), (1, 1))
+    until(lambda: told.words == [("assigned", [0, 1])])
+    queue.send("x", partition=1)
+    until(lambda: ("entry", "x") in told.words)
+    pod.ledger({}, revoking={0: 1, 1: 1})
+    until(lambda: pod.released() == {(0, 1), (1, 1)})
+    assert told.words == [("assigned", [0, 1]), ("entry", "x"), ("revoked", [0, 1])]
+
+
+async def test_a_partition_that_was_taken_is_lost(operator: Operator, queue: Queue) -> None:
+    told = Told()
+    pod, other = operator.pod("a", handler=told.handle, callbacks=told.callbacks), operator.pod("b")
+    await operator.grant(pod, (0, 1))
+    queue.send("a")
+    until(lambda: ("entry", "a") in told.words)
+    await operator.grant(other, (0, 2))
+    until(lambda: told.words[-1] == ("lost", [0]))
+    pod.ledger({})
+    queue.send("b")
+    until(lambda: other.values() == [b"b"])
+    assert told.words == [("assigned", [0]), ("entry", "a"), ("lost", [0])]
+
+
+async def test_coroutine_functions_are_called_in_the_handlers_event_loop(operator: Operator, queue: Queue) -> None:
+    loops: list[tuple[str, object]] = []
+
+    async def assigned(partitions: Sequence[Partition]) -> None:
+        await asyncio.sleep(0)
+        loops.append(("assigned", asyncio.get_running_loop()))
+
+    async def revoked(partitions: Sequence[Partition], time_left: float | None) -> None:
+        await asyncio.sleep(0)
+        loops.append(("revoked", asyncio.get_running_loop()))
+
+    async def handle(entry: HeldEntry) -> None:
+        loops.append(("entry", asyncio.get_running_loop()))
+
+    pod = operator.pod("a", handler=handle, callbacks=Callbacks(assigned, revoked))
+    queue.send("a")
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(loops) == 2)
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert [name for name, _ in loops] == ["assigned", "entry", "revoked"]
+    assert len({id(loop) for _, loop in loops}) == 1
+
+
+async def test_what_the_flush_of_on_revoked_acknowledges_does_not_come_again(operator: Operator, queue: Queue) -> None:
+    kept: list[HeldEntry] = []
+
+    def flush(partitions: Sequence[Partition], time_left: float | None) -> None:
+        for entry in kept:
+            entry.ack()
+
+    pod = operator.pod("a", handler=kept.append, callbacks=Callbacks(on_revoked=flush), manual_ack=True)
+    queue.send("a", "b", "c")
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(kept) == 3)
+    assert await queue.operator.outstanding(0) == 3
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert await queue.operator.outstanding(0) == 0
+    assert await lag(queue) == 0
+
+
+async def test_a_callback_that_fails_stops_nobody(operator: Operator, queue: Queue) -> None:
+    def fail(partitions: Sequence[Partition], time_left: float | None = None) -> None:
+        raise RuntimeError("no")
+
+    told = Told()
+    pod = operator.pod("a", handler=told.handle, callbacks=Callbacks(fail, fail))
+    queue.send("a")
+    await operator.grant(pod, (0, 1))
+    until(lambda: told.words == [("entry", "a")])
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+
+
+async def test_at_the_end_of_its_grace_a_program_flushes_and_the_time_left_says_how_long_it_may(
+    operator: Operator, queue: Queue
+) -> None:
+    left: list[float | None] = []
+    kept: list[HeldEntry] = []
+
+    def flush(partitions: Sequence[Partition], time_left: float | None) -> None:
+        left.append(time_left)
+        kept[0].ack()
+
+    pod = operator.pod("a", grace=5.2, handler=kept.append, callbacks=Callbacks(on_revoked=flush), manual_ack=True)
+    queue.send("a")
+    await operator.grant(pod, (0, 1))
+    until(lambda: kept)
+    pod.stop()
+    until(pod.gone)
+    assert left[0] is not None and 0 < left[0] <= 5.2
+    assert pod.released() == {(0, 1)}
+    assert await lag(queue) == 0
+
+
+async def test_a_handler_that_is_at_it_while_its_partition_is_called_back_ends_before_on_revoked(
+    operator: Operator, queue: Queue
+) -> None:
+    told = Told()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        entered.set()
+        go_on.wait(10)
+        told.handle(entry)
+
+    pod = operator.pod("a", handler=handle, callbacks=told.callbacks)
+    queue.send("a", "b")
+    await operator.grant(pod, (0, 1))
+    assert entered.wait(10)
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.consumer.interrupted)
+    await queue.operator.pause(0, Epoch(1))
+    go_on.set()
+    until(lambda: pod.released() == {(0, 1)})
+    assert told.words == [("assigned", [0]), ("entry", "a"), ("revoked", [0])]
