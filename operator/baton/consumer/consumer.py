@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from math import inf
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from baton.consumer.announcements import AnnouncedAssignments
 from baton.consumer.batches import Batches
@@ -24,6 +24,9 @@ from baton.consumer.worker import call, call_async, take, work, work_on_tasks, w
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.queues.protocol import QueueUnreachable
+
+if TYPE_CHECKING:
+    from baton.consumer.metrics import ConsumerMetrics
 
 
 class Consumer:
@@ -48,10 +51,13 @@ class Consumer:
         *,
         callbacks: Callbacks | None = None,
         deserializers: Deserializers | None = None,
+        metrics: "ConsumerMetrics | None" = None,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
         """
+        if metrics is not None:
+            open_queue, source = metrics.around(open_queue), metrics.following(source)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks())
         self._deserializers = deserializers or Deserializers()
         self._calling = HandlerRun(lambda _: None)
@@ -69,6 +75,7 @@ class Consumer:
         on_lost: Callable[[Partitions], object] | None = None,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        metrics: "ConsumerMetrics | None" = None,
     ) -> Self:
         """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
 
@@ -105,6 +112,7 @@ class Consumer:
             pod.grace,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
+            metrics=metrics,
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:

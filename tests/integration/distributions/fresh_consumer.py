@@ -10,12 +10,12 @@ from pathlib import Path
 import baton
 
 
-def modules(without: str) -> None:
-    """Import every module but those below `without`; say what came along."""
+def modules(without: tuple[str, ...]) -> None:
+    """Import every module but those below these; say what came along."""
     top = Path(baton.__file__).parent
     files = (path.relative_to(top.parent).with_suffix("") for path in top.rglob("*.py"))
     names = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
-    chosen = [name for name in names if not without or not name.startswith(without)]
+    chosen = [name for name in names if not name.startswith(without)]
     for name in chosen:
         importlib.import_module(name)
     installed = {distribution.name: distribution.version for distribution in distributions()}
@@ -34,4 +34,4 @@ def consume(queue: str) -> None:
 
 
 if __name__ == "__main__":
-    modules(sys.argv[2]) if sys.argv[1] == "modules" else consume(sys.argv[2])
+    modules(tuple(sys.argv[2:])) if sys.argv[1] == "modules" else consume(sys.argv[2])

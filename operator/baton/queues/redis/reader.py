@@ -13,6 +13,7 @@ from baton.queues.entry import Entry, Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
+from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys
 from baton.queues.redis.url import read
@@ -160,6 +161,11 @@ class RedisReader:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
         position = self._position(partition, epoch)
         self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch, self._known_as(position)))
+
+    def lag(self, partitions: Sequence[int]) -> int:
+        """Entries of these partitions that are not finished with. Any thread may ask."""
+        with explained(self._url, self._queue):
+            return unfinished(self._client, map(self._keys, partitions))
 
     def let_go(self, partition: int, epoch: Epoch) -> None:
         """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more, and comes

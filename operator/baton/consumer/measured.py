@@ -1,0 +1,180 @@
+"""What a consumer does, measured where it meets its queues and its ledger: nothing else of it knows that somebody counts."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from baton.consumer.reader import Reader
+from baton.consumer.source import Assignments
+from baton.model.ids import Epoch, QueueName
+from baton.model.ledger import MemberEntry, flat
+from baton.queues.entry import Entry
+from baton.queues.fence import PartitionPaused, StaleOwner
+
+
+class Measures(Protocol):
+    """Who counts; `baton.consumer.metrics.ConsumerMetrics` does."""
+
+    def handled(self, queue: QueueName, count: int) -> None:
+        """Entries were acknowledged."""
+
+    def failed(self, queue: QueueName) -> None:
+        """An entry failed: it is tried again, or a dead letter."""
+
+    def dead_letter(self, queue: QueueName) -> None: ...
+
+    def redelivered(self, queue: QueueName, count: int) -> None:
+        """Entries came that were handed out before."""
+
+    def refused(self, queue: QueueName) -> None:
+        """The queue did not take this consumer for the owner."""
+
+    def taken_over(self, queue: QueueName, seconds: float) -> None:
+        """From seeing a grant to having the first entry, where one was waiting."""
+
+    def given_back(self, queue: QueueName, seconds: float) -> None:
+        """From hearing that a partition is called back to having let go of it."""
+
+
+@dataclass(slots=True)
+class _Stay:
+    """A partition's, with this consumer."""
+
+    granted_at: float
+    read: bool = False
+    called_back_at: float | None = None
+    over: bool = False
+
+
+class Stays:
+    """Of all partitions under their epochs, as the ledger and the queues tell of them. Of the consumer's loop."""
+
+    def __init__(self, measures: Measures, clock: Callable[[], float] = time.monotonic) -> None:
+        self._measures = measures
+        self._clock = clock
+        self._stays: dict[tuple[QueueName, int, Epoch], _Stay] = {}
+
+    def follow(self, entry: MemberEntry | None) -> None:
+        """The ledger says so now."""
+        owned, revoking = (flat(entry.owned), flat(entry.revoking)) if entry else ((), ())
+        now, before, self._stays = self._clock(), self._stays, {}
+        for partition, epoch in owned:
+            key = (*partition, epoch)
+            self._stays[key] = before.get(key) or _Stay(now)
+        for partition, epoch in revoking:
+            key = (*partition, epoch)
+            self._stays[key] = before.get(key) or _Stay(now)
+            self.called_back(*key)
+
+    def called_back(self, queue: QueueName, partition: int, epoch: Epoch) -> None:
+        stay = self._stays.get((queue, partition, epoch))
+        if stay is not None and stay.called_back_at is None:
+            stay.called_back_at = self._clock()
+
+    def read(self, queue: QueueName, partition: int, epoch: Epoch, found: bool) -> None:
+        """The queue has answered: with entries, or that there are none."""
+        stay = self._stays.get((queue, partition, epoch))
+        if stay is not None and not stay.read:
+            stay.read = True
+            if found:
+                self._measures.taken_over(queue, self._clock() - stay.granted_at)
+
+    def lost(self, queue: QueueName, partition: int, epoch: Epoch) -> None:
+        stay = self._stays.get((queue, partition, epoch))
+        if stay is not None:
+            stay.over = True
+
+    def let_go(self, queue: QueueName, partition: int, epoch: Epoch) -> None:
+        """By the consumer's own word."""
+        stay = self._stays.get((queue, partition, epoch))
+        if stay is not None and not stay.over and stay.called_back_at is not None:
+            self._measures.given_back(queue, self._clock() - stay.called_back_at)
+            stay.over = True
+
+
+class MeasuredAssignments:
+    """Assignments that are looked at on their way to the consumer."""
+
+    def __init__(self, source: Assignments, stays: Stays) -> None:
+        self._source = source
+        self._stays = stays
+        self.entry: MemberEntry | None = None
+        """As the consumer knows it."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._source.watch(changed)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def current(self) -> MemberEntry | None:
+        entry = self._source.current()
+        if entry is not self.entry:
+            self.entry = entry
+            self._stays.follow(entry)
+        return entry
+
+
+class MeasuredReader:
+    """A queue's reader, with an eye on what passes through it. What is not named here passes unseen."""
+
+    def __init__(self, queue: QueueName, reader: Reader, measures: Measures, stays: Stays) -> None:
+        self._queue = queue
+        self._reader = reader
+        self._measures = measures
+        self._stays = stays
+        self.ready = reader.ready  # is asked most often
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, new: bool = True) -> list[Entry]:
+        with self._asking(partition, epoch):
+            entries = self._reader.read(partition, epoch, count, new=new)
+        if again := sum(entry.redelivered for entry in entries):
+            self._measures.redelivered(self._queue, again)
+        self._stays.read(self._queue, partition, epoch, bool(entries))
+        return entries
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
+        with self._asking(partition, epoch):
+            self._reader.ack(partition, epoch, offsets)
+        self._measures.handled(self._queue, len(offsets))
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        with self._asking(partition, epoch):
+            again = self._reader.retry(partition, epoch, offset, why)
+        self._measures.failed(self._queue)
+        if again:
+            self._measures.redelivered(self._queue, 1)
+        else:
+            self._measures.dead_letter(self._queue)
+        return again
+
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
+        with self._asking(partition, epoch):
+            self._reader.set_aside(partition, epoch, offset, why)
+        self._measures.failed(self._queue)
+        self._measures.dead_letter(self._queue)
+
+    def verify(self, partition: int, epoch: Epoch) -> None:
+        with self._asking(partition, epoch):
+            self._reader.verify(partition, epoch)
+
+    def let_go(self, partition: int, epoch: Epoch) -> None:
+        self._reader.let_go(partition, epoch)
+        self._stays.let_go(self._queue, partition, epoch)
+
+    @contextmanager
+    def _asking(self, partition: int, epoch: Epoch) -> Iterator[None]:
+        try:
+            yield
+        except StaleOwner:
+            self._measures.refused(self._queue)
+            self._stays.lost(self._queue, partition, epoch)
+            raise
+        except PartitionPaused:
+            self._stays.called_back(self._queue, partition, epoch)
+            raise

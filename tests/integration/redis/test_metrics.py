@@ -1,0 +1,143 @@
+"""What a consumer's metrics say, on a real Redis."""
+
+import re
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.consumer import AssignmentSource, Consumer
+from baton.consumer.metrics import ConsumerMetrics
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.queues.entry import Entry
+from baton.queues.redis import RedisReader
+
+pytestmark = pytest.mark.integration
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+UID = Uid("uid-of-a")
+
+
+class Measured:
+    """A consumer with metrics, in a thread; its ledger is a directory."""
+
+    def __init__(self, queue: Queue, directory: Path, handler: Callable[[Entry], None]) -> None:
+        self.queue = QueueName(queue.name.removeprefix("shop/"))
+        self._directory = directory
+        self._registry = CollectorRegistry()
+        self.consumer = Consumer(
+            lambda name: RedisReader(queue.url, f"shop/{name}", UID),
+            AssignmentSource(directory, MemberId("a"), UID),
+            UID,
+            metrics=ConsumerMetrics(self._registry),
+        )
+        self.thread = threading.Thread(target=self.consumer.run, args=(handler,), daemon=True)
+        self.thread.start()
+
+    def ledger(self, owned: dict[int, int], revoking: dict[int, int] | None = None) -> None:
+        grants = [{self.queue: {number: Epoch(epoch) for number, epoch in some.items()}} for some in (owned, revoking or {})]
+        fresh = self._directory / "fresh"
+        fresh.write_text(MemberEntry("shop/orders", MemberId("a"), UID, 1, True, *grants).to_json())
+        fresh.rename(self._directory / "a")
+
+    def says(self, name: str) -> float | None:
+        return self._registry.get_sample_value(f"baton_consumer_{name}", {"queue": self.queue})
+
+    def page(self) -> str:
+        return generate_latest(self._registry).decode()
+
+
+@asynccontextmanager
+async def measured(queue: Queue, directory: Path, handler: Callable[[Entry], None] = lambda _: None) -> AsyncIterator[Measured]:
+    running = Measured(queue, directory, handler)
+    yield running
+    running.ledger({})
+    running.consumer.stop()
+    until(lambda: not running.thread.is_alive())
+
+
+async def test_entries_are_counted_and_the_hand_offs_timed(queue: Queue, tmp_path: Path) -> None:
+    failing = {b"2"}
+
+    def handle(entry: Entry) -> None:
+        if entry.value in failing:
+            failing.clear()
+            raise ValueError("once")
+
+    queue.send(*map(str, range(5)))
+    await queue.operator.grant(0, UID, Epoch(1))
+    async with measured(queue, tmp_path, handle) as pod:
+        pod.ledger({0: 1})
+        until(lambda: pod.says("handled_total") == 5)
+        assert (pod.says("failed_total"), pod.says("redelivered_total"), pod.says("dead_letters_total")) == (1, 1, None)
+        assert (pod.says("partitions"), pod.says("lag")) == (1, 0)
+        assert pod.says("takeover_seconds_count") == 1
+        assert pod.says("release_seconds_count") is None
+        pod.ledger({}, revoking={0: 1})
+        until(lambda: pod.says("release_seconds_count") == 1)
+        assert pod.says("refused_total") is None
+
+
+async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> None:
+    go_on = threading.Event()
+    queue.send("a", "b", "c")
+    queue.send("of nobody", partition=1)
+    await queue.operator.grant(0, UID, Epoch(1))
+    async with measured(queue, tmp_path, lambda _: go_on.wait(30) and None) as pod:
+        pod.ledger({0: 1})
+        until(lambda: pod.says("takeover_seconds_count") == 1)
+        assert pod.says("lag") == 3
+        go_on.set()
+        until(lambda: pod.says("lag") == 0)
+
+
+async def test_a_refusal_is_counted_and_is_no_release(queue: Queue, tmp_path: Path) -> None:
+    await queue.operator.grant(0, UID, Epoch(1))
+    await queue.operator.grant(0, Uid("uid-of-b"), Epoch(2))
+    async with measured(queue, tmp_path) as pod:
+        pod.ledger({0: 1})
+        until(lambda: (pod.says("refused_total") or 0) >= 1)
+        pod.ledger({}, revoking={0: 1})
+        pod.ledger({})
+    assert pod.says("release_seconds_count") is None
+
+
+async def test_entries_of_a_former_owner_are_redelivered(queue: Queue, tmp_path: Path) -> None:
+    queue.send("a", "b")
+    before = await queue.granted("uid-of-b", 1)
+    assert len(before.read(0, Epoch(1))) == 2
+    await queue.operator.grant(0, UID, Epoch(2))
+    async with measured(queue, tmp_path) as pod:
+        pod.ledger({0: 2})
+        until(lambda: pod.says("handled_total") == 2)
+        assert pod.says("redelivered_total") == 2
+
+
+async def test_while_a_queue_is_away_the_page_comes_without_its_lag(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        await queue.operator.grant(0, UID, Epoch(1))
+        queue.send("a")
+        async with measured(queue, tmp_path) as pod:
+            pod.ledger({0: 1})
+            until(lambda: pod.says("handled_total") == 1)
+            server.kill()
+            assert pod.says("lag") is None
+            assert pod.says("partitions") == 1
+            server.start()
+            until(lambda: pod.says("lag") == 0)
+        await queue.close()
+
+
+async def test_the_reference_explains_every_metric_and_no_other(queue: Queue, tmp_path: Path) -> None:
+    async with measured(queue, tmp_path) as pod:
+        served = set(re.findall(r"^# TYPE (\w+)", pod.page(), re.MULTILINE))
+    served = {name for name in served if not name.endswith("_created")}
+    assert set(re.findall(r"`(baton_consumer_\w+)`", PAGE.read_text())) == served

@@ -1,0 +1,172 @@
+"""What a consumer measures: where it meets its queues and its ledger."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from baton.consumer.measured import MeasuredAssignments, MeasuredReader, Stays
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.queues.entry import Entry
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import Owner
+
+ORDERS = QueueName("orders")
+FIRST, SECOND = Epoch(1), Epoch(2)
+
+
+class Book:
+    """Writes down what is measured."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *values: self.lines.append((name, *values))
+
+
+class Answers:
+    """A reader that answers as it is told."""
+
+    def __init__(self) -> None:
+        self.found: list[Entry] = []
+        self.raises: Exception | None = None
+        self.again = True
+
+    def read(self, partition: int, epoch: Epoch, count: int = 1, *, new: bool = True) -> list[Entry]:
+        return self._answer(self.found)
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
+        self._answer(None)
+
+    def verify(self, partition: int, epoch: Epoch) -> None:
+        self._answer(None)
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        return self._answer(self.again)
+
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
+        self._answer(None)
+
+    def let_go(self, partition: int, epoch: Epoch) -> None: ...
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        return {7}
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        return True
+
+    def _answer(self, what: Any) -> Any:
+        if self.raises is not None:
+            raise self.raises
+        return what
+
+
+class Mount:
+    """Assignments that the test changes."""
+
+    entry: MemberEntry | None = None
+
+    def current(self) -> MemberEntry | None:
+        return self.entry
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.book = Book()
+        self.stays = Stays(self.book, lambda: self.now)
+        self.mount, self.answers = Mount(), Answers()
+        self.assignments = MeasuredAssignments(self.mount, self.stays)  # type: ignore[arg-type] -- what is not asked for is left out
+        self.reader = MeasuredReader(ORDERS, self.answers, self.book, self.stays)  # type: ignore[arg-type] -- likewise
+
+    def ledger(self, owned: dict[int, Epoch], revoking: dict[int, Epoch] | None = None) -> None:
+        queues = {ORDERS: owned}, {ORDERS: revoking or {}}
+        self.mount.entry = MemberEntry("shop/orders", MemberId("a"), Uid("a"), 1, True, *queues)
+        assert self.assignments.current() is self.mount.entry
+
+    def after(self, seconds: float) -> "World":
+        self.now += seconds
+        return self
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def entry(*, redelivered: bool = False) -> Entry:
+    return Entry(ORDERS, 0, "1-1", b"k", b"v", 0, FIRST, redelivered)
+
+
+def test_entries_that_come_again_and_acknowledgements_are_counted(world: World) -> None:
+    world.answers.found = [entry(redelivered=True), entry()]
+    assert world.reader.read(0, FIRST) == world.answers.found
+    world.reader.ack(0, FIRST, ["1-1", "1-2"])
+    assert world.book.lines == [("redelivered", ORDERS, 1), ("handled", ORDERS, 2)]
+
+
+def test_a_failure_comes_again_or_is_a_dead_letter(world: World) -> None:
+    assert world.reader.retry(0, FIRST, "1-1", "why")
+    world.answers.again = False
+    assert not world.reader.retry(0, FIRST, "1-1", "why")
+    world.reader.set_aside(0, FIRST, "1-2", "rejected")
+    dead = [("failed", ORDERS), ("dead_letter", ORDERS)]
+    assert world.book.lines == [("failed", ORDERS), ("redelivered", ORDERS, 1), *dead, *dead]
+
+
+def test_the_first_entry_is_timed_from_the_grant_once_per_epoch(world: World) -> None:
+    world.answers.found = [entry()]
+    for epoch in (FIRST, SECOND):
+        world.ledger({0: epoch})
+        for _ in range(3):
+            world.after(0.5).reader.read(0, epoch)
+    assert world.book.lines == [("taken_over", ORDERS, 0.5)] * 2
+
+
+def test_a_partition_in_which_nothing_waited_tells_nothing_of_the_hand_off(world: World) -> None:
+    world.ledger({0: FIRST})
+    world.reader.read(0, FIRST)
+    world.answers.found = [entry()]
+    world.after(3600).reader.read(0, FIRST)
+    assert world.book.lines == []
+
+
+def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> None:
+    world.ledger({0: FIRST, 1: FIRST})
+    world.after(10).ledger({1: FIRST}, revoking={0: FIRST})
+    world.after(1).ledger({}, revoking={0: FIRST, 1: FIRST})
+    world.after(2).reader.let_go(0, FIRST)
+    world.reader.let_go(0, FIRST)
+    assert world.book.lines == [("given_back", ORDERS, 3.0)]
+
+
+def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: World) -> None:
+    world.ledger({0: FIRST})
+    world.answers.raises = PartitionPaused(0)
+    with pytest.raises(PartitionPaused):
+        world.reader.read(0, FIRST)
+    world.after(1).ledger({}, revoking={0: FIRST})
+    world.after(1).reader.let_go(0, FIRST)
+    assert world.book.lines == [("given_back", ORDERS, 2.0)]
+
+
+@pytest.mark.parametrize("ask", [lambda r: r.read(0, FIRST), lambda r: r.ack(0, FIRST, ["1-1"]), lambda r: r.verify(0, FIRST)])
+def test_what_is_refused_is_counted_and_is_no_release(world: World, ask: Any) -> None:
+    world.ledger({}, revoking={0: FIRST})
+    world.answers.raises = StaleOwner(0, Uid("a"), FIRST, Owner(Uid("b"), SECOND, False))
+    with pytest.raises(StaleOwner):
+        ask(world.reader)
+    world.reader.let_go(0, FIRST)
+    assert world.book.lines == [("refused", ORDERS)]
+
+
+def test_a_partition_that_nobody_called_back_is_no_release(world: World) -> None:
+    world.ledger({0: FIRST})
+    world.reader.let_go(0, FIRST)
+    assert world.book.lines == []
+
+
+def test_everything_else_passes(world: World) -> None:
+    assert world.reader.wait([7], 1.0) == {7}
+    assert world.reader.ready(0, FIRST)
