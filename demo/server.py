@@ -4,6 +4,8 @@ import socket
 from pathlib import Path
 
 from tests.cluster.processes import Registry, wait_until
+from tests.ports import free_ports
+from tests.waiting import PATIENCE
 
 _NAME = "redis-server"
 
@@ -15,8 +17,7 @@ class QueueServer:
     """
 
     def __init__(self, address: str, folder: Path) -> None:
-        with socket.create_server((address, 0)) as probe:
-            port = probe.getsockname()[1]
+        port = next(free_ports(address))
         self._place = (address, port)
         self._data = folder / "redis"
         self._processes = Registry(folder)
@@ -28,7 +29,7 @@ class QueueServer:
         command = [_NAME, "--bind", address, "--port", str(port), "--protected-mode", "no", "--save", ""]
         command += ["--dir", str(self._data), "--appendonly", "yes", "--appendfsync", "everysec"]
         self._processes.start(_NAME, [*command, "--maxmemory-policy", "noeviction"])
-        if not wait_until(self._answers, 10):
+        if not wait_until(self._answers, PATIENCE):
             self._processes.must_run(_NAME)
             raise RuntimeError(f"redis-server does not answer at {address}:{port}")
         return self

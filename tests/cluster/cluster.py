@@ -19,6 +19,7 @@ from tests.cluster.node import NAME, Node
 from tests.cluster.processes import Registry, start_time, wait_until
 from tests.cluster.programs import KUBE, helm_binary
 from tests.cluster.sweep import sweep
+from tests.waiting import PATIENCE
 
 OPERATOR_NAMESPACE = "baton-system"
 _CONTROL_PLANES = itertools.count(1)
@@ -99,8 +100,8 @@ class Cluster:
         self._control.start()
         if self._node is not None:
             self._node.start()
-            self.wait(self._node_is_ready, 60, "the node is Ready")
-        self.wait(self._default_account_exists, 30, "the default service account exists")
+            self.wait(self._node_is_ready, PATIENCE, "the node is Ready")
+        self.wait(self._default_account_exists, PATIENCE, "the default service account exists")
 
     def _node_is_ready(self) -> bool:
         self._require_node().must_run()
@@ -140,7 +141,8 @@ class Cluster:
         return done.stdout
 
     def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until the condition is true. Raises ClusterError, which says what did not come true."""
+        """Wait until the condition is true, with PATIENCE at least. Raises ClusterError, which says what did not come true."""
+        seconds = max(seconds, PATIENCE)
         if not wait_until(lambda: bool(condition()), seconds):
             raise ClusterError(f"not within {seconds:.0f} s: {what}; logs are in {self.folder}/log")
 
@@ -177,7 +179,7 @@ class Cluster:
         values.write_text(json.dumps(self.operator_values()))
         self.helm(
             "upgrade", "baton", str(images.ROOT / "charts" / "baton"), "--install", "--namespace", OPERATOR_NAMESPACE,
-            "--create-namespace", "--values", str(values), "--wait", "--timeout", "90s",
+            "--create-namespace", "--values", str(values), "--wait", "--timeout", "300s",
         )  # fmt: skip
 
     @staticmethod

@@ -1,10 +1,7 @@
 """etcd, the API server, the controllers and the scheduler: their certificates and command lines."""
 
-import random
-import socket
 import ssl
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -13,6 +10,8 @@ from tests.cluster.network import ADDRESS, KUBERNETES_SERVICE, SERVICE_RANGE
 from tests.cluster.pki import Authority, write_kubeconfig
 from tests.cluster.processes import Registry, wait_until
 from tests.cluster.programs import kube
+from tests.ports import free_ports
+from tests.waiting import PATIENCE
 
 _LOOPBACK = "127.0.0.1"
 
@@ -30,23 +29,8 @@ class Ports:
 
     @classmethod
     def free(cls) -> "Ports":
-        """Ports that nobody listens on, from below those that the kernel gives to outgoing connections.
-
-        A client that tries to reach a stopped server on one of the latter is sooner or later given that very port, talks to
-        itself, and the server cannot start again.
-        """
-        free = _free_ports(random.randrange(20_000, 30_000))
+        free = free_ports()
         return cls(*(next(free) for _ in fields(cls)))
-
-
-def _free_ports(first: int) -> Iterator[int]:
-    for port in range(first, 32_000):
-        try:
-            socket.create_server(("", port)).close()
-        except OSError:
-            continue
-        yield port
-    raise ClusterError(f"there is no free port between {first} and 32000")
 
 
 class ControlPlane:
@@ -142,7 +126,7 @@ class ControlPlane:
             ),
         )
 
-    def wait_ready(self, seconds: float = 60) -> None:
+    def wait_ready(self, seconds: float = PATIENCE) -> None:
         """Raises ClusterError with the end of the log of what did not come up."""
 
         def ready() -> bool:
@@ -163,7 +147,7 @@ class ControlPlane:
         context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
         try:
-            with opener.open(f"{self.server}{path}", timeout=2) as answer:
+            with opener.open(f"{self.server}{path}", timeout=10) as answer:
                 return bytes(answer.read())
         except OSError:  # URLError and HTTPError are among them
             return None

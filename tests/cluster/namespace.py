@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.cluster.faults import ClusterError
 from tests.cluster.processes import Process, Registry, children, wait_until
 from tests.cluster.programs import kube
+from tests.waiting import PATIENCE
 
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 """Folders that the programs write to whatever one tells them: the node has its own, in memory."""
@@ -46,7 +47,7 @@ class Namespace:
             self._registry.must_run(_NAME)
             return (self._folder / "entered").exists()
 
-        if not wait_until(entered, 10, every=0.01):
+        if not wait_until(entered, PATIENCE, every=0.01):
             raise ClusterError(f"the node's namespaces were not made; see {self._folder}/log/{_NAME}")
         self._first = children(outer.pid)[0]
 

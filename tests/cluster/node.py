@@ -13,6 +13,7 @@ from tests.cluster.network import ADDRESS, BRIDGE, POD_RANGE, SERVICE_RANGE
 from tests.cluster.packages import CNI_PROGRAMS
 from tests.cluster.processes import Registry, wait_until
 from tests.cluster.programs import KUBE, kube
+from tests.waiting import PATIENCE
 
 NAME = "node"
 _PAUSE_IMAGE = "localhost/pause:1"
@@ -67,7 +68,7 @@ class Node:
             self._registry.must_run("containerd")
             return self._ctr("version").returncode == 0
 
-        if not wait_until(answers, 20):
+        if not wait_until(answers, PATIENCE):
             raise ClusterError(f"containerd does not answer; see {self._folder}/log/containerd")
 
     def load(self, archive: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.faults import ClusterError
+from tests.waiting import PATIENCE
 
 _MARK = "BATON_CLUSTER"
 """The environment variable, inherited by all descendants, that says which run folder a process belongs to."""
@@ -136,7 +137,7 @@ class Registry:
                 self.signal(name, signal.SIGTERM)
             if not wait_until(lambda: self._ended(process), grace):
                 self.signal(name, signal.SIGKILL)
-                wait_until(lambda: self._ended(process), 5)
+                wait_until(lambda: self._ended(process), PATIENCE)
         (self._pids / name).unlink(missing_ok=True)
 
     def must_run(self, name: str) -> None:

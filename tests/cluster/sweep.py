@@ -14,6 +14,7 @@ from tests.cluster.faults import ClusterError
 from tests.cluster.namespace import remove_folders
 from tests.cluster.network import remove_bridge
 from tests.cluster.processes import Registry, marked, wait_until
+from tests.waiting import PATIENCE
 
 
 def sweep(folder: Path, *, node: bool) -> None:
@@ -45,7 +46,7 @@ def _kill_marked(folder: Path) -> None:
             process.signal(signal.SIGKILL)
         return not left
 
-    if not wait_until(gone, 10):
+    if not wait_until(gone, PATIENCE):
         raise ClusterError(f"processes of {folder} do not end: {', '.join(str(process.pid) for process in marked(folder))}")
 
 
@@ -75,4 +76,4 @@ def _remove_control_groups() -> None:
                     continue
         return not any(root.is_dir() for root in roots)
 
-    wait_until(gone, 5)
+    wait_until(gone, 20)

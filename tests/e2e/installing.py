@@ -18,14 +18,26 @@ def installed_by_helm(node: Cluster, folder: Path) -> Iterator[Cluster]:
     values = folder / "values.json"
     values.write_text(json.dumps(node.operator_values()))
     chart = str(ROOT / "charts" / "baton")
-    node.helm("install", "baton", chart, "--namespace", NAMESPACE, "--create-namespace", "--values", str(values), "--wait")
+    node.helm(
+        "install",
+        "baton",
+        chart,
+        "--namespace",
+        NAMESPACE,
+        "--create-namespace",
+        "--values",
+        str(values),
+        "--wait",
+        "--timeout",
+        "300s",
+    )
     try:
         yield node
     finally:
         # Bounded: without its operator a group that a failed test left waits for ever with its finalizer.
-        node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
-        node.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
-        node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev", "--timeout=30s")
+        node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "300s")
+        node.kubectl("delete", "namespace", NAMESPACE, "--timeout=300s")
+        node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev", "--timeout=300s")
 
 
 @contextmanager

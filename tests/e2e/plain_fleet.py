@@ -30,7 +30,7 @@ class Fleet:
 
     def delete(self) -> None:
         """While there is an operator that lets the group go."""
-        self._kubectl("delete", f"consumergroup/{GROUP}", f"partitionedqueue/{QUEUE}", "deployment/reader", "--timeout=60s")
+        self._kubectl("delete", f"consumergroup/{GROUP}", f"partitionedqueue/{QUEUE}", "deployment/reader", "--timeout=300s")
 
     def moving(self) -> bool:
         """Somebody is to let go of something."""

@@ -13,7 +13,7 @@ from tests.e2e import installing
 from tests.e2e.installing import NAMESPACE, leader, namespace
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def installed_by_kubectl(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     manifest = tmp_path / "install.yaml"
     manifest.write_text(runnable_here(node))
     node.kubectl("apply", "-f", str(manifest))
-    node.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment/baton", "--timeout=90s")
+    node.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment/baton", "--timeout=300s")
     yield node
-    node.kubectl("delete", "-f", str(manifest), "--timeout=60s")
+    node.kubectl("delete", "-f", str(manifest), "--timeout=300s")
 
 
 def runnable_here(node: Cluster) -> str:
@@ -66,7 +66,7 @@ def leads_and_reconciles(cluster: Cluster, name: str) -> None:
             members = "jsonpath={.status.members}"  # the status follows the ledger
             until(lambda: cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", members) == "1")
         finally:  # while there is an operator that lets the group go
-            cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=30s")
+            cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=300s")
 
 
 def replicas(cluster: Cluster) -> list[str]:

@@ -18,7 +18,7 @@ from tests.load.witness import Witness
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluster, tmp_path: Path) -> None:

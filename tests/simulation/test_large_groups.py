@@ -61,7 +61,7 @@ class Large(OneReplica):
             granted = self.metric("baton_partitions", **labels, queue="orders", state="Ready") == self.partitions
             return granted and (self.metric("baton_moves_total", **labels) or 0) >= moves
 
-        await self.until(settled, True, seconds=200)
+        await self.until(settled, True, seconds=900)
 
 
 async def grants(partitions: int) -> None:
@@ -119,6 +119,7 @@ def test_the_cost_of_granting_an_external_queue_grows_as_its_partitions_do() -> 
     assert least(8, lambda: timed(grants, 20_000)[0] / timed(grants, 5_000)[0]) < 8
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("work", [grants, hands_over])
 def test_a_hundred_thousand_partitions_do_not_stop_the_event_loop(work: Callable[[int], Work]) -> None:
     assert least(LONGEST_TURN, lambda: timed(work, 100_000)[1]) < LONGEST_TURN

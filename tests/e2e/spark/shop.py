@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 from tests.cluster import Cluster
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 from baton.model.ledger import MemberEntry
 from baton.queues.protocol import QueueUnreachable
@@ -50,7 +51,7 @@ class Shop:
         path.write_text(json.dumps({"replicas": 1, **self.cluster.operator_values()}))
         self.cluster.helm(
             "upgrade", "--install", "baton", str(ROOT / "charts" / "baton"), "--namespace", "baton-system", "--create-namespace",
-            "--values", str(path), "--wait", "--timeout", "120s",
+            "--values", str(path), "--wait", "--timeout", "300s",
         )  # fmt: skip
 
     def apply_example(self, executors: int) -> None:
@@ -70,7 +71,7 @@ class Shop:
     def remove(self) -> None:
         """Everything of the shop, and the operator."""
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
         self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force", check=False)
         self.cluster.kubectl("delete", "consumergroups,partitionedqueues", "-n", NAMESPACE, "--all", "--timeout=30s", check=False)
@@ -108,11 +109,11 @@ class Shop:
     def stop_producing(self) -> int:
         """How many entries the queue has taken: they carry the numbers from 0."""
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         return self._sent
 
     def _produce(self) -> None:
-        with RedisProducer(self._redis.url, f"{NAMESPACE}/orders", patience=60) as producer:
+        with RedisProducer(self._redis.url, f"{NAMESPACE}/orders", patience=PATIENCE) as producer:
             while not self._stop.is_set():
                 numbers = range(self._sent, self._sent + 20)
                 try:

@@ -8,7 +8,7 @@ from tests.cluster import Cluster
 from tests.e2e.spark.shop import NAMESPACE, Shop, order_violations, unmarked_duplicates
 from tests.redis_server import RedisServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture

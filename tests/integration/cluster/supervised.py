@@ -23,7 +23,7 @@ if __name__ == "__main__":
         }
         spec = {"containers": [container], "volumes": volumes}
         cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "sleeper"}, "spec": spec})
-        cluster.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--timeout=60s")
+        cluster.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--timeout=300s")
         print("ready", flush=True)
         try:
             signal.pause()

@@ -12,7 +12,7 @@ from tests.cluster.__main__ import main
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import ClusterError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cluster import Cluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

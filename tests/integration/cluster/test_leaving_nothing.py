@@ -14,8 +14,9 @@ from tests.cluster import Cluster, ClusterError
 from tests.cluster.processes import Registry, wait_until
 from tests.cluster.runs import NODE, RUNS, exclusive, remove_abandoned
 from tests.integration.cluster.machine import Machine
+from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.own_node, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.own_node]
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,21 +51,21 @@ def test_ctrl_c_ends_a_cluster_with_all_that_it_made(before: Machine) -> None:
         assert Machine.now().links == during.links  # who came second has not disturbed it
 
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
         assert Machine.now() == before
 
 
 def test_a_cluster_whose_supervisor_is_killed_is_cleared_up_by_its_guard(before: Machine) -> None:
     with supervised() as process:
         process.kill()
-        assert wait_until(lambda: Machine.now() == before, 60), difference(before)
+        assert wait_until(lambda: Machine.now() == before, PATIENCE), difference(before)
 
 
 def test_a_cluster_whose_guard_is_killed_too_is_cleared_up_by_the_next(before: Machine) -> None:
     with supervised() as process:
         Registry(RUNS / NODE).stop("guard", grace=0)
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
         assert Machine.now() != before
 
         with Cluster(node=False):

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cluster import Cluster, ClusterError
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 NAMESPACE = "cluster-test"
 LABELS = {"app": "sleeper"}
@@ -31,9 +30,7 @@ def pods(node: Cluster) -> Iterator[list[str]]:
     node.kubectl("create", "namespace", NAMESPACE)
     node.kubectl("create", "configmap", "map", "-n", NAMESPACE, "--from-literal=key=old")
     node.apply(service(), deployment(node))
-    began = time.monotonic()
-    node.kubectl("wait", "deployment/sleeper", "-n", NAMESPACE, "--for=condition=Available", "--timeout=60s")
-    print(f"two pods were available after {time.monotonic() - began:.1f} s")
+    node.kubectl("wait", "deployment/sleeper", "-n", NAMESPACE, "--for=condition=Available", "--timeout=300s")
     yield [pod["metadata"]["name"] for pod in node.get("pods", "-n", NAMESPACE)["items"]]
     node.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
@@ -80,7 +77,7 @@ def test_logs_show_what_a_container_printed(node: Cluster, pods: list[str]) -> N
 
 def test_a_pod_reaches_the_api_server_by_name_and_the_bridge(node: Cluster, pods: list[str]) -> None:
     program = f"""import socket
-for place in (("kubernetes.default", 443), ("{node.address}", 53)): print(socket.create_connection(place, 5).getpeername())"""
+for place in (("kubernetes.default", 443), ("{node.address}", 53)): print(socket.create_connection(place, 60).getpeername())"""
     assert python(node, pods[0], program) == "('10.96.0.1', 443)\n('10.244.77.1', 53)"
 
 

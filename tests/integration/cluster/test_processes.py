@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 from tests.cluster.processes import Registry, wait_until
+from tests.ports import free_ports
+from tests.waiting import PATIENCE
 
 _FIRST_THREAD_ENDS = """
 import ctypes, socket, sys, threading
@@ -15,13 +17,12 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_a_process_whose_first_thread_has_ended_holds_its_port_until_the_last_one_has(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as chosen:
-        port = chosen.getsockname()[1]
+    port = next(free_ports("127.0.0.1"))
     registry = Registry(tmp_path)
     process = registry.start("half", [sys.executable, "-c", _FIRST_THREAD_ENDS, str(port)])
     try:
         stat = Path(f"/proc/{process.pid}/stat")
-        assert wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 20)
+        assert wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", PATIENCE)
         assert process.alive()
     finally:
         registry.stop("half", grace=0)
