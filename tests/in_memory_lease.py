@@ -7,6 +7,7 @@ from baton.consumer.lease import Manifest
 from baton.model.names import RELEASES_ANNOTATION
 from baton.model.ranges import parse_grants
 from baton.model.session import Release, parse_releases
+from tests.waiting import PATIENCE
 
 
 class InMemoryLease:
@@ -50,7 +51,7 @@ class InMemoryLease:
         if self.away:
             raise ConnectionError("connection refused")
         if self.gate is not None:
-            self.gate.wait(5)
+            self.gate.wait(PATIENCE)
 
 
 def releases_in(text: str) -> frozenset[Release]:

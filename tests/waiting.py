@@ -11,7 +11,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE = 120.0
-"""Seconds."""
+"""Seconds. For whatever else waits for what must come: threads, processes, servers."""
+HOUR = 3600.0
+"""Seconds. For what a test shows not to be waited for: nothing here waits so long."""
 
 
 def until(look: Callable[[], T], what: str = "it has come about", seconds: float = 60.0) -> T:

@@ -166,12 +166,18 @@ class Real(Server):
         return Api(other)
 
     async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
-        """It sends one shortly before a watch is over, if it has something new to say."""
+        """It sends one shortly before a watch is over, if it has something new to say. Where the machine is slow, the first watch
+        may be over by then."""
         last: Json = {}
-        async for event in self.watch(path, version, timeoutSeconds="5"):
-            last = event
-            if event["type"] != "BOOKMARK":
-                await meanwhile()
+        happened = False
+        for seconds in (5, 20, 60):
+            async for event in self.watch(path, version, timeoutSeconds=str(seconds)):
+                last = event
+                if event["type"] != "BOOKMARK" and not happened:
+                    await meanwhile()
+                    happened = True
+            if last.get("type") == "BOOKMARK":
+                break
         return last
 
     def forget(self) -> None:

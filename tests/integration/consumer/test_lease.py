@@ -7,7 +7,7 @@ import kubernetes
 import pytest
 from tests.cluster import Cluster
 from tests.in_memory_lease import releases_in
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
@@ -68,9 +68,9 @@ def test_a_session_is_kept_at_the_api_server(lease: KubernetesLease, pod: dict[s
 def test_one_driver_at_a_time_and_the_next_when_the_first_gives_up(lease: KubernetesLease) -> None:
     first = Session(lease, holder="first", group="orders", exclusive=True)
     second = Session(lease, holder="second", group="orders", exclusive=True)
-    assert first.acquire(5) is None
+    assert first.acquire(PATIENCE) is None
     assert second.acquire(0) == "first"
     first.close(give_up=True)
-    assert second.acquire(5) is None
+    assert second.acquire(PATIENCE) is None
     assert read(lease)["spec"]["leaseTransitions"] == 2
     second.close()

@@ -1,7 +1,7 @@
 """The demo's own parts on a real Redis: what they report is what happened."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -11,6 +11,7 @@ from demo.attempts import attempts
 from demo.gauges import Gauges
 from demo.producer import Producer
 from demo.server import QueueServer
+from tests.waiting import until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant
@@ -59,8 +60,8 @@ async def test_lost_credentials_are_refused_and_good_ones_would_not_be(url: str,
 
 async def test_the_producer_reports_what_the_queue_has_taken(url: str, queue: RedisQueue) -> None:
     with Producer(url, QUEUE, 2000) as producer:
-        for _ in waiting(lambda: producer.produced > 500):
-            assert not producer.failed()
+        until(lambda: producer.failed() or producer.produced > 500)
+        assert not producer.failed()
         keys = producer.stop()
     assert sum(keys.values()) == producer.produced == sum((await queue.lag()).values())
 
@@ -69,13 +70,3 @@ async def test_the_producer_reports_what_the_queue_has_taken(url: str, queue: Re
 def watching(url: str) -> Iterator[Gauges]:
     with Gauges(url, QUEUE, 12, lambda: 0, time.monotonic) as gauges:
         yield gauges
-
-
-def waiting(done: Callable[[], bool], seconds: float = 20.0) -> Iterator[None]:
-    """Look again and again until it is so. Raises TimeoutError."""
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            raise TimeoutError("not within the bound")
-        yield
-        time.sleep(0.02)

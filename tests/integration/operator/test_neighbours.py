@@ -87,7 +87,6 @@ async def test_objects_as_large_as_they_come_do_not_fill_the_operator(bank: Worl
     fresh = await start(bank, "two", "--namespace", empty.namespace).leads()
     await bank.pod("roomy-b", "roomy", session=True)
     await revoked(bank, "roomy", "roomy-a", 2)
-    print("PEAK", before, fresh.peak_memory)
     assert fresh.peak_memory < before + MEBIBYTES_OF_A_PAGE
 
 
@@ -177,7 +176,7 @@ async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, re
     assert "nginx: no session: it keeps no Lease" in message
     await shop.pod("members-a", "members", session=True)
     await shop.spread("members", 4)
-    assert (await shop.status("members"))["members"] == 1
+    await shop.counted("members", members=1)
     message = await shop.told("members", "NoSession", seconds=30)
     assert message.startswith("nginx: Ready, and without a session: there is no Lease such as baton-nginx ")
     await shop.change("consumergroups", "members", {"spec": {"membership": {"session": "Optional"}}})

@@ -121,15 +121,15 @@ async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_begin
     await empty.pod("a", "orders")
     message = await empty.told("orders", "LedgerRefused", seconds=20)
     assert "exceeded quota: small" in message and "raise the ResourceQuota" in message
-    assert (await empty.events("LedgerRefused"))[0]["regarding"]["name"] == "orders"
+    await empty.event("LedgerRefused", "orders")
     labels = {"namespace": empty.namespace, "group": "orders"}
-    assert (operator.metric("baton_ledger_failures_total", **labels) or 0) > 0
-    assert (operator.metric("baton_ledger_failing_seconds", **labels) or 0) > 0
-    assert operator.metric("baton_group_ready", **labels, reason="LedgerRefused") == 0
+    await operator.measures("baton_ledger_failures_total", lambda value: value > 0, **labels)
+    await operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
+    await operator.measures("baton_group_ready", lambda value: value == 0, **labels, reason="LedgerRefused")
     await empty.api.merge(f"{quotas}/small", {"spec": {"hard": {"count/configmaps": "9"}}})
     await empty.spread("orders", 6, seconds=30)
     await empty.told("orders", "Ready")
-    assert operator.metric("baton_ledger_failing_seconds", **labels) == 0
+    await operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
 
 
 async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_that_it_does_not_say(
@@ -142,7 +142,7 @@ async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_
     await empty.delete_pod("b")
     message = await empty.told("orders", "LedgerRefused", seconds=20)
     assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('orders')}" in message
-    assert (await empty.status("orders"))["replicas"] == 1, "the rest of the status is kept up to date"
+    await empty.counted("orders", replicas=1)  # the rest of the status is kept up to date
     assert await empty.ledger_data("orders") == before
     await assert_the_queue_agrees(empty, "orders", redis_server)
     await gate.open()
@@ -237,9 +237,9 @@ async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when
     message = await empty.told("orders", "LedgerRefused", seconds=20)
     assert "field is immutable when `immutable` is set" in message
     assert "delete ConfigMap orders-assignments, which somebody made immutable: it is written again at once" in message
-    assert (await empty.events("LedgerRefused"))[0]["regarding"]["name"] == "orders"
+    await empty.event("LedgerRefused", "orders")
     labels = {"namespace": empty.namespace, "group": "orders"}
-    assert (operator.metric("baton_ledger_failing_seconds", **labels) or 0) > 0
+    await operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
     assert await empty.ledger_data("orders") == before
     await assert_the_queue_agrees(empty, "orders", redis_server)
     # Another operator that finds it so has nothing but what it reads there.
@@ -249,7 +249,7 @@ async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when
     await empty.group("others")
     await empty.pod("others-a", "others")
     await empty.spread("others", 6, seconds=20)
-    assert (await empty.condition("orders"))["reason"] == "LedgerRefused"
+    await empty.told("orders", "LedgerRefused")
     await empty.api.delete(ledger_path(empty))
     await empty.spread("orders", 4, seconds=30)
     await empty.told("orders", "Ready")

@@ -100,9 +100,13 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
         return (await world.condition("orders", "Settled"))["status"] == "True"
 
     await eventually(settled, "the group is settled", 20, lambda: world.status("orders"))
-    told = await world.api.get(core_path(world.namespace, "pods", "c"))
-    assert "baton.dev/ledger" in told["metadata"]["annotations"], "its kubelet is made to look"
-    assert await world.events("Granted")
+
+    async def told() -> bool:
+        pod = await world.api.get(core_path(world.namespace, "pods", "c"))
+        return "baton.dev/ledger" in (pod["metadata"].get("annotations") or {})
+
+    await eventually(told, "its kubelet is made to look")
+    await world.event("Granted")
     await world.delete("consumergroups", "orders")
     await world.gone("orders")
     assert "orbidden" not in operator.log.read_text()[before:]

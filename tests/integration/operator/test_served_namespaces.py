@@ -77,7 +77,7 @@ async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(
     await eventually(said, "the operator says that it cannot list pods there", 60)
     await two.shop.delete_pod("b")
     await two.shop.spread("orders", 6)
-    assert await two.shop.reason("orders") == "Ready"
+    await two.shop.told("orders", "Ready")
     operator.kill()
     await two.shop.pod("c", "orders")
     await two.start().leads()
@@ -105,17 +105,17 @@ async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_othe
     assert (
         "cannot update resource" in message and "give the operator the right that it names (the chart's RBAC has it)" in message
     )
-    assert (await two.bank.events("LedgerRefused"))[0]["regarding"]["name"] == "orders"
+    await two.bank.event("LedgerRefused", "orders")
     labels = {"namespace": two.bank.namespace, "group": "orders"}
-    assert (operator.metric("baton_ledger_failing_seconds", **labels) or 0) > 0
-    assert operator.metric("baton_group_ready", **labels, reason="LedgerRefused") == 0
+    await operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
+    await operator.measures("baton_group_ready", lambda value: value == 0, **labels, reason="LedgerRefused")
     assert await two.bank.ledger_data("orders") == before, "and nothing was done that it does not say"
     await two.shop.spread("orders", 6)
-    assert await two.shop.reason("orders") == "Ready"
+    await two.shop.told("orders", "Ready")
     await two.account.bind(two.bank.namespace)
     await two.bank.spread("orders", 6, seconds=60)
     await two.bank.told("orders", "Ready", seconds=90)
-    assert operator.metric("baton_ledger_failing_seconds", **labels) == 0
+    await operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
     await eventually(lambda: two.bank.events("Recovered"), "an event says that it is over")
 
 
@@ -139,6 +139,6 @@ async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two:
     assert f"cannot list leases in namespace {two.bank.namespace}" in message and "forbidden" in message
     await two.bank.delete_pod("b")  # pods are seen all the same
     await two.bank.spread("orders", 6)
-    assert await two.shop.reason("orders") == "Ready"
+    await two.shop.told("orders", "Ready")
     await two.account.bind(two.bank.namespace)
     await two.bank.told("orders", "Ready", seconds=60)

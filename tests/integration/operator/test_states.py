@@ -104,7 +104,7 @@ async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, 
         (name, one.revoking["settles"]) for name, one in (await shop.entries("settles")).items() if one.revoking
     ]
     let_go = [Release(uids[giver], "settles", number, epoch) for number, epoch in revoking.items()]
-    await shop.session(giver, uids[giver], "settles", let_go, duration=600)
+    await shop.session(giver, uids[giver], "settles", let_go)
     assert await waiting
     assert sorted((await shop.counts("settles")).values()) == [1, 1, 2]
 
@@ -116,7 +116,11 @@ async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop
     assert await waited(control_plane, "asked-more", SETTLED, seconds=120)
     await scale(shop, "asked-more", 2)
     assert not await waited(control_plane, "asked-more", SETTLED, seconds=1), "a pod is still to come"
-    assert (await shop.condition("asked-more", "Settled"))["reason"] == "Scaling"
+
+    async def scaling() -> bool:
+        return (await shop.condition("asked-more", "Settled"))["reason"] == "Scaling"
+
+    await eventually(scaling, "the condition says why")
     await scale(shop, "asked-more", 1)
     assert await waited(control_plane, "asked-more", SETTLED, seconds=120)
 
@@ -161,9 +165,10 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     await empty.pod("a", "orders")
     told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "--json")).stdout)
     assert told["state"] == "Unknown"
+    began = time.time()
     operator = start(empty)
     await state_is(empty, "orders", "Ready", 40)
-    assert abs(to_seconds((await empty.status("orders"))["lastLookTime"]) - time.time()) < 60
+    assert began - 1 <= to_seconds((await empty.status("orders"))["lastLookTime"]) <= time.time() + 1
     told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "--json")).stdout)
     assert told["state"] == "Ready"
     operator.stop()

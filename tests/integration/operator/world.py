@@ -12,11 +12,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 from baton.controller.faults import VARIABLE
 from baton.kube.api import Api, NotFoundError, core_path, group_path
@@ -32,6 +32,11 @@ from baton.queues.protocol import Claimant, Owner
 from baton.queues.redis import RedisQueue
 
 Json = dict[str, Any]
+
+LAPSES_SOON = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
+"""Terms of a leader whose Lease others soon find lapsed. On a busy machine it may lose and win it again by itself."""
+KEEPS = ("--lease-duration", "30", "--renew-deadline", "25", "--retry-period", "0.3")
+"""Terms of one that leads on however slow the machine is. Let it `stop`, and give its Lease up, where others come after it."""
 
 
 class Cluster(Api):
@@ -102,7 +107,13 @@ class World:
         await self.api.delete(core_path(self.namespace, "pods", name), gracePeriodSeconds=0)
 
     async def session(
-        self, pod: str, uid: Uid, group: str, releases: Iterable[Release] | str = (), duration: int = 15, name: str | None = None
+        self,
+        pod: str,
+        uid: Uid,
+        group: str,
+        releases: Iterable[Release] | str = (),
+        duration: int = 3600,
+        name: str | None = None,
     ) -> None:
         """A pod's Lease (or the one that `name` says), renewed now."""
         name = name or session_lease_name(MemberId(pod))
@@ -169,6 +180,7 @@ class World:
         return str((await self.condition(name, plural=plural))["reason"])
 
     async def events(self, reason: str) -> list[Json]:
+        """Those that there are now. They are posted beside what they tell of: see `event`."""
         found = await self.api.get(group_path(EVENTS, self.namespace, "events"))
         return [event for event in found["items"] if event["reason"] == reason]
 
@@ -182,6 +194,22 @@ class World:
             await adapter.close()
 
     # -- waiting
+
+    async def event(self, reason: str, regarding: str | None = None) -> str:
+        """Wait for an event, about an object of this name if one is given; its note."""
+
+        async def so() -> list[Json]:
+            return [one for one in await self.events(reason) if regarding in (None, one["regarding"]["name"])]
+
+        return str((await eventually(so, f"there is an event {reason} about {regarding or 'something'}"))[0]["note"])
+
+    async def counted(self, group: str, **numbers: int) -> None:
+        """Wait until the status has these numbers: it follows the ledger."""
+
+        async def so() -> bool:
+            return numbers.items() <= (await self.status(group)).items()
+
+        await eventually(so, f"the status of {group} says {numbers}", shown=lambda: self.status(group))
 
     async def gone(self, group: str, seconds: float = 15) -> None:
         """Wait until the group has been deleted."""
@@ -197,7 +225,10 @@ class World:
         async def so() -> bool:
             return sorted((await self.counts(group, queue)).values()) == sorted(counts)
 
-        await eventually(so, f"{group} is spread as {sorted(counts)}", seconds, lambda: self.ledger_data(group))
+        async def shown() -> object:
+            return (await self.condition(group))["message"], await self.ledger_data(group)
+
+        await eventually(so, f"{group} is spread as {sorted(counts)}", seconds, shown)
 
     async def told(self, name: str, reason: str, plural: str = "consumergroups", seconds: float = 10) -> str:
         """Wait for the Ready condition to have this reason; returns its message."""
@@ -263,10 +294,21 @@ class Operator:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    async def measures(self, name: str, wanted: Callable[[float], bool], **labels: str) -> None:
+        """Wait until there is such a sample and its value is so."""
+
+        async def so() -> bool:
+            return (value := self.metric(name, **labels)) is not None and wanted(value)
+
+        async def shown() -> float | None:
+            return self.metric(name, **labels)
+
+        await eventually(so, f"{name} of {labels} is as it should be", shown=shown)
 
     def metric(self, name: str, **labels: str) -> float | None:
         """The sample's value; None where there is none."""
@@ -300,7 +342,7 @@ class Operator:
     def _end(self, number: signal.Signals) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(timeout=15)
+        code = self.process.wait(timeout=PATIENCE)
         self._output.close()
         return code
 

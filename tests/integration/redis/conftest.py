@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 import redis
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant
@@ -73,7 +74,7 @@ class Queue:
 
 async def make_queue(url: str, partitions: int = 2, name: str | None = None) -> Queue:
     name = name or f"shop/orders-{next(_names)}"
-    queue = Queue(url, name, partitions, RedisQueue(url, name, GROUP), RedisProducer(url, name, patience=5))
+    queue = Queue(url, name, partitions, RedisQueue(url, name, GROUP), RedisProducer(url, name, patience=PATIENCE))
     await queue.operator.ensure(partitions)
     return queue
 

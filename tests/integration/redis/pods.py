@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from tests.in_memory_lease import InMemoryLease
 from tests.integration.redis.conftest import GROUP, Queue
+from tests.waiting import PATIENCE, eventually
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.callbacks import Callbacks
@@ -166,9 +167,19 @@ async def operating(queue: Queue, directory: Path) -> AsyncIterator[Operator]:
         pod.ledger({})
         pod.stop()
     for pod in operator.pods:
-        pod.thread.join(10)
+        pod.thread.join(PATIENCE)
         assert pod.gone()
 
 
 async def lag(queue: Queue) -> int:
     return sum((await queue.operator.lag()).values())
+
+
+async def acknowledged(queue: Queue, but: int = 0) -> None:
+    """Wait until all that was sent is finished with at the queue, but for so many: what was handled is acknowledged later, and
+    comes again where it could not be."""
+
+    async def so() -> bool:
+        return await lag(queue) == but
+
+    await eventually(so, f"all but {but} are acknowledged", shown=queue.operator.lag)

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 from tests.integration.redis.conftest import GROUP, Queue, make_queue
-from tests.integration.redis.pods import Operator, Pod, lag, operating
+from tests.integration.redis.pods import Operator, Pod, acknowledged, operating
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
@@ -95,12 +95,12 @@ async def test_what_is_called_back_is_let_go_of_between_two_entries(operator: Op
     def hold(entry: Entry) -> None:
         if entry.value == b"0":
             entered.set()
-            go_on.wait(30)
+            go_on.wait(PATIENCE)
 
     pod.before = hold
     queue.send(*(str(number) for number in range(5)))
     await operator.grant(pod, (0, 1))
-    assert entered.wait(30)
+    assert entered.wait(PATIENCE)
     await queue.operator.pause(0, Epoch(1))
     await granted(queue, other, 0, 2)  # at the deadline
     until(lambda: len(other.log) == 5)
@@ -119,6 +119,7 @@ async def test_a_terminating_pod_ends_when_its_partitions_were_taken(operator: O
     pod.stop()
     queue.send("x", partition=1)
     until(lambda: pod.values(1) == [b"x"])
+    await acknowledged(queue)
     for partition in (0, 1):
         await queue.operator.pause(partition, Epoch(1))
         await granted(queue, other, partition, 2)
@@ -155,6 +156,7 @@ async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Opera
     await granted(queue, pod, 0, 1)
     queue.send("a")
     until(lambda: pod.values() == [b"a"])
+    await acknowledged(queue)
     await granted(queue, other, 0, 2)
     with queue.raw() as raw:
         key = announcements_key(GROUP.group, pod.uid)
@@ -196,12 +198,12 @@ async def test_a_full_redis_hands_off_and_is_emptied(tmp_path: Path) -> None:
                 raw.config_set("maxmemory", 1)
             await granted(queue, pod, 0, 1)
             until(lambda: pod.values() == [b"a", b"b"])
-            assert await lag(queue) == 0
+            await acknowledged(queue)
         await queue.close()
 
 
 async def test_what_was_announced_while_it_was_cut_off_is_heard_of_again(tmp_path: Path) -> None:
-    with RedisServer() as server:
+    with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)
         async with operating(queue, tmp_path) as operator:
             pod = operator.hearing()

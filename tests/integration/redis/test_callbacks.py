@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Operator, lag, operating
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.consumer import HeldEntry
 from baton.consumer.callbacks import Callbacks
@@ -164,13 +164,13 @@ async def test_a_handler_that_is_at_it_while_its_partition_is_called_back_ends_b
 
     def handle(entry: HeldEntry) -> None:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         told.handle(entry)
 
     pod = operator.pod("a", handler=handle, callbacks=told.callbacks)
     queue.send("a", "b")
     await operator.grant(pod, (0, 1))
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     pod.ledger({}, revoking={0: 1})
     until(lambda: pod.consumer.interrupted)
     await queue.operator.pause(0, Epoch(1))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import Operator, lag, operating
+from tests.integration.redis.pods import Operator, acknowledged, lag, operating
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import HOUR, PATIENCE, eventually, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
@@ -43,10 +43,8 @@ async def test_an_idle_consumer_is_woken_by_an_entry_and_by_a_grant(operator: Op
     pod = operator.pod("a")
     await operator.grant(pod, (0, 1))
     for number in range(5):
-        begun = time.monotonic()
         queue.send(str(number))
         until(lambda number=number: len(pod.log) == number + 1)  # type: ignore[misc]
-        assert time.monotonic() - begun < 1
     queue.send("x", partition=1)
     await operator.grant(pod, (0, 1), (1, 1))
     until(lambda: pod.values(1) == [b"x"])
@@ -59,12 +57,12 @@ async def test_a_partition_called_back_is_finished_and_released_and_others_go_on
     def block(entry: Entry) -> None:
         if entry.partition == 0:
             entered.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
 
     pod.before = block
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send("a", "b", "c")
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     pod.ledger({1: 1}, revoking={0: 1})
     assert await queue.operator.pause(0, Epoch(1)) == 1
     assert pod.released() == set()
@@ -97,26 +95,30 @@ async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up
     def stop(entry: Entry) -> None:
         if entry.value == b"1":
             stopped.set()
-            wake_up.wait(10)
+            wake_up.wait(PATIENCE)
             time.sleep(1.1)  # longer than the queue's word is taken
 
     queue.send(*(str(number) for number in range(5)))
-    await operator.grant(late, (0, 1))
     late.before = stop
-    assert stopped.wait(10)
+    await operator.grant(late, (0, 1))
+    assert stopped.wait(PATIENCE)
+    await acknowledged(queue, but=4)
     await operator.grant(punctual, (0, 2))
     until(lambda: len(punctual.log) == 4)
     assert punctual.log[0] == (0, b"1", True)
     wake_up.set()
     until(lambda: len(late.log) == 2)
-    refused = (await queue.operator.stale_refused())[0]
+
+    async def refused() -> bool:
+        return (await queue.operator.stale_refused())[0] >= 1
+
+    await eventually(refused, "the queue has refused it")
     assert late.values() == [b"0", b"1"]
     late.ledger({})
     late.stop()
     until(late.gone)
-    assert refused >= 1
     assert late.values() == [b"0", b"1"]
-    assert await lag(queue) == 0
+    await acknowledged(queue)
 
 
 async def test_an_entry_that_fails_is_tried_again_and_holds_up_its_partition_only(operator: Operator, queue: Queue) -> None:
@@ -152,7 +154,7 @@ async def test_a_partition_whose_entry_keeps_failing_can_be_called_back(operator
     pod.before = fail
     queue.send("a", "bad", "c")
     await operator.grant(pod, (0, 1))
-    assert failed.wait(10)
+    assert failed.wait(PATIENCE)
     pod.ledger({}, revoking={0: 1})
     until(lambda: pod.released() == {(0, 1)})
     await operator.grant(other, (0, 2))
@@ -191,6 +193,7 @@ async def test_asked_to_stop_it_works_until_its_partitions_were_taken(operator: 
     queue.send("b")
     queue.send("x", partition=1)
     until(lambda: len(pod.log) == 3)
+    await acknowledged(queue)
     await operator.grant(other, (0, 2))
     queue.send("y", partition=1)
     until(lambda: pod.values(1) == [b"x", b"y"])
@@ -209,17 +212,15 @@ async def test_asked_to_stop_it_lets_go_when_its_grace_is_nearly_over(operator: 
     begun = time.monotonic()
     pod.stop()
     until(pod.gone)
-    assert 0.2 < time.monotonic() - begun < 3
+    assert time.monotonic() - begun > 0.2, "not before"
     assert pod.released() == {(0, 1), (1, 1)}
     assert await lag(queue) == 0
 
 
 async def test_asked_to_stop_without_partitions_it_stops_at_once(operator: Operator) -> None:
-    pod = operator.pod("a")
-    begun = time.monotonic()
+    pod = operator.pod("a", grace=HOUR)
     pod.stop()
     until(pod.gone)
-    assert time.monotonic() - begun < 2
 
 
 async def test_what_was_released_at_an_epoch_is_not_taken_up_again_at_it(operator: Operator, queue: Queue) -> None:
@@ -246,7 +247,7 @@ async def test_an_api_server_that_is_away_does_not_stop_the_work(operator: Opera
 
 
 async def test_a_redis_that_was_away_is_read_again_when_it_is_back(tmp_path: Path) -> None:
-    with RedisServer() as server:
+    with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)
         operator = Operator(queue, tmp_path)
         pod = operator.pod("a")
@@ -297,13 +298,13 @@ async def test_what_was_in_hand_of_a_lost_partition_leaves_room_for_the_others(o
     def fail(entry: Entry) -> None:
         if entry.partition == 1:
             entered.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
             raise RuntimeError("no")
 
     pod.before = fail
     queue.send("x", partition=1)
     await operator.grant(pod, (0, 1), (1, 1))
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     # The deadline passes while the handler is at it; then the handler fails, and its entry is in hand when the ledger comes.
     await operator.grant(other, (1, 2))
     pod.ledger({0: 1})
@@ -321,14 +322,14 @@ async def test_what_was_in_hand_comes_again_when_the_ledger_names_its_partition_
     def fail_once(entry: Entry) -> None:
         if entry.partition == 1 and fails:
             entered.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE)
             fails.clear()
             raise RuntimeError("no")
 
     pod.before = fail_once
     queue.send("x", "y", partition=1)
     await operator.grant(pod, (0, 1), (1, 1))
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     pod.ledger({0: 1})
     go_on.set()
     queue.send("a")

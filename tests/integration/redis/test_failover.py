@@ -10,7 +10,7 @@ from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.pods import operating
 from tests.listener import Listener
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
@@ -106,13 +106,13 @@ async def test_who_meets_the_former_primary_again_tries_again_within_patience(pa
         until(lambda: len(pod.log) == 1)
         pair.change_places()
         pair.address.target = pair.replica
-        with RedisProducer(pair.address.url, queue.name, patience=60) as producer:
+        with RedisProducer(pair.address.url, queue.name, patience=PATIENCE) as producer:
             sending = threading.Thread(target=producer.send, args=(queue.key(0), "1"))
             sending.start()
             until(lambda: _errors(pair.replica, "READONLY") >= 10, "it was refused by both, again and again")
             assert sending.is_alive()
             pair.address.target = pair.primary
-            sending.join(20)
+            sending.join(PATIENCE)
         with pair.replica.client() as raw:
             raw.replicaof("127.0.0.1", "1")  # so that it hears of nothing new
         until(lambda: len(pod.log) == 2)
@@ -137,7 +137,7 @@ async def test_nobody_waits_at_a_replica(pair: Pair) -> None:
     pair.change_places()
     pair.address.target = pair.replica
     with pytest.raises(QueueUnreachable, match="read-only replica"):
-        owner.wait([0], 10)
+        owner.wait([0], PATIENCE)
     pair.address.target = pair.primary
     assert owner.ready(0, Epoch(1)), "it looks again: the new primary may not know that somebody waits"
     await queue.close()
@@ -159,7 +159,7 @@ async def test_a_producer_waits_for_the_replicas_that_its_server_insists_on() ->
             until(lambda: _errors(server, "NOREPLICAS") >= 4)
             assert sending.is_alive()
             raw.config_set("min-replicas-to-write", 0)
-            sending.join(10)
+            sending.join(PATIENCE)
         owner = await queue.granted("a", 1)
         assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
         await queue.close()

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
@@ -36,7 +37,7 @@ async def test_a_member_holds_no_more_than_allowed_over_all_its_partitions(queue
     assert owner.read(0, ONE) == []
     assert owner.wait([0, 1], 0.05) == set()
     owner.ack(1, ONE, [second[0].offset])
-    assert owner.wait([0, 1], 10) == {0, 1}
+    assert owner.wait([0, 1], PATIENCE) == {0, 1}
     assert told(owner.read(0, ONE)) == [(b"c", False)]
     assert await queue.operator.outstanding(0) + await queue.operator.outstanding(1) == 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import lag, operating
+from tests.integration.redis.pods import acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -40,7 +40,7 @@ def numbers(start: int, end: int) -> list[str]:
 async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_have_been_handed_out_is_marked(
     tmp_path: Path,
 ) -> None:
-    with RedisServer() as server:
+    with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)
         queue.send(*numbers(0, 100))
         owner = await queue.granted("a", ONE)
@@ -64,7 +64,7 @@ async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_hav
 
 
 async def test_after_a_roll_back_micro_batches_begin_with_what_may_have_been_handed_out(tmp_path: Path) -> None:
-    with RedisServer() as server:
+    with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)
         queue.send(*numbers(0, 20))
         owner = await queue.granted("a", ONE)
@@ -98,7 +98,7 @@ async def test_a_promoted_replica_begins_with_other_offsets() -> None:
         queue = await make_queue(primary.url)
         queue.send("a", "b")
         with primary.client() as raw:
-            raw.execute_command("WAIT", 1, 1000)
+            until(lambda: raw.execute_command("WAIT", 1, 1000))
         with replica.client() as raw:
             raw.replicaof("NO", "ONE")
         queue.send("c")
@@ -206,6 +206,7 @@ async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(qu
         await operator.grant(pod, (0, 1), (1, 1))
         queue.send("before")
         until(lambda: len(pod.log) == 1)
+        await acknowledged(queue)
         with queue.raw() as raw:
             if what == "everything":
                 raw.delete(*partition_keys(queue.name, 0), *partition_keys(queue.name, 1), f"pq:{{{queue.name}}}:queue")

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,6 +9,7 @@ import redis
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.listener import Listener
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
@@ -70,7 +70,7 @@ async def test_a_producer_holds_the_key_of_a_moving_slot_and_sends_it_in_order_w
             other.send(queue.key(1), "elsewhere")
         assert sending.is_alive(), "it waits for its slot; others do not"
         raw.hset(keys.slots, str(slot), "2")
-        sending.join(10)
+        sending.join(PATIENCE)
     assert await values(queue) == [b"%d" % number for number in range(500)]
 
 
@@ -122,7 +122,7 @@ def lossy(server: RedisServer) -> Iterator[LossyProxy]:
 
 
 async def test_lost_replies_make_no_duplicates_and_lose_nothing(queue: Queue, lossy: LossyProxy) -> None:
-    with RedisProducer(lossy.url, queue.name, patience=10) as producer:
+    with RedisProducer(lossy.url, queue.name, patience=PATIENCE) as producer:
         for batch in range(10):
             producer.send_many((queue.key(0), f"{batch}.{number}") for number in range(100))
     assert await values(queue) == [b"%d.%d" % (batch, number) for batch in range(10) for number in range(100)]
@@ -142,23 +142,14 @@ async def test_producers_send_again_after_the_server_was_killed(new_name: Callab
         thread = threading.Thread(target=produce)
         thread.start()
         for target in (200, 400):
-            _until(lambda target=target: len(sent) >= target)  # type: ignore[misc]
+            until(lambda target=target: len(sent) >= target)  # type: ignore[misc]
             server.kill()
             server.start()
-        _until(lambda: len(sent) >= 600)
+        until(lambda: len(sent) >= 600)
         stop.set()
-        thread.join(10)
+        thread.join(PATIENCE)
         assert await values(queue) == [b"%d" % number for number in sent]
         await queue.close()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    waiting = threading.Event()
-    for _ in range(1500):
-        if condition():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("did not happen within 15 seconds")
 
 
 async def test_a_queue_that_nobody_has_made_is_said_to_be_so(server: RedisServer, new_name: Callable[[], str]) -> None:
@@ -179,20 +170,6 @@ async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) ->
         assert raw.hkeys(keys.sequences) == [f"{slot}:new".encode()]
 
 
-async def test_sending_is_fast_enough(queue: Queue) -> None:
-    """Two thousand messages take a fraction of a second; the bound is wide because machines differ."""
-    with queue.raw() as raw:
-        before = _cpu(raw)
-        queue.producer.send_many((f"key-{number % 200}", b"x" * 100) for number in range(10_000))
-        assert _cpu(raw) - before < 2.5
-
-
-def _cpu(raw: redis.Redis) -> float:
-    info = raw.info("cpu")
-    assert isinstance(info, dict)
-    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
-
-
 @pytest.mark.parametrize("pair", [(None, "v"), ("k", None), (7, "v"), ("k", {"a": 1}), ("k", 1.5), ("k", ["v"])])
 async def test_what_is_neither_bytes_nor_str_is_a_type_error_and_nothing_is_sent(
     queue: Queue, pair: tuple[object, object]
@@ -204,21 +181,19 @@ async def test_what_is_neither_bytes_nor_str_is_a_type_error_and_nothing_is_sent
 
 
 async def test_patience_is_kept_by_each_of_many_threads(server: RedisServer, new_name: Callable[[], str]) -> None:
-    """They do not wait for one another's as well."""
-    threads, patience = 8, 0.5
+    """They do not wait for one another's as well: that would take longer than this test waits."""
+    threads, patience = 300, 0.5
+    assert threads * patience > PATIENCE
     with RedisProducer(server.url, new_name(), patience=patience) as producer:
 
         def send() -> None:
             with pytest.raises(QueueUnreachable):
                 producer.send("k", "v")
 
-        sending = [threading.Thread(target=send) for _ in range(threads)]
-        begun = time.monotonic()
+        sending = [threading.Thread(target=send, daemon=True) for _ in range(threads)]
         for thread in sending:
             thread.start()
-        for thread in sending:
-            thread.join()
-        assert time.monotonic() - begun < patience * threads / 2
+        until(lambda: not any(thread.is_alive() for thread in sending), "all have given up")
 
 
 async def test_nothing_is_written_to_another_database(queue: Queue) -> None:

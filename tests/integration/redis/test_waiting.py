@@ -1,38 +1,43 @@
 """Readers are woken by the server, not by looking again and again."""
 
 import threading
-import time
+from typing import Any
 
 import pytest
 from tests.integration.redis.conftest import Queue
-from tests.waiting import until
+from tests.waiting import HOUR, PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.redis import RedisReader
+from baton.queues.redis import RedisReader, wakeup
 
 pytestmark = pytest.mark.integration
 
 ONE, TWO = Epoch(1), Epoch(2)
 
 
+@pytest.fixture(autouse=True)
+def _no_block_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeup, "_LONGEST_BLOCK", HOUR)
+
+
 class Waiting:
     """A wait in a thread of its own."""
 
-    def __init__(self, reader: RedisReader, *partitions: int, timeout: float = 20.0) -> None:
+    def __init__(self, reader: RedisReader, *partitions: int) -> None:
         self.found: set[int] | None = None
-        self._thread = threading.Thread(target=self._wait, args=(reader, partitions, timeout))
+        self._thread = threading.Thread(target=self._wait, args=(reader, partitions), daemon=True)
         self._thread.start()
 
-    def _wait(self, reader: RedisReader, partitions: tuple[int, ...], timeout: float) -> None:
-        self.found = reader.wait(partitions, timeout)
+    def _wait(self, reader: RedisReader, partitions: tuple[int, ...]) -> None:
+        self.found = reader.wait(partitions, HOUR)
 
     def until_blocked(self, queue: Queue) -> None:
         with queue.raw() as raw:
             until(lambda: int(raw.info("clients")["blocked_clients"]), "the wait blocks")  # type: ignore[index]
 
     def result(self) -> set[int]:
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         assert self.found is not None
         return self.found
 
@@ -43,10 +48,8 @@ async def test_a_new_entry_wakes_the_owner(queue: Queue) -> None:
     assert (owner.read(0, ONE), owner.read(1, ONE)) == ([], [])
     waiting = Waiting(owner, 0, 1)
     waiting.until_blocked(queue)
-    begun = time.monotonic()
     queue.send("a", partition=1)
     assert waiting.result() == {1}
-    assert time.monotonic() - begun < 1
     assert [entry.value for entry in owner.read(1, ONE)] == [b"a"]
 
 
@@ -67,7 +70,7 @@ async def test_a_grant_that_came_before_the_wait_is_not_missed(queue: Queue) -> 
     with pytest.raises(StaleOwner):
         newcomer.read(0, TWO)
     await queue.operator.grant(0, Uid("a"), TWO)
-    assert newcomer.wait([0], 10) == {0}
+    assert newcomer.wait([0], PATIENCE) == {0}
 
 
 async def test_a_paused_owner_is_not_woken_by_entries_that_it_may_not_have(queue: Queue) -> None:
@@ -79,16 +82,16 @@ async def test_a_paused_owner_is_not_woken_by_entries_that_it_may_not_have(queue
     queue.send("a")
     assert owner.wait([0], 0.05) == set()
     await queue.operator.grant(0, Uid("a"), TWO)
-    assert owner.wait([0], 10) == {0}
+    assert owner.wait([0], PATIENCE) == {0}
     assert len(owner.read(0, TWO)) == 1
 
 
 async def test_nothing_is_waited_for_where_there_is_something_to_read(queue: Queue) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
-    assert owner.wait([0], 10) == {0}, "it was not read yet"
+    assert owner.wait([0], PATIENCE) == {0}, "it was not read yet"
     owner.read(0, ONE, 2)
-    assert owner.wait([0], 10) == {0}, "it was not read to its end"
+    assert owner.wait([0], PATIENCE) == {0}, "it was not read to its end"
     owner.read(0, ONE, 2)
     assert owner.wait([0], 0.05) == set()
 
@@ -97,10 +100,10 @@ async def test_a_micro_batch_waits_behind_its_plan(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     assert owner.plan(0, ONE, 10) is None
     queue.send("a", "b")
-    assert owner.wait([0], 10) == {0}
+    assert owner.wait([0], PATIENCE) == {0}
     plan = owner.plan(0, ONE, 1)
     assert plan is not None
-    assert owner.wait([0], 10) == {0}, "there is more than was planned"
+    assert owner.wait([0], PATIENCE) == {0}, "there is more than was planned"
     owner.commit(0, ONE, plan)
     plan = owner.plan(0, ONE, 10)
     assert plan is not None
@@ -114,21 +117,24 @@ async def test_another_thread_may_end_a_wait(queue: Queue) -> None:
         waiting = Waiting(owner, *partitions)
         if partitions:
             waiting.until_blocked(queue)
-        begun = time.monotonic()
         owner.interrupt()
         assert waiting.result() == set()
-        assert time.monotonic() - begun < 1
 
 
 async def test_waiting_asks_the_server_nothing(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)
-    waiting = Waiting(owner, 0, timeout=1.0)
+    waiting = Waiting(owner, 0)
     waiting.until_blocked(queue)
     with queue.raw() as raw:
-        before = int(raw.info("stats")["total_commands_processed"])  # type: ignore[index]
-        assert waiting.result() == set()
-        assert int(raw.info("stats")["total_commands_processed"]) - before <= 2  # type: ignore[index]
+
+        def silent() -> bool:
+            clients: Any = raw.client_list()
+            return any("b" in client["flags"] and int(client["idle"]) >= 1 for client in clients)
+
+        until(silent, "who waits has asked nothing for a second")
+    owner.interrupt()
+    assert waiting.result() == set()
 
 
 async def test_a_partition_that_comes_back_at_a_new_epoch_is_read_though_the_queue_knew_of_it_first(queue: Queue) -> None:
@@ -139,7 +145,7 @@ async def test_a_partition_that_comes_back_at_a_new_epoch_is_read_though_the_que
     with pytest.raises(StaleOwner):
         reader.read(0, Epoch(1))
     assert reader.ready(0, Epoch(2)), "its ledger tells it of the grant a moment later"
-    assert reader.wait([0], 5) == {0}
+    assert reader.wait([0], PATIENCE) == {0}
     assert [entry.value for entry in reader.read(0, Epoch(2))] == [b"one"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cluster import Cluster
 from tests.integration.spark.world import wait_for
+from tests.waiting import HOUR
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
@@ -49,7 +50,7 @@ def lease(control_plane: Cluster, group: str):
 
 
 def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, group, sessions):
-    session = driver(api, group, "driver-1")
+    session = driver(api, group, "driver-1", duration=2 * HOUR, every=HOUR)  # a release does not wait for the next renewal
     sessions.append(session)
     session.say(app="spark-1", executors=("1", "2"))
     session.acquire()
@@ -57,7 +58,6 @@ def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, gr
     assert found["metadata"]["labels"] == {"baton.dev/group": group}
     assert found["spec"]["holderIdentity"] == "driver-1"
     assert found["metadata"]["annotations"]["baton.dev/executors"] == "1,2"
-    began = time.monotonic()
     session.say(releases=frozenset({Release(Uid("u"), QueueName("orders"), 5, Epoch(12))}))
     wait_for(
         lambda: (
@@ -65,7 +65,6 @@ def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, gr
         ),
         "the release is told",
     )
-    assert time.monotonic() - began < 2.5, "a release does not wait for the next renewal"
 
 
 def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, sessions):
@@ -77,7 +76,7 @@ def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, s
 
 
 def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(control_plane, api, group, sessions):
-    first, second = (driver(api, group, name, duration=60) for name in ("driver-1", "driver-2"))
+    first, second = (driver(api, group, name, duration=HOUR) for name in ("driver-1", "driver-2"))
     sessions += [first, second]
     first.say(executors=("1",))
     first.acquire()
@@ -107,13 +106,11 @@ def test_a_second_driver_waits_for_one_that_died_until_its_lease_has_lapsed(cont
 
 
 def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(api, group, sessions):
-    first = driver(api, group, "driver-1", duration=60)
+    first = driver(api, group, "driver-1", duration=HOUR)
     first.acquire()
-    again = driver(api, group, "driver-1", duration=60)
+    again = driver(api, group, "driver-1", duration=HOUR)
     sessions += [first, again]
-    began = time.monotonic()
     again.acquire()
-    assert time.monotonic() - began < 5
 
 
 def test_a_driver_whose_group_was_taken_over_notices(control_plane, api, group, sessions):

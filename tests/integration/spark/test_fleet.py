@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row as DataFrameRow
 from tests.integration.spark.world import Row, wait_for
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
 
@@ -126,11 +127,11 @@ def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committe
     def process(rows, batch):
         orders.keep(rows, batch)
         inside.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
 
     orders.start(process)
     orders.send_to(0, *numbers(40))
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE)
     orders.revoke(0)
     orders.revoke(1)  # has nothing in the batch
     wait_for(lambda: orders.session.word.releases == {orders.release(1)}, "the driver has seen the revocations")
@@ -158,11 +159,11 @@ def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the
     def process(rows, batch):
         orders.keep(rows, batch)
         inside.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
 
     orders.start(process)
     orders.send(*numbers(40))
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE)
     orders.give({0: second})
     go_on.set()
     wait_for(orders.committed, "all is committed")
@@ -250,16 +251,16 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world):
 
     def process(rows, batch):
         inside.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE)
         orders.keep(rows, batch)
 
     query = orders.start(process)
     orders.send(*numbers(40))
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE)
     stopping = threading.Thread(target=orders.stop)
     stopping.start()
     go_on.set()
-    stopping.join(60)
+    stopping.join(PATIENCE)
     assert not query.isActive
     assert orders.values() == numbers(40)
     assert orders.committed()

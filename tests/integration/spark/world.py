@@ -27,12 +27,10 @@ from baton.spark.reading import Pod
 from baton.spark.session import SilentSession
 
 ORDERS = QueueName("orders")
-SECONDS = 120.0
-"""How long a condition is waited for; the machine may be busy."""
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    until(condition, what, SECONDS)
+    until(condition, what)
 
 
 class LocalPod:

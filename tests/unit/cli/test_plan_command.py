@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.waiting import PATIENCE
 
 from baton.cli.main import main
 
@@ -296,7 +297,7 @@ def test_at_a_terminal_it_says_what_it_waits_for():
     ours, its = os.openpty()
     os.write(ours, b"\x04")  # Ctrl-D
     baton = Path(sys.executable).parent / "baton"
-    done = subprocess.run([baton, "plan"], stdin=its, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([baton, "plan"], stdin=its, capture_output=True, text=True, timeout=PATIENCE, check=False)
     os.close(ours)
     os.close(its)
     assert (done.returncode, done.stdout) == (0, "")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.consumer.announcements import AnnouncedAssignments, merged, unconfirmed
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
@@ -141,7 +141,7 @@ def test_who_waits_is_told_and_finds_the_same_object_until_something_changes() -
     with Pod().listening() as pod:
         assert pod.assignments.current() is None
         pod.queue.says("me@1")
-        assert pod.changed.wait(30)
+        assert pod.changed.wait(PATIENCE)
         first = pod.assignments.current()
         assert pod.has("5@1")
         pod.ledger.entry = entry("5@1")

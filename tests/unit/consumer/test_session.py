@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.in_memory_lease import InMemoryLease
-from tests.waiting import until
+from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer import LeaseStore, Session
 from baton.consumer.lease import Manifest, Vacancy, renewed
@@ -29,7 +29,7 @@ def server() -> InMemoryLease:
 
 @pytest.fixture
 def session(server: InMemoryLease) -> Iterator[Session]:
-    session = Session(server, holder="uid-0", group="orders", duration=15, every=30)
+    session = Session(server, holder="uid-0", group="orders", duration=15, every=HOUR)
     yield session
     session.close()
 
@@ -158,7 +158,7 @@ def test_a_second_driver_is_told_who_has_the_group(server: InMemoryLease) -> Non
     assert second.acquire(0) == "first"
     assert server.holder() == "first"
     first.close(give_up=True)
-    assert second.acquire(5) is None
+    assert second.acquire(PATIENCE) is None
     assert server.holder() == "second"
     second.close()
 
@@ -168,7 +168,7 @@ def test_a_driver_takes_over_from_one_that_fell_silent_and_that_one_learns_it(se
     first, second = driver(way, "first", duration=1), driver(server, "second", duration=1)
     assert first.acquire(1) is None
     way.cut = True
-    assert second.acquire(10) is None
+    assert second.acquire(PATIENCE) is None
     assert first.lapsed()
     way.cut = False
     until(lambda: first.lost() == "second")

@@ -3,12 +3,12 @@
 import logging
 import resource
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE
 
 from baton.consumer import AssignmentSource
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -106,20 +106,16 @@ def test_a_plain_directory_works_outside_a_cluster(tmp_path: Path, source: Assig
     assert source.current() == entry(22)
 
 
-def test_watchers_are_told_within_a_moment_of_the_swap(mount: Mount, source: AssignmentSource) -> None:
+def test_watchers_are_told_of_each_swap(mount: Mount, source: AssignmentSource) -> None:
     mount.publish({ME: entry(1).to_json()})
     changed = threading.Event()
     source.watch(changed.set)
-    delays = []
     for epoch in range(2, 12):
         changed.clear()
         mount.publish({ME: entry(epoch).to_json()})
-        begun = time.monotonic()
-        assert changed.wait(5)
-        delays.append(time.monotonic() - begun)
+        assert changed.wait(PATIENCE)
         assert source.current() == entry(epoch)
     source.close()
-    assert sorted(delays)[5] < 0.2, "half of them come within 50 ms on a machine that has nothing else to do"
 
 
 def test_a_change_between_the_first_look_and_the_watch_is_not_missed(mount: Mount, source: AssignmentSource) -> None:
@@ -128,7 +124,7 @@ def test_a_change_between_the_first_look_and_the_watch_is_not_missed(mount: Moun
     changed = threading.Event()
     mount.publish({ME: entry(2).to_json()})
     source.watch(changed.set)
-    assert changed.wait(5)
+    assert changed.wait(PATIENCE)
     assert source.current() != first
     source.close()
 
@@ -162,7 +158,7 @@ def test_watchers_are_told_when_the_mount_can_be_read_again(mount: Mount, source
     with no_more_files():
         assert source.current() is None
         source.watch(changed.set)
-    assert changed.wait(5)
+    assert changed.wait(PATIENCE)
     assert source.current() == entry(1)
     source.close()
 

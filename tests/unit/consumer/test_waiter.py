@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.waiter import Waiter
@@ -61,10 +61,10 @@ def test_a_failure_that_nobody_expected_is_told_once_and_waited_out(caplog: pyte
     with closing(Waiter(queue, woken.set)) as waiter:
         for _ in range(2):
             waiter.watch(frozenset({0}))
-            assert woken.wait(10)
+            assert woken.wait(PATIENCE)
             woken.clear()
         waiter.watch(frozenset({0}))
-        until(lambda: queue.waits == 3, seconds=10)
+        until(lambda: queue.waits == 3)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
@@ -89,15 +89,15 @@ def test_a_queue_of_which_nothing_is_left_is_closed_and_opened_again_when_it_is_
     running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
     running.start()
     try:
-        until(lambda: waiters() == before + 2, seconds=10)
+        until(lambda: waiters() == before + 2)
         own("parcels")
-        until(lambda: opened["orders"][0].closed and waiters() == before + 1, seconds=10)
+        until(lambda: opened["orders"][0].closed and waiters() == before + 1)
         assert not opened["parcels"][0].closed
         own("orders", "parcels")
-        until(lambda: len(opened["orders"]) == 2 and opened["orders"][1].waits, seconds=10)
+        until(lambda: len(opened["orders"]) == 2 and opened["orders"][1].waits)
         own()
     finally:
         consumer.stop()
-        running.join(10)
-    until(lambda: all(queue.closed for queues in opened.values() for queue in queues), seconds=10)
+        running.join(PATIENCE)
+    until(lambda: all(queue.closed for queues in opened.values() for queue in queues))
     assert len(opened["parcels"]) == 1

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.waiting import PATIENCE
 
 from baton.controller import faults
 from baton.controller.faults import EFFECTS, VARIABLE, BadFault, arm, boundary, parse
@@ -22,7 +23,7 @@ for number in range(1, 4):
 
 def run(fault: str) -> tuple[int, list[str]]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={VARIABLE: fault}, capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", PROGRAM], env={VARIABLE: fault}, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     return done.returncode, [line for line in done.stdout.splitlines() if line.startswith("granted")]
 

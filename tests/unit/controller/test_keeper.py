@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Set
 
 import pytest
 from tests.unit.controller.memory_queue import MemoryQueue
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.keeper import Keeper
@@ -222,5 +222,5 @@ async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_keeper
     await until(asked.is_set)
     kept.keeper.stop()
     kept.task.cancel()
-    await asyncio.wait({kept.task}, timeout=10)
+    await asyncio.wait({kept.task}, timeout=PATIENCE)
     assert lost.is_set() and kept.task.done()

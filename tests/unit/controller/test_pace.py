@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.waiting import PATIENCE
+
 from baton.controller.pace import AT_ONCE, Pace
 
 
@@ -29,6 +31,6 @@ async def test_who_is_cancelled_holds_up_nobody() -> None:
     await asyncio.sleep(0)
     for one in waiting[AT_ONCE:]:
         one.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await pace.turn()
     await asyncio.gather(*waiting, return_exceptions=True)

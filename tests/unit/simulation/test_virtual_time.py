@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 
 import pytest
 
@@ -14,9 +13,7 @@ def test_an_hour_passes_at_once() -> None:
         await asyncio.sleep(3600)
         return asyncio.get_running_loop().time()
 
-    began = time.process_time()
     assert run(sleeps()) == 3600
-    assert time.process_time() - began < 1
 
 
 def test_timers_fire_in_order_at_their_very_times() -> None:

@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+from tests.waiting import PATIENCE, until
 
 from baton.spark.warming import Warming
 
@@ -15,16 +16,12 @@ def warming(warm, clock) -> Warming:
 
 
 def until_ready(found: Warming, *fleet):
-    for _ in range(10_000):
-        if ready := found.ready(fleet):
-            return ready
-        threading.Event().wait(0.001)
-    raise AssertionError("not ready within 10 s")
+    return until(lambda: found.ready(fleet), "it is ready")
 
 
 def test_an_executor_counts_once_its_empty_task_is_done(executor, clock):
     go_on = threading.Event()
-    found = warming(lambda one: go_on.wait(10), clock)
+    found = warming(lambda one: go_on.wait(PATIENCE), clock)
     assert found.ready([executor(1)]) == ()
     go_on.set()
     assert until_ready(found, executor(1)) == (executor(1),)
@@ -47,7 +44,7 @@ def test_an_executor_that_cannot_be_warmed_counts_all_the_same(executor, clock):
 
 def test_an_executor_that_takes_too_long_is_not_waited_for(executor, clock):
     go_on = threading.Event()
-    found = warming(lambda one: go_on.wait(10), clock)
+    found = warming(lambda one: go_on.wait(PATIENCE), clock)
     found.ready([executor(1)])
     clock[0] += 30
     assert found.ready([executor(1)]) == (executor(1),)

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, token_of
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, World
-from tests.waiting import eventually, until
+from tests.waiting import PATIENCE, eventually, until
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
@@ -160,10 +160,10 @@ async def test_the_consumers_session_and_the_drivers_work_with_the_tokens_of_the
         )
         for pod in ("d", "e")
     ]
-    assert drivers[0].acquire(10) is None
+    assert drivers[0].acquire(PATIENCE) is None
     assert drivers[1].acquire(0) == await uid(consumers, "d")
     drivers[0].close(give_up=True)
-    assert drivers[1].acquire(10) is None
+    assert drivers[1].acquire(PATIENCE) is None
     drivers[1].close(give_up=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
-from tests.integration.operator.world import Operator
+from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator
 from tests.waiting import eventually
 
 from baton.kube.api import ApiError, UnavailableError
@@ -18,7 +18,6 @@ Start = Callable[..., Operator]
 
 AWAY = 30.0
 """Seconds: twice as long as a session's Lease lasts."""
-SHORT = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
 
 
 async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_given_up(
@@ -96,8 +95,7 @@ async def answers(busy: Busy) -> bool:
 async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes_up(
     busy: Busy, start: Start, place: str
 ) -> None:
-    first = start(busy.world, "one", *SHORT, fault=f"STOP:{place}")
-    second: Operator | None = None
+    first = start(busy.world, "one", *LAPSES_SOON, fault=f"STOP:{place}")
     for number in range(4):
         pod = PODS[number]
         await busy.world.set_ready(pod, False)
@@ -107,7 +105,7 @@ async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_
         if stopped(first):
             break
     assert stopped(first), first.log.read_text()
-    second = await start(busy.world, "two", *SHORT).leads()
+    second = await start(busy.world, "two", *KEEPS).leads()
     await busy.settled()
     # What the first was about to do is out of date by now.
     await busy.world.set_ready("c", False)
@@ -124,6 +122,7 @@ async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_
     assert await busy.queue.owners() == owners
     await busy.world.set_ready("c", True)
     await busy.proven()
+    assert second.stop() == 0
 
 
 async def stopped_or(busy: Busy, operator: Operator, members: int) -> bool:
