@@ -33,8 +33,8 @@ WATCHED = 60.0
 """Seconds for which CPU is measured."""
 JOINS, JOIN_EVERY = 120, 0.3
 """Pods, and seconds between them: the ledger is written five times a second at most, so faster ones would wait for each other."""
-ROUNDS = 10
-"""In which one pod leaves and comes back, with three partitions each time."""
+ROUNDS, MOVE_EVERY = 10, 1.0
+"""In which one pod leaves and comes back, with three partitions each time, and the seconds between any two of these."""
 
 Case = dict[str, object]
 
@@ -186,6 +186,7 @@ def _with_node() -> list[Case]:
                         ledger.subscribe(min(pods), subscribed)
                         until(lambda owning=subscribed is None: ledger.rests(min(pods), owning=owning))  # type: ignore[misc]
                         until(lambda: ledger.granted() <= firsts.at.keys())
+                        time.sleep(MOVE_EVERY)
             fleet.delete()
     written = {(pods[pod], text): at for (pod, text), at in ledger.written_at.items() if pod in pods}
     refreshed = [seen[key] - at for key, at in written.items() if key in seen and seen[key] >= at]

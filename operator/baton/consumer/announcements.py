@@ -77,19 +77,20 @@ class AnnouncedAssignments:
             self._announcements.close()
 
     def _listen(self, changed: Callable[[], None]) -> None:
-        failures = 0
+        failures, told = 0, ""
         while not self._closed.is_set():
             try:
                 if self._hear():
                     changed()
-                failures = 0
+                failures, told = 0, ""
             except Exception as problem:
                 if self._closed.is_set():  # the connection was closed under it
                     return
                 failures += 1
-                if failures == 1:
+                if type(problem).__name__ != told:
                     unknown = not isinstance(problem, QueueUnreachable)
                     log.warning("Hand-offs wait for the ledger, for nothing is heard of them: %s", problem, exc_info=unknown)
+                told = type(problem).__name__
                 self._closed.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)))
 
     def _hear(self) -> bool:

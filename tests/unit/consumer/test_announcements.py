@@ -180,14 +180,16 @@ def test_what_the_ledger_has_confirmed_is_asked_for_no_more() -> None:
         assert pod.queue.looks == 0
 
 
-def test_failures_are_told_once_and_listening_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_of_failure_is_told_once_and_listening_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with Pod().listening() as pod:
-        for problem in (QueueUnreachable("redis does not answer"), ValueError("odd"), QueueUnreachable("redis does not answer")):
+        away = QueueUnreachable("redis does not answer")
+        for problem in (away, away, ValueError("an odd reply"), ValueError("an odd reply")):
             pod.queue.fails(problem)
         pod.queue.says("me@1")
         until(lambda: pod.has("5@1"))
-    (warning,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
-    assert "redis does not answer" in warning.getMessage()
+    first, second = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "redis does not answer" in first.getMessage() and not first.exc_info
+    assert "an odd reply" in second.getMessage() and second.exc_info
 
 
 def _grants(one: MemberEntry) -> tuple[dict[int, Epoch], dict[int, Epoch]]:

@@ -4,7 +4,7 @@ An announcement says nothing that is believed: who owns a partition stands in it
 one that is forged, old or repeated costs a question.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from re import ASCII, fullmatch
 from typing import Any
@@ -21,12 +21,10 @@ from baton.queues.redis.keys import announcements_key, partition_keys
 from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.routing import SLOTS
 from baton.queues.redis.url import read
-from baton.queues.redis.wakeup import Wakeup
+from baton.queues.redis.wakeup import MOST, Wakeup
 
 _AT_ONCE = 256
 """Records in one round trip."""
-_MOST = 64
-"""Announcements that are read at a time."""
 _LONGEST = 16_384
 """Characters of one that are read."""
 _BEGIN = "0-0"
@@ -55,7 +53,7 @@ class RedisAnnouncements:
         try:
             with self._explained():
                 woken = self._wakeup.wait({self._key: self._after}, timeout)
-                return self.look(self._announced()) if woken else {}
+                return self.look(self._announced(woken[self._key])) if woken else {}
         except QueueUnreachable:
             self._after = _BEGIN
             raise
@@ -82,13 +80,14 @@ class RedisAnnouncements:
         self._wakeup.close()
         self._client.close()
 
-    def _announced(self) -> set[Partition]:
-        """Of those that were not read yet; where there is none, for the connection is another one, of all that there are."""
-        news: Any = self._client.xrange(self._key, f"({self._after}", count=_MOST)
-        if not news:
-            news = self._client.xrange(self._key, count=_MOST)
-        self._after = news[-1][0].decode() if news else _BEGIN
-        return {partition for _, fields in news for partition in _partitions(fields)}
+    def _announced(self, news: Sequence[Any]) -> set[Partition]:
+        """Partitions. Where there are no news, for the connection is another one: of all that there are."""
+        if news:
+            found: Any = [(entry, dict(zip(raw[::2], raw[1::2], strict=True))) for entry, raw in news]
+        else:
+            found = self._client.xrange(self._key, count=MOST)
+        self._after = found[-1][0].decode() if found else _BEGIN
+        return {partition for _, fields in found for partition in _partitions(fields)}
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ entries are taken by script.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -18,8 +18,13 @@ _LONGEST_BLOCK = 4.0
 """Seconds. A server that died without a word is noticed a little later."""
 _WRITES = "#!lua flags=allow-oom\nreturn 0"
 """A script that might write, for all that the server knows: a replica refuses it, and would take a blocking read."""
+MOST = 64
+"""Entries of a stream in one answer."""
 _UNBLOCK_TRIES = 50
 _UNBLOCK_PAUSE = 0.002
+
+Found = Mapping[str, Sequence[Any]]
+"""By stream, entries as they come: the id, and the fields one after the other."""
 
 
 class Wakeup:
@@ -33,10 +38,10 @@ class Wakeup:
         self._blocked_as: int | None = None
         """The connection's id at the server, while it may be blocked."""
 
-    def wait(self, streams: Mapping[str, str], timeout: float) -> set[str]:
-        """The streams that have an entry beyond the given id; the empty set after `timeout` seconds or an interrupt.
+    def wait(self, streams: Mapping[str, str], timeout: float) -> Found:
+        """The streams that have entries beyond the given id, and some of these; none after `timeout` seconds or an interrupt.
 
-        All of them after the connection was lost. Raises the library's errors.
+        All of the streams, without entries, after the connection was lost. Raises the library's errors.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -45,7 +50,7 @@ class Wakeup:
                     self._interrupted.wait(left)
                 elif found := self._block(streams, min(left, _LONGEST_BLOCK)):
                     return found
-            return set()
+            return {}
         finally:
             self._interrupted.clear()
 
@@ -67,7 +72,7 @@ class Wakeup:
     def close(self) -> None:
         self._client.close()
 
-    def _block(self, streams: Mapping[str, str], seconds: float) -> set[str]:
+    def _block(self, streams: Mapping[str, str], seconds: float) -> Found:
         pool = self._client.connection_pool
         connection = pool.get_connection()
         try:
@@ -75,18 +80,18 @@ class Wakeup:
             self._blocked_as, _ = _ask(connection, ("CLIENT", "ID"), ("EVAL", _WRITES, 0))
             self._connected_as = self._blocked_as
             if self._interrupted.is_set():
-                return set()
+                return {}
             if ours not in (None, self._connected_as):
-                return set(streams)  # another run of the server, perhaps, which may not know that somebody waits
+                return dict.fromkeys(streams, ())  # another run of the server, perhaps, which may not know that somebody waits
             milliseconds = max(1, int(seconds * 1000))
-            (reply,) = _ask(connection, ("XREAD", "BLOCK", milliseconds, "STREAMS", *streams, *streams.values()))
+            (reply,) = _ask(connection, ("XREAD", "COUNT", MOST, "BLOCK", milliseconds, "STREAMS", *streams, *streams.values()))
         except BaseException:
             connection.disconnect()  # type: ignore[no-untyped-call]
             raise
         finally:
             self._blocked_as = None
             pool.release(connection)
-        return {key.decode() for key, _ in reply or ()}
+        return {key.decode(): entries for key, entries in reply or ()}
 
 
 def _ask(connection: Any, *commands: tuple[Any, ...]) -> list[Any]:
