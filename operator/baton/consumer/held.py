@@ -30,8 +30,8 @@ class HeldEntry(Entry):
     key: Any
     value: Any
     """Bytes, or what a deserializer made of them."""
-    lane: Lane = field(repr=False, compare=False)
-    nth: int = field(repr=False, compare=False)
+    lane: Lane = field(repr=False, compare=False, kw_only=True)
+    nth: int = field(repr=False, compare=False, kw_only=True)
     """Its place among what this consumer has read."""
 
     @classmethod
@@ -45,14 +45,15 @@ class HeldEntry(Entry):
             entry.timestamp,
             entry.epoch,
             entry.redelivered,
-            lane,
-            nth,
+            entry.headers,
+            lane=lane,
+            nth=nth,
         )
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key) + len(self.value)
+        """Bytes of key, value and headers."""
+        return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers.items())
 
     def ack(self) -> Receipt:
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an

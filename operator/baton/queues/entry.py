@@ -1,6 +1,7 @@
 """What a consumer reads from a queue, and the range that a micro-batch reads."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from baton.model.ids import Epoch, QueueName
 
@@ -21,6 +22,8 @@ class Entry:
     """The grant under which it was read; acknowledgements carry it."""
     redelivered: bool
     """It was handed out before, perhaps to another consumer, and may have been worked on in part or in full."""
+    headers: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    """What its producer sent beside key and value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ async def test_every_key_goes_to_one_partition_and_keeps_its_order(queue: Queue)
 async def test_a_call_that_is_repeated_with_the_same_sequences_adds_nothing(queue: Queue) -> None:
     """A retry after a lost reply."""
     slot = slot_of(queue.key(0))
-    request = ["producer", *(field for n in (1, 2) for field in (slot, n, queue.key(0), f"v{n}"))]
+    request = ["producer", *(field for n in (1, 2) for field in (slot, n, queue.key(0), f"v{n}", ""))]
     with queue.raw() as raw:
         for _ in range(2):
             assert scripts.ADD.run(raw, partition_keys(queue.name, 0), request) == []
@@ -53,9 +53,9 @@ async def test_a_slot_that_the_partition_does_not_accept_is_refused_and_a_known_
     slot, other = slot_of(queue.key(0)), slot_of(queue.key(1))
     keys = partition_keys(queue.name, 0)
     with queue.raw() as raw:
-        assert scripts.ADD.run(raw, keys, ["p", other, 1, "k", "v", slot, 1, "k", "w", other, 2, "k", "x"]) == [0, 2]
+        assert scripts.ADD.run(raw, keys, ["p", other, 1, "k", "v", "", slot, 1, "k", "w", "", other, 2, "k", "x", ""]) == [0, 2]
         raw.hdel(keys.slots, str(slot))
-        assert scripts.ADD.run(raw, keys, ["p", slot, 1, "k", "w", slot, 2, "k", "y"]) == [1]
+        assert scripts.ADD.run(raw, keys, ["p", slot, 1, "k", "w", "", slot, 2, "k", "y", ""]) == [1]
     assert await values(queue) == [b"w"]
 
 
@@ -166,7 +166,7 @@ async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) ->
     with queue.raw() as raw:
         for begin in range(0, 1023, 100):
             raw.hset(keys.sequences, mapping={f"{slot}:gone-{n}": "7 1000" for n in range(begin, min(begin + 100, 1023))})
-        scripts.ADD.run(raw, keys, ["new", slot, 1, "k", "v"])
+        scripts.ADD.run(raw, keys, ["new", slot, 1, "k", "v", ""])
         assert raw.hkeys(keys.sequences) == [f"{slot}:new".encode()]
 
 

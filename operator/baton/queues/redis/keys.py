@@ -16,8 +16,9 @@ class PartitionKeys(NamedTuple):
     """Hash, the fence: uid, epoch, paused; left, served and waiting (how many), while entries of a former owner wait to be
     handed out; and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
-    """Stream of a segment. Entries have the ids `n-segment`, with an n that grows by one, and the fields k, v and t. The first n
-    is the time in microseconds; so is the next after a restart, a failover or a loss, which may have taken entries."""
+    """Stream of a segment. Entries have the ids `n-segment`, with an n that grows by one, and the fields k, v, t and h (if it
+    has headers). The first n is the time in microseconds; so is the next after a restart, a failover or a loss, which may have
+    taken entries."""
     progress: str
     """Hash of a segment: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
     to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
@@ -31,7 +32,7 @@ class PartitionKeys(NamedTuple):
     sequences: str
     """Hash: slot:producer -> the last sequence number that was added, and when."""
     dead: str
-    """Stream of the dead letters: offset, key, value, timestamp, deliveries, why."""
+    """Stream of the dead letters: offset, key, value, timestamp, deliveries, why, and headers if it has some."""
 
 
 def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> PartitionKeys:

@@ -12,6 +12,7 @@ from redis.exceptions import NoScriptError, RedisError
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import absent, client, explain, passing
+from baton.queues.redis.headers import Headers, pack
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
 from baton.queues.redis.url import read
@@ -27,6 +28,8 @@ class _Numbered(NamedTuple):
     sequence: int
     key: bytes
     value: bytes
+    headers: bytes
+    """Packed."""
 
 
 class RedisProducer:
@@ -48,18 +51,21 @@ class RedisProducer:
         self._table: RoutingTable | None = None
         self._lock = threading.Lock()
 
-    def send(self, key: bytes | str, value: bytes | str) -> None:
-        self.send_many([(key, value)])
+    def send(self, key: bytes | str, value: bytes | str, headers: Headers | None = None) -> None:
+        """`headers`: what goes beside them, such as a trace's context: names (str) and values (bytes or str)."""
+        self.send_many([(key, value, headers)])
 
-    def send_many(self, entries: Iterable[tuple[bytes | str, bytes | str]]) -> None:
-        """Send (key, value) pairs; many at once cost far less each than one by one. Raises TypeError for anything else than bytes
-        or str, before anything is sent."""
+    def send_many(
+        self, entries: Iterable[tuple[bytes | str, bytes | str] | tuple[bytes | str, bytes | str, Headers | None]]
+    ) -> None:
+        """Send (key, value) or (key, value, headers); many at once cost far less each than one by one. Raises TypeError for
+        anything else than bytes or str, before anything is sent."""
         deadline = time.monotonic() + self._patience
-        pairs = [(_bytes(key, "key"), _bytes(value, "value")) for key, value in entries]
+        given = [(_bytes(key, "key"), _bytes(value, "value"), pack(*headers)) for key, value, *headers in entries]
         if not self._lock.acquire(timeout=self._patience):
             raise QueueUnreachable(f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s.")
         try:
-            waiting = [self._number(key, value) for key, value in pairs]
+            waiting = [self._number(*each) for each in given]
             pause = _FIRST_PAUSE
             while waiting:
                 waiting, problem = self._try(waiting)
@@ -80,10 +86,10 @@ class RedisProducer:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _number(self, key: bytes, value: bytes) -> _Numbered:
+    def _number(self, key: bytes, value: bytes, headers: bytes) -> _Numbered:
         slot = slot_of(key)
         self._sequences[slot] += 1
-        return _Numbered(slot, self._sequences[slot], key, value)
+        return _Numbered(slot, self._sequences[slot], key, value, headers)
 
     def _try(self, waiting: list[_Numbered]) -> tuple[list[_Numbered], str]:
         """Send what is waiting; what is left of it, in order, and why."""
@@ -146,11 +152,11 @@ def _batches(entries: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
     batch: list[_Numbered] = []
     size = 0
     for entry in entries:
-        if batch and (len(batch) == _BATCH or size + len(entry.value) > _BATCH_BYTES):
+        if batch and (len(batch) == _BATCH or size + len(entry.value) + len(entry.headers) > _BATCH_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(entry)
-        size += len(entry.key) + len(entry.value)
+        size += len(entry.key) + len(entry.value) + len(entry.headers)
     if batch:
         yield batch
 

@@ -15,6 +15,7 @@ from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
@@ -298,6 +299,7 @@ class RedisReader:
             timestamp=int(named[b"t"]),
             epoch=epoch,
             redelivered=redelivered or entry_number(offset) <= seen,
+            headers=unpack(named.get(b"h")),
         )
 
     def _keys(self, partition: int) -> PartitionKeys:

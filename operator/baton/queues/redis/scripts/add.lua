@@ -1,6 +1,6 @@
 #!lua
 --@include partition
--- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value.
+-- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value, headers ('' for none).
 -- Answer: the positions (from 0) of the entries whose slot is not accepted here (any more); all others are in the stream.
 --
 -- A producer counts its entries per slot. The count is checked before the slot is, so that a retry after a lost reply is
@@ -13,7 +13,7 @@ local seconds, milliseconds = tonumber(clock[1]), clock[1] .. string.format('%03
 
 -- Slots in the order of their first entry; per slot: is it accepted, and the last sequence that is known of this producer.
 local slots, fields, accepted, sequence = {}, {}, {}, {}
-for i = 2, #ARGV, 4 do
+for i = 2, #ARGV, 5 do
   if sequence[ARGV[i]] == nil then
     slots[#slots + 1] = ARGV[i]
     fields[#fields + 1] = ARGV[i] .. ':' .. producer
@@ -36,27 +36,29 @@ for _ in pairs(accepted) do -- else there is nothing to add, and perhaps no part
 end
 local last = first
 -- False: what somebody else added stands in the way, and there is much of it.
-local function append(key, value)
-  local added = redis.pcall('XADD', STREAM, id(last + 1), 'k', key, 'v', value, 't', milliseconds)
+local function append(key, value, headers)
+  local fields = {'k', key, 'v', value, 't', milliseconds}
+  if headers ~= '' then fields = {'k', key, 'v', value, 't', milliseconds, 'h', headers} end
+  local added = redis.pcall('XADD', STREAM, id(last + 1), unpack(fields))
   if type(added) == 'table' and added.err then
     if not added.err:find('smaller') then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error
     if not clear_tail(last) then return false end
-    redis.call('XADD', STREAM, id(last + 1), 'k', key, 'v', value, 't', milliseconds)
+    redis.call('XADD', STREAM, id(last + 1), unpack(fields))
   end
   last = last + 1
   return true
 end
-for i = 2, #ARGV, 4 do
+for i = 2, #ARGV, 5 do
   local slot, mine = ARGV[i], tonumber(ARGV[i + 1])
   if mine > sequence[slot] then
-    if accepted[slot] and not append(ARGV[i + 2], ARGV[i + 3]) then
+    if accepted[slot] and not append(ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]) then
       for each in pairs(accepted) do accepted[each] = false end -- all of the rest is sent again
     end
     if accepted[slot] then
       sequence[slot] = mine
       changed[slot] = true
     else
-      moved[#moved + 1] = (i - 2) / 4
+      moved[#moved + 1] = (i - 2) / 5
     end
   end
 end

@@ -111,8 +111,9 @@ local function set_aside(entry_id, deliveries, why)
   if entry then
     local fields = {}
     for i = 1, #entry[2], 2 do fields[entry[2][i]] = entry[2][i + 1] end
+    local headers = fields['h'] and {'headers', fields['h']} or {}
     redis.call('XADD', DEAD, '*', 'offset', entry_id, 'key', fields['k'], 'value', fields['v'], 'timestamp', fields['t'],
-      'deliveries', deliveries, 'why', why)
+      'deliveries', deliveries, 'why', why, unpack(headers))
     redis.call('HINCRBY', PROGRESS, 'dead', 1)
     redis.call('HINCRBY', PROGRESS, 'done', 1)
   end
@@ -125,7 +126,8 @@ end
 -- Whether a producer of Baton's added an entry. `last`: the last that one did.
 local function ours(entry, last)
   local n, fields = number(entry[1]), entry[2]
-  return n <= last and entry[1] == id(n) and #fields == 6 and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
+  return n <= last and entry[1] == id(n) and whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
 end
 
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.

@@ -1,0 +1,38 @@
+"""An entry's headers, as they travel in a field of its own."""
+
+import json
+from collections.abc import Mapping
+
+Headers = Mapping[str, bytes | str]
+
+
+def pack(headers: Headers | None = None) -> bytes:
+    """Nothing for none. Raises TypeError for what is no header."""
+    if not headers:
+        return b""
+    return json.dumps({_name(name): _text(value) for name, value in headers.items()}, separators=(",", ":")).encode()
+
+
+def unpack(packed: bytes | None) -> dict[str, bytes]:
+    """The inverse. What a producer of Baton's did not write has no headers."""
+    if not packed:
+        return {}
+    try:
+        return {name: value.encode("latin-1") for name, value in json.loads(packed).items()}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _name(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise TypeError(f"a header's name is str, not {type(name).__name__}")
+
+
+def _text(value: object) -> str:
+    """Each byte as the character with its number: JSON has no bytes."""
+    if isinstance(value, str):
+        value = value.encode()
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    raise TypeError(f"a header's value is bytes or str, not {type(value).__name__}")

@@ -1,0 +1,50 @@
+"""What a producer sends beside key and value reaches whoever handles the entry, also as a dead letter."""
+
+import json
+
+import pytest
+from tests.integration.redis.conftest import Queue
+
+from baton.model.ids import Epoch
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+ALL_BYTES = bytes(range(256))
+
+
+async def test_headers_travel_with_their_entry(queue: Queue) -> None:
+    key = queue.key(0)
+    queue.producer.send(key, "a", headers={"traceparent": "00-4bf9-00", "Grüße": ALL_BYTES})
+    queue.producer.send_many([(key, "b"), (key, "c", {"n": b"1"}), (key, "d", None)])
+    owner = await queue.granted("a", ONE)
+    found = owner.read(0, ONE)
+    assert [entry.value for entry in found] == [b"a", b"b", b"c", b"d"]
+    assert [entry.headers for entry in found] == [{"traceparent": b"00-4bf9-00", "Grüße": ALL_BYTES}, {}, {"n": b"1"}, {}]
+
+
+async def test_a_micro_batch_has_them_too(queue: Queue) -> None:
+    queue.producer.send(queue.key(0), "a", {"n": "1"})
+    owner = await queue.granted("a", ONE)
+    plan = owner.plan(0, ONE, 10)
+    assert plan is not None
+    assert [entry.headers for entry in owner.read_plan(0, ONE, plan)] == [{"n": b"1"}]
+
+
+async def test_a_dead_letter_keeps_them(queue: Queue) -> None:
+    queue.producer.send(queue.key(0), "a", {"n": "1"})
+    owner = await queue.granted("a", ONE)
+    (entry,) = owner.read(0, ONE)
+    owner.set_aside(0, ONE, entry.offset, "no")
+    with queue.raw() as raw:
+        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}:0}}:dead")  # type: ignore[misc]
+    assert json.loads(letter[b"headers"]) == {"n": "1"}
+    assert (letter[b"value"], letter[b"why"]) == (b"a", b"no")
+
+
+async def test_what_is_no_header_is_refused_before_anything_is_sent(queue: Queue) -> None:
+    for headers in ({1: "a"}, {"a": 1}, {"a": None}):
+        with pytest.raises(TypeError, match="a header's"):
+            queue.producer.send_many([(queue.key(0), "x"), (queue.key(0), "y", headers)])  # type: ignore[list-item]
+    owner = await queue.granted("a", ONE)
+    assert owner.read(0, ONE) == []
