@@ -23,5 +23,5 @@ def test_what_no_producer_of_batons_wrote_has_no_headers(packed: bytes) -> None:
 
 @pytest.mark.parametrize("headers", [{1: "a"}, {"a": 1}, {"a": None}])
 def test_what_is_no_header_is_refused(headers: dict[str, bytes]) -> None:
-    with pytest.raises(TypeError, match="a header's (name is str|value is bytes or str), not"):
+    with pytest.raises(TypeError, match=r"a header's (name is str|value is bytes or str), not"):
         pack(headers)
