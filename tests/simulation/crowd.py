@@ -156,8 +156,8 @@ class Crowd:
     def pods(self, namespace: str, group: str, names: Iterable[str]) -> None:
         for name in names:
             pod = {**manifests.pod(name, group, None, None, 0), **manifests.pod_status(True, self.clock.now())}
-            pod["metadata"]["managedFields"] = [{"fieldsV1": {"x" * 40: {}}} for _ in range(20)]
-            pod["spec"]["containers"] = [{"name": "c", "image": "i", "env": [{"name": f"V{n}", "value": "v"} for n in range(40)]}]
+            pod["metadata"]["managedFields"] = [{"fieldsV1": {"x" * 40: {}}} for _ in range(4)]
+            pod["spec"]["containers"] = [{"name": "c", "image": "i", "env": [{"name": f"V{n}", "value": "v"} for n in range(8)]}]
             self.api.put(Watched.PODS.path(namespace), pod)
 
     def delete(self, of: Watched, namespace: str, name: str) -> None:

@@ -6,6 +6,7 @@ from baton.controller.elsewhere import Elsewhere
 from baton.controller.lister import Scope
 from baton.controller.loop import GroupLoop
 from baton.controller.mirror import GroupKey, QueueKey
+from baton.controller.pace import AT_ONCE
 from baton.controller.services import Services
 from baton.controller.strays import PodWarnings
 from baton.controller.supervision import end
@@ -91,9 +92,7 @@ class Fleet:
         if now >= self._board_at + BOARD_EVERY:
             self._board_at = now
             self._services.board.put_right()
-        due, self._due = self._due, set()
-        for key in due:
-            self._look_at(key)
+        await self._look_at_all_due()
         self._warnings.look()
 
     def _begin(self) -> None:
@@ -104,6 +103,17 @@ class Fleet:
         self._services.board.refresh_all()
         self._warnings.begin()
         self._due = {(view.namespace, view.name) for view in self._services.mirror.groups}
+
+    async def _look_at_all_due(self) -> None:
+        """A few at a time: a new leader has to look at all groups, and others have their turn in between."""
+        due, self._due = self._due, set()
+        while due:
+            for _ in range(min(AT_ONCE, len(due))):
+                self._look_at(due.pop())
+            await asyncio.sleep(0)
+            if not self._services.elector.leading:
+                self._due |= due
+                return
 
     def _look_at(self, key: GroupKey) -> None:
         """One group: whether its loop has ended, or belongs to another by now, and whether it should have one."""
