@@ -23,9 +23,13 @@ def _name(number: int) -> str:
 async def _until(counted: Callable[[int], int], of_each: int) -> None:
     """Asked group by group, so that asking is no long turn itself."""
     for number in range(GROUPS):
-        while counted(number) != of_each:
-            await asyncio.sleep(0.5)
+        await _true(lambda: counted(number) == of_each)  # noqa: B023 - it is over when the number changes
         await asyncio.sleep(0)
+
+
+async def _true(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - it is the operator that knows
+        await asyncio.sleep(0.5)
 
 
 async def _pods(world: Crowd, namespace: str, group: str, names: Iterable[str]) -> None:
@@ -47,8 +51,7 @@ async def crowd() -> None:
     world.tell_all()
     try:
         await _until(lambda number: world.granted(_namespace(number), _name(number)), PARTITIONS)
-        while world.granted("large", "orders") != LARGE:
-            await asyncio.sleep(0.5)
+        await _true(lambda: world.granted("large", "orders") == LARGE)
         for number in range(0, GROUPS, 10):
             await _pods(world, _namespace(number), _name(number), [f"{_name(number)}-new"])
             world.delete(Watched.PODS, _namespace(number), f"{_name(number)}-0")
