@@ -160,7 +160,10 @@ class Work:
             yield
             self._outages.pop(queue, None)
         except StaleOwner as refusal:
-            log.warning("%s/%d is lost: %s", *holding.partition, refusal)
+            if holding.in_hand or not holding.told:
+                log.warning("%s/%d is lost: %s", *holding.partition, refusal)
+            else:  # the next owner was faster than the word that it is called back
+                log.info("%s/%d is handed off: %s", *holding.partition, refusal)
             holding.end(Phase.FENCED, reader)
         except QueueUnreachable as problem:
             tries = self._outages[queue].tries + 1 if queue in self._outages else 1

@@ -1,5 +1,6 @@
 """A plain pod's consumer against a real Redis and a ledger in a directory; the operator is played by the test."""
 
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -86,6 +87,35 @@ async def test_the_queue_alone_may_call_a_partition_back(operator: Operator, que
     queue.send("b")
     until(lambda: pod.released() == {(0, 1)})
     assert pod.values() == [b"a"]
+
+
+async def test_only_a_partition_with_something_in_hand_is_called_lost(
+    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "baton.consumer")
+    pod, other = operator.pod("a"), operator.pod("b")
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(entry: Entry) -> None:
+        if entry.value == b"x":
+            entered.set()
+            go_on.wait(PATIENCE)
+
+    pod.before = hold
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a")
+    until(lambda: pod.values() == [b"a"])
+    await acknowledged(queue)
+    await operator.grant(other, (0, 2))
+    until(lambda: "is handed off" in caplog.text)
+    queue.send("x", partition=1)
+    assert entered.wait(PATIENCE)
+    await operator.grant(other, (1, 2))
+    go_on.set()
+    until(lambda: "is lost" in caplog.text)
+    told = {record.getMessage().split(":")[0].partition("/")[2]: record.levelno for record in caplog.records}
+    assert told["0 is handed off"] == logging.INFO
+    assert told["1 is lost"] == logging.WARNING
 
 
 async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up(operator: Operator, queue: Queue) -> None:
