@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[3]
 UV = ROOT / ".venv" / "bin" / "uv"
 PROGRAM = Path(__file__).with_name("fresh_consumer.py")
 MAKES_NO_CONSUMER = {"aiohttp", "click", "kopf", "kubernetes", "prometheus_client", "pydantic", "rich", "structlog", "yaml"}
+OPTIONAL = ("baton.consumer.metrics", "baton.consumer.tracing")
+"""They need the extras metrics and opentelemetry."""
 SPARK = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "dateutil", "pytz", "tzdata")
 
 
@@ -104,7 +106,7 @@ def test_no_file_is_in_both_and_none_is_missing(wheels: dict[str, Path]) -> None
 
 
 def test_a_consumers_image_has_four_distributions_at_most_and_all_of_its_modules_work(consumers: Fresh) -> None:
-    found = consumers.modules("baton.spark", "baton.consumer.metrics")
+    found = consumers.modules("baton.spark", *OPTIONAL)
     assert found["installed"].keys() <= {"baton-consumer", "redis", "urllib3", "async-timeout"}
     assert {"baton.consumer.api", "baton.consumer.consumer", "baton.queues.redis.adapter"} <= set(found["imported"])
     assert MAKES_NO_CONSUMER.isdisjoint(found["loaded"])
@@ -142,9 +144,14 @@ def test_its_spark_side_needs_spark_and_nothing_of_the_operator(consumers: Fresh
         found = importlib.util.find_spec(name)
         assert found is not None and found.origin is not None
         (tmp_path / name).symlink_to(Path(found.origin).parent)
-    found_there = consumers.modules("baton.consumer.metrics", beside=tmp_path)
+    found_there = consumers.modules(*OPTIONAL, beside=tmp_path)
     assert {"baton.spark.fleet", "baton.spark.ledger"} <= set(found_there["imported"])
     assert MAKES_NO_CONSUMER.isdisjoint(found_there["loaded"])
+
+
+def test_its_extras_bring_what_its_other_modules_need(consumers: Fresh, wheels: dict[str, Path]) -> None:
+    consumers.install(f"baton-consumer[metrics,opentelemetry] @ {wheels['consumer'].as_uri()}")
+    assert set(OPTIONAL) <= set(consumers.modules("baton.spark")["imported"])
 
 
 def test_the_operator_and_its_command_come_with_the_consumers_side_and_leave_it_behind(
@@ -153,9 +160,9 @@ def test_the_operator_and_its_command_come_with_the_consumers_side_and_leave_it_
     uv("venv", "--quiet", "--python", sys.executable, tmp_path)
     both = Fresh(tmp_path / "bin" / "python")
     both.install(f"baton-consumer @ {wheels['consumer'].as_uri()}", f"baton-operator[redis] @ {wheels['operator'].as_uri()}")
-    assert {"baton.cli.main", "baton.consumer.api"} <= set(both.modules("baton.spark")["imported"])
+    assert {"baton.cli.main", "baton.consumer.api"} <= set(both.modules("baton.spark", *OPTIONAL)["imported"])
     version = subprocess.run([tmp_path / "bin" / "baton", "--version"], check=True, capture_output=True, text=True).stdout
     assert __version__ in version
     uv("pip", "uninstall", "--quiet", "--python", both.python, "baton-operator")
-    left = both.modules("baton.spark")["imported"]  # with prometheus-client, which is still there
+    left = both.modules("baton.spark", *OPTIONAL)["imported"]
     assert "baton.consumer.consumer" in left and "baton.cli.main" not in left

@@ -1,0 +1,94 @@
+"""Traces that go on from the producer to the handler, by OpenTelemetry (`pip install 'baton-consumer[opentelemetry]'`)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, SpanKind, Tracer, TracerProvider
+from opentelemetry.util.types import AttributeValue
+
+from baton import __version__
+from baton.consumer.handler import Handler, is_coroutine_function
+from baton.queues.entry import Entry
+
+_LONGEST_HEADER = 8192
+_MOST_LINKS = 128
+"""Of a batch; OpenTelemetry itself keeps no more."""
+
+
+def context_headers(headers: Mapping[str, bytes | str] | None = None) -> dict[str, bytes | str]:
+    """These headers and the context of the current span: `producer.send(key, value, headers=context_headers())`."""
+    context: dict[str, str] = {}
+    propagate.inject(context)
+    return {**(headers or {}), **context}
+
+
+def traced(handler: Handler, tracer_provider: TracerProvider | None = None) -> Handler:
+    """The same handler, in a span of its own for each call: `consumer.run(traced(handle))`.
+
+    An entry's span is a child of the one that its producer was in; a batch's has links to those of its entries. What the handler
+    raises is recorded. Without a provider the global one counts.
+    """
+    tracer = trace.get_tracer("baton.consumer", __version__, tracer_provider)
+    if is_coroutine_function(handler):
+
+        async def awaited(work: Any) -> None:
+            with _span(tracer, work):
+                result: Any = handler(work)
+                await result
+
+        return awaited
+
+    def called(work: Any) -> object:
+        with _span(tracer, work):
+            return handler(work)
+
+    return called
+
+
+@contextmanager
+def _span(tracer: Tracer, work: Entry | Sequence[Entry]) -> Iterator[None]:
+    """While an entry is worked on, or a batch."""
+    alone = isinstance(work, Entry)
+    entries = [work] if isinstance(work, Entry) else work
+    queues = ",".join(sorted({entry.queue for entry in entries}))
+    attributes: dict[str, AttributeValue] = {
+        "messaging.system": "baton",
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.destination.name": queues,
+        **(_of_entry(entries[0]) if alone else {"messaging.batch.message_count": len(entries)}),
+    }
+    with tracer.start_as_current_span(
+        f"process {queues}",
+        context=_context(entries[0]) if alone else None,
+        kind=SpanKind.CONSUMER,
+        attributes=attributes,
+        links=None if alone else _links(entries),
+    ):
+        yield
+
+
+def _of_entry(entry: Entry) -> dict[str, AttributeValue]:
+    return {
+        "messaging.destination.partition.id": str(entry.partition),
+        "messaging.message.id": entry.offset,
+        "baton.epoch": entry.epoch,
+        "baton.redelivered": entry.redelivered,
+    }
+
+
+def _context(entry: Entry) -> Context | None:
+    """What its producer sent along; None: nothing, and the span is a child of the current one."""
+    fields = propagate.get_global_textmap().fields
+    texts = {name: entry.headers[name] for name in fields if name in entry.headers}
+    carrier = {name: text.decode(errors="replace") for name, text in texts.items() if len(text) <= _LONGEST_HEADER}
+    return propagate.extract(carrier) if carrier else None
+
+
+def _links(entries: Sequence[Entry]) -> list[Link]:
+    contexts = (trace.get_current_span(context).get_span_context() for entry in entries if (context := _context(entry)))
+    distinct = {context.span_id: Link(context) for context in contexts if context.is_valid}
+    return list(distinct.values())[:_MOST_LINKS]
