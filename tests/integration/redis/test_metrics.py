@@ -121,7 +121,7 @@ async def test_entries_of_a_former_owner_are_redelivered(queue: Queue, tmp_path:
 
 
 async def test_while_a_queue_is_away_the_page_comes_without_its_lag(tmp_path: Path) -> None:
-    with RedisServer() as server:
+    with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)
         await queue.operator.grant(0, UID, Epoch(1))
         queue.send("a")
