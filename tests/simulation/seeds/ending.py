@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 GROUP, NAMESPACE, ALONE = "its group", "its namespace", "its namespace, while no operator runs"
 ENDINGS = (GROUP, NAMESPACE, ALONE)
 
+LEADS_WITHIN = 20.0
+"""Seconds after which an operator leads that was started where none ran."""
 SWEPT_WITHIN = 40.0
 """Seconds that the namespace controller takes besides: it looks again every few seconds."""
 
@@ -45,12 +47,7 @@ def end(tenant: Tenant, what: str) -> None:
     if what != GROUP:
         path = f"/api/v1/namespaces/{tenant.namespace}"
     world.ask("delete", path)
-    longest = tenant.max_handoff() + 2 * REACTION + (SWEPT_WITHIN if what != GROUP else 0.0) + (20.0 if what == ALONE else 0.0)
-    until = world.now + longest
-    while not isinstance(world.ask("get", path), Refused):
-        if world.now >= until:
-            raise InvariantError(f"{path} is still there, {longest:.0f} s after it was deleted")
-        world.run(1.0)
+    gone(tenant, path, LEADS_WITHIN if what == ALONE else 0.0)
     held = [name for name in tenant.named if tenant.servers[name].group is not None]
     if held and what == GROUP:  # with its namespace goes what says where its queues are
         raise InvariantError(f"{tenant} is gone, and still has {held}")
@@ -58,6 +55,17 @@ def end(tenant: Tenant, what: str) -> None:
         tenant.remove(pod)
     for name in tenant.queue_specs:
         world.ask("delete", queues_path(tenant.namespace, name))
+
+
+def gone(tenant: Tenant, path: str, more: float = 0.0) -> None:
+    """It goes, within its bound and some seconds more. Raises InvariantError."""
+    world = tenant.world
+    longest = tenant.max_handoff() + 2 * REACTION + SWEPT_WITHIN + more
+    until = world.now + longest
+    while not isinstance(world.ask("get", path), Refused):
+        if world.now >= until:
+            raise InvariantError(f"{path} is still there, {longest:.0f} s after it was deleted")
+        world.run(1.0)
 
 
 def forget(world: World) -> None:

@@ -60,14 +60,18 @@ def happen(world: World, event: Event) -> None:
                 world.later(seconds, operator.wake)
         case "window", (window, seconds):
             world.say(f"for {seconds} s: {window}")
-            world.troubles.windows.append(window)
-            world.later(seconds, world.troubles.windows.remove, window)
+            world.troubles.begin(window)
+            world.later(seconds, world.troubles.end, window)
         case "drop the watches", (compact,):
             world.say(f"all watches break{', and the past is forgotten' if compact else ''}")
             if compact:
                 world.server.compact()
             for operator in world.living:
                 operator.drop_watches()
+        case "late news", (late, seconds):
+            world.say(f"for {seconds} s what the watches tell is {late} s late")
+            world.troubles.late = late
+            world.later(seconds, setattr, world.troubles, "late", 0.0)
         case "touch the ledger", ():
             tenant.touch_ledger(str(world.now))
         case "flicker", (_, seconds) if pod is not None:
@@ -85,11 +89,20 @@ def happen(world: World, event: Event) -> None:
                 one.kill()
             tenant.delete_ledger()
             world.later(2.0, world.new_operator)
+        case "lose the queue", (queue, seconds):
+            tenant.delete_queue(queue)
+            world.later(seconds, tenant.make_queue, queue)
+        case "a rival", ():
+            tenant.make_rival()
+        case "approve", ():
+            tenant.approve()
+        case "delete the namespace", ():
+            tenant.delete_namespace()
         case "mutate", (number,):
             tenant.neighbour.act(number)
         case "local window", (window,):
             world.say(f"from now on: {window}")
-            world.troubles.windows.append(window)
+            world.troubles.begin(window)
         case "quota", ():
             world.say(f"{tenant.namespace} has no room for ConfigMaps")
             tenant.limit_config_maps()

@@ -32,6 +32,8 @@ class Life(NamedTuple):
     operators: int
     """How many there are at the start."""
     events: list[Event]
+    lasting: Window | None
+    """Trouble of the first tenant that lasts for long after everything else."""
     ending: str | None
     """How the tenants are deleted in the end; None: they are not."""
     remembers: bool
@@ -43,6 +45,7 @@ LENGTH = 30.0
 NAMES = "abcdefg"
 CALM = 0.35
 """The part of the seeds in which nothing goes wrong but for what fleets do."""
+WORKLOAD = {"mode": "Workload", "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "workers"}}
 NEIGHBOUR = 0.3
 """The part of the seeds with a second tenant."""
 
@@ -69,10 +72,13 @@ def make(seed: int) -> Life:
     events = [event for tenant in tenants for event in _events(rng, tenant, storm)]
     if neighbour:
         events += [Event(round(rng.random() * LENGTH, 2), "bank", *_bad(rng, tenants[1])) for _ in range(rng.randint(3, 12))]
+        if rng.random() < 0.15:
+            events.append(Event(round(rng.random() * LENGTH, 2), "bank", "delete the namespace", ()))
     operators = rng.choice((1, 1, 2, 2, 3)) if storm > CALM else 1
     ending = rng.choice((None, None, *ENDINGS))
     remembers = ending is not None and rng.random() < 0.1
-    return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), ending, remembers)
+    lasting = _lasting(rng) if storm > CALM and rng.random() < 0.06 else None
+    return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), lasting, ending, remembers)
 
 
 def _tenant(rng: random.Random, world: World, name: str) -> Tenant:
@@ -104,9 +110,17 @@ def _bad(rng: random.Random, tenant: Tenant) -> tuple[str, tuple[Any, ...]]:
     return what, (window._replace(namespace=tenant.namespace),)
 
 
+def _lasting(rng: random.Random) -> Window:
+    verbs, plural = rng.choice((
+        (WRITES, "configmaps"), (WRITES, "configmaps"), (READS, "configmaps"), (READS, "pods"), (READS, "leases"),
+        (READS, "partitionedqueues"), (READS, "consumergroups"),
+    ))  # fmt: skip
+    return Window(rng.choice((*PASSING[:3], Hang(), *REFUSALS)), verbs, plural, "shop" if rng.random() < 0.5 else None)
+
+
 def _spec(rng: random.Random) -> dict[str, Any]:
     static = rng.choice((0, 0, 0, 6))
-    mode = rng.choice((None, None, None, "Spark"))
+    scale: dict[str, Any] | None = rng.choice((None, None, None, {"mode": "Spark"}, WORKLOAD))
     return {
         "queues": [{"name": name} for name in ("orders", "pay")[: rng.choice((1, 1, 2))]],
         "assignors": [rng.choice(("solace",) * 6 + ("range", "cooperative-sticky", "round-robin"))],
@@ -120,7 +134,8 @@ def _spec(rng: random.Random) -> dict[str, Any]:
             "session": rng.choice(("Required", "Optional")),
             **({"identityLabel": IDENTITY_LABEL, "sessionTimeoutSeconds": static} if static else {}),
         },
-        **({} if mode is None else {"scale": {"mode": mode}, "replicas": rng.randint(2, 4)}),
+        **({} if scale is None else {"scale": scale, "replicas": rng.randint(2, 4)}),
+        **({"approval": "Manual"} if rng.random() < 0.08 else {}),
     }
 
 
@@ -169,6 +184,7 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         ("replace", lambda: (rng.choice(NAMES[:4]), rng.choice(NAMES[3:]), round(rng.random() * 3, 2), _pod(rng, tenant)[1])),
         ("resize", lambda: (rng.choice(queues), rng.randint(1, 9))),
         ("subscribe", lambda: (rng.choice(NAMES[:4]), rng.choice((None, frozenset({"orders"}), frozenset({"pay"}))))),
+        *([("approve", tuple)] * 4 if tenant.spec.get("approval") == "Manual" else []),
         ("request", lambda: (str(rng.random()),)),
         ("exclusive", lambda: (rng.choice(queues),)),
         ("spec", lambda: (rng.choice((
@@ -189,6 +205,9 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         ("window", lambda: _window(rng, rng.choice((*PASSING[:3], Hang(), LoseAnswer(), *REFUSALS)))),
         ("drop the watches", lambda: (rng.random() < 0.5,)),
         ("touch the ledger", tuple),
+        ("late news", lambda: (rng.choice((2.0, 5.0)), rng.choice((4.0, 10.0)))),
+        ("lose the queue", lambda: (rng.choice(queues), rng.choice((0.5, 4.0, 10.0)))),
+        ("a rival", tuple),
         ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),
         ("stop", lambda: (rng.choice(NAMES[:4]), rng.choice((1.0, 5.0, 12.0)))),
         ("restart in place", lambda: (rng.choice(NAMES[:4]),)),

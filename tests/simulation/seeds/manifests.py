@@ -25,6 +25,10 @@ def queue(name: str, spec: Mapping[str, Any]) -> Json:
     return {"apiVersion": GROUP_VERSION, "kind": "PartitionedQueue", "metadata": {"name": name}, "spec": dict(spec)}
 
 
+def deployment(name: str) -> Json:
+    return {"metadata": {"name": name}, "spec": {"replicas": 1}}
+
+
 def pod(name: str, group: str, instance: str | None, subscribed: frozenset[str] | None, grace: int) -> Json:
     labels = {GROUP_LABEL: group} | ({} if instance is None else {IDENTITY_LABEL: instance})
     annotations = {} if subscribed is None else {SUBSCRIBED_ANNOTATION: ",".join(sorted(subscribed))}

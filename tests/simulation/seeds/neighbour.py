@@ -69,14 +69,22 @@ class Neighbour:
         self._world = tenant.world
         self._made: list[str] = []
         """Paths of what it made beside the tenant's own."""
+        self._repents = False
 
     def act(self, number: int) -> None:
         """One thing."""
         rng = random.Random(number)
         rng.choice(_ACTS)(self, rng)
 
+    def go_on(self) -> None:
+        """Every now and then one thing more, until it repents."""
+        if not self._repents and not self.tenant.deleted:
+            self.act(self._world.rng.getrandbits(32))
+            self._world.later(1.0 + 4 * self._world.rng.random(), self.go_on)
+
     def repent(self) -> None:
         """Put everything right, as its administrator would."""
+        self._repents = True
         for path in self._made:
             self._ask("delete", path)
         tenant = self.tenant

@@ -6,6 +6,7 @@ It can be killed and stopped at any await. What it has sent by then arrives.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.api_server import MemoryApi, WatchFeed
@@ -55,7 +56,7 @@ class Operator:
 
     def _make(self) -> None:
         world = self.world
-        api, of_elector = self._api(), self._api()
+        api, of_elector, of_watches = self._api(), self._api(), self._api(lambda: world.troubles.late)
         clock = Clock(lambda: EPOCH + world.loop.time() + self._skew, world.loop.time)
         self.replica = Replica(
             api,
@@ -69,11 +70,11 @@ class Operator:
             namespaces=world.watched,
         )
         feed = Feed(world.loop, self.replica.mirror.event)
-        self._task("watch", WatchFeed(api, feed.put, world.watched, world.repeats).run())
+        self._task("watch", WatchFeed(of_watches, feed.put, world.watched, world.repeats).run())
         self._task("replica", self.replica.run())
 
-    def _api(self) -> MemoryApi:
-        made = MemoryApi(self, self._trouble, lambda: self.world.latency(0.005), None)  # type: ignore[arg-type]
+    def _api(self, late: Callable[[], float] = lambda: 0.0) -> MemoryApi:
+        made = MemoryApi(self, self._trouble, lambda: self.world.latency(0.005) + late())  # type: ignore[arg-type]
         self._apis.append(made)
         return made
 
@@ -90,6 +91,12 @@ class Operator:
     @property
     def leading(self) -> bool:
         return not self.dead and self.replica is not None and self.replica.elector.leading
+
+    @property
+    def leads_since(self) -> tuple[Operator, float]:
+        """Itself, and the time at which it began to: another whenever it has lost the lead and won it again."""
+        assert self.replica is not None
+        return self, self.replica.fleet._leads_since
 
     # -- what befalls it
 

@@ -61,6 +61,8 @@ def unrest(tenant: Tenant) -> str | None:
                 and queue.lets_in(number, pod.uid, epoch)
                 and pod.may_act((name, number))
             ]
+            if not holders and _crowded(tenant, live):
+                continue
             if len(holders) != 1 or holders[0] not in readers:
                 return f"{name}/{number} is served by {[pod.name for pod in holders]} ({queue.log(number)})"
             loads[holders[0].name] += 0 if tenant.exclusive(name) else 1
@@ -87,9 +89,17 @@ def unserved(tenant: Tenant) -> str | None:
         readers = [pod for pod in members if pod.subscribed is None or name in pod.subscribed]
         for number in range(tenant.partitions(name) if name in tenant.named and readers else 0):
             log = queue.log(number)
+            if not any(pod.owned.get((name, number)) for pod in members) and _crowded(tenant, members):
+                continue
             if log.committed != queue.appended(log):
                 return f"{name}/{number}: {log.committed} of {queue.appended(log)} messages were processed: {log}"
     return None
+
+
+def _crowded(tenant: Tenant, live: list[Consumer]) -> bool:
+    """There are more pods than the desired size of their workload: which of them stand by is not asked of what they read."""
+    replicas = tenant.spec.get("replicas")
+    return replicas is not None and len(live) > replicas and any(pod.subscribed is not None for pod in live)
 
 
 def _members(tenant: Tenant, state: GroupState) -> list[Consumer]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.simulation.seeds.checks import Turn
-from tests.simulation.seeds.ending import end, forget
+from tests.simulation.seeds.ending import end, forget, gone
 from tests.simulation.seeds.events import happen
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.life import Event, make
@@ -15,8 +15,11 @@ from tests.simulation.seeds.logs import listen
 from tests.simulation.seeds.peace import bound, totals, unrest, unserved
 from tests.simulation.seeds.queues import UP
 from tests.simulation.seeds.tenant import Tenant
+from tests.simulation.seeds.troubles import Window
 from tests.simulation.seeds.world import World
 
+LASTS = 90.0
+"""Seconds of trouble that lasts."""
 AFTERMATH = 13.0
 """Seconds within which the longest stop and the longest outage are over."""
 
@@ -42,9 +45,11 @@ def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[flo
         for event in life.events if events is None else events:
             world.run(event.at - world.now)
             happen(world, event)
+        if life.lasting is not None:
+            _endure(world, tenants[0], life.lasting)
         _to_peace(world, tenants)
-        if life.ending is not None:
-            for tenant in tenants:
+        for tenant in tenants:
+            if life.ending is not None and not tenant.deleted:
                 end(tenant, life.ending)
         if life.remembers:
             forget(world)
@@ -59,6 +64,20 @@ def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[flo
     return Played(seed, problem, {turn for tenant in tenants for turn in tenant.checks.turns})
 
 
+def _endure(world: World, tenant: Tenant, window: Window) -> None:
+    """Somebody goes, and for long that cannot be seen, or not be written."""
+    world.run(1.0)
+    world.say(f"for {LASTS} s: {window}")
+    world.troubles.begin(window)
+    for operator in world.living:
+        operator.drop_watches()
+    world.server.compact()
+    for pod in list(tenant.pods.values())[:1]:
+        tenant.remove(pod)
+    world.run(LASTS)
+    world.troubles.end(window)
+
+
 def _to_peace(world: World, tenants: list[Tenant]) -> None:
     """No more faults; what was stopped, unreachable or on its way out comes to its end. A neighbour's troubles go on."""
     world.run(AFTERMATH)
@@ -67,10 +86,15 @@ def _to_peace(world: World, tenants: list[Tenant]) -> None:
     if not world.living:
         world.new_operator()
     good, *bad = tenants
+    for tenant in bad:
+        tenant.neighbour.go_on()
     _rest(good)
     for tenant in bad:
         world.say("the neighbour repents")
         world.troubles.windows.clear()
+        if tenant.deleted:
+            gone(tenant, f"/api/v1/namespaces/{tenant.namespace}")
+            continue
         tenant.lift_the_limit()
         tenant.neighbour.repent()
         _rest(tenant)
@@ -90,6 +114,7 @@ def _rest(tenant: Tenant) -> None:
 
 
 def _calm(tenant: Tenant) -> None:
+    tenant.drop_rival()
     for queue in tenant.servers.values():
         queue.state = UP
         if not queue.fenced and not queue.force:
@@ -107,6 +132,7 @@ def _settle(tenant: Tenant) -> None:
     world, longest = tenant.world, bound(tenant)
     until = world.now + longest
     while (problem := unrest(tenant)) is not None:
+        tenant.approve()
         if world.now >= until:
             raise InvariantError(f"{tenant}: {problem}, {longest} s after the last fault")
         world.run(min(1.0, until - world.now))
@@ -116,6 +142,7 @@ def _drain(tenant: Tenant) -> None:
     for _ in range(40):
         if unserved(tenant) is None and unrest(tenant) is None:
             return
+        tenant.approve()
         tenant.world.run(5.0)
     raise InvariantError(f"{tenant}: {unserved(tenant) or unrest(tenant)}")
 

@@ -15,9 +15,9 @@ from tests.simulation.seeds.operators import EPOCH
 from tests.simulation.seeds.queues import UP, Queue
 from tests.simulation.seeds.vigil import says_ready
 
-from baton.kube.api import core_path
+from baton.kube.api import core_path, group_path
 from baton.kube.ledger import WRITER_ANNOTATION
-from baton.kube.objects import REBALANCE_ANNOTATION, groups_path, queues_path
+from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
 from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, ledger_name
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Tenant:
         self.pods: dict[str, Consumer] = {}
         self.ledger: Mapping[str, str] = {}
         """As it stands at the API server."""
+        self.deleted = False
+        """With its namespace."""
         self.uids: set[str] = set()
         """Of the pods that there are."""
         self.says_ready = False
@@ -60,9 +62,45 @@ class Tenant:
     def begin(self) -> None:
         """Make the namespace, and the resources in it."""
         self.world.ask("create", "/api/v1/namespaces", manifests.namespace(self.namespace))
-        for name, spec in self.queue_specs.items():
-            self.world.ask("create", queues_path(self.namespace), manifests.queue(name, spec))
+        for name in self.queue_specs:
+            self.make_queue(name)
         self.world.ask("create", groups_path(self.namespace), manifests.group(self.group, self.spec))
+        if "targetRef" in (self.spec.get("scale") or {}):
+            path = group_path("apps/v1", self.namespace, "deployments")
+            self.world.ask("create", path, manifests.deployment(self.spec["scale"]["targetRef"]["name"]))
+
+    def make_queue(self, name: str) -> None:
+        self.world.ask("create", queues_path(self.namespace), manifests.queue(name, self.queue_specs[name]))
+        self.checks.changed()
+
+    def delete_queue(self, name: str) -> None:
+        self.world.say(f"{self.namespace}: the queue {name} is deleted")
+        self.world.ask("delete", queues_path(self.namespace, name))
+        self.checks.changed()
+
+    def make_rival(self) -> None:
+        """Another group that wants the same queues, and has no pods."""
+        self.world.say(f"{self.namespace}: another group wants its queues")
+        spec = {"queues": [{"name": name} for name in sorted(self.queue_specs)]}
+        self.world.ask("create", groups_path(self.namespace), manifests.group("rival", spec))
+
+    def drop_rival(self) -> None:
+        """If there is one. It may have been there first."""
+        self.world.ask("delete", groups_path(self.namespace, "rival"))
+
+    def approve(self) -> None:
+        """Whatever is proposed."""
+        path = groups_path(self.namespace, self.group)
+        found = self.world.ask("get", path)
+        proposal = None if isinstance(found, Refused) else (found.get("status") or {}).get("proposal")
+        if proposal is not None:
+            patch = {"metadata": {"annotations": {APPROVE_ANNOTATION: proposal["id"]}}}
+            self.world.ask("patch", path, patch)
+
+    def delete_namespace(self) -> None:
+        self.world.say(f"the namespace {self.namespace} is deleted")
+        self.world.ask("delete", f"/api/v1/namespaces/{self.namespace}")
+        self.deleted = True
 
     # -- facts
 

@@ -55,9 +55,19 @@ class Troubles:
     """A factor on every latency."""
     thinking: float = 0.0
     """Seconds, at most, that a step takes."""
+    late: float = 0.0
+    """Seconds by which all that watches tell is late."""
     windows: list[Window] = field(default_factory=list)
     calm: bool = False
     """Nothing goes wrong but in windows."""
+
+    def begin(self, window: Window) -> None:
+        self.windows.append(window)
+
+    def end(self, window: Window) -> None:
+        """Also where all have ended already."""
+        if window in self.windows:
+            self.windows.remove(window)
 
     def of_request(self, operator: Operator | None, verb: str, path: str) -> Fault | None:
         """None: nothing goes wrong. `operator` None: another client."""

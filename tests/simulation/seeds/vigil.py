@@ -27,15 +27,16 @@ class Vigil:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._leader: Operator | None = None
+        self._leader: tuple[Operator, float] | None = None
+        """Who led at the last look, and since when."""
         self._led_since = 0.0
         self._behind_since: dict[str, float] = {}
         """By namespace."""
 
     def look(self) -> None:
         world = self._world
-        leader = world.leader
-        if leader is None or leader is not self._leader or leader.stopped:
+        leader = None if world.leader is None or world.leader.stopped else world.leader.leads_since
+        if leader is None or leader != self._leader:
             self._leader, self._led_since = leader, world.now
         for tenant in world.tenants.values():
             if not _behind(tenant) or not self._can_be_said(tenant):
