@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 
 def to_seconds(text: str) -> float:
@@ -19,6 +20,7 @@ def to_micro_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@lru_cache(maxsize=4)  # all answers of a second say the same
 def from_http_text(text: str) -> float | None:
     """The `Date` of an HTTP answer, `Sat, 21 Nov 2026 09:48:00 GMT`, as unix seconds; None where it is none."""
     try:

@@ -7,6 +7,7 @@ from contextvars import Context
 from typing import Any
 
 from tests.simulation.api_server.faults import Delay, Hang, LoseAnswer, Refuse, Trouble, no_trouble
+from tests.simulation.api_server.history import Subscription
 from tests.simulation.api_server.manifests import Json
 from tests.simulation.api_server.paths import target
 from tests.simulation.api_server.refusals import Refused
@@ -104,6 +105,7 @@ class MemoryApi(Api):
             )
         except Refused as refused:
             raise refusal(refused.code, refused.status) from None
+        stream.subscription = subscription
         self._watches.append(stream)
         try:
             while (event := await stream.next()) is not None:
@@ -152,6 +154,7 @@ class _Stream:
         self._waiting: asyncio.Future[None] | None = None
         self._last = 0.0
         self._dropped = False
+        self.subscription: Subscription | None = None
         self._loop = asyncio.get_running_loop()
 
     def hear(self, event: Json) -> None:
@@ -162,6 +165,8 @@ class _Stream:
 
     def drop(self) -> None:
         self._dropped = True
+        if self.subscription is not None:
+            self.subscription.end()
         self._arrived.clear()
         self._arrive(None)
 

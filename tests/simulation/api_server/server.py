@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -72,7 +73,7 @@ class ApiServer:
     @property
     def date(self) -> str:
         """The header of an answer that is given now."""
-        return formatdate(int(self._now()), usegmt=True)
+        return _date(int(self._now()))
 
     def request(
         self,
@@ -256,6 +257,11 @@ class ApiServer:
 
     def _generated(self, prefix: str | None) -> str:
         return prefix + "".join(self._rng.choices("bcdfghjklmnpqrstvwxz2456789", k=5)) if prefix else ""
+
+
+@lru_cache(maxsize=4)
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)
 
 
 def _received(body: Mapping[str, Any] | list[Json] | None) -> tuple[Any, int]:

@@ -76,7 +76,7 @@ def make(seed: int) -> Life:
             events.append(Event(round(rng.random() * LENGTH, 2), "bank", "delete the namespace", ()))
     operators = rng.choice((1, 1, 2, 2, 3)) if storm > CALM else 1
     ending = rng.choice((None, None, *ENDINGS))
-    remembers = ending is not None and rng.random() < 0.1
+    remembers = ending is not None and rng.random() < 0.05
     lasting = _lasting(rng) if storm > CALM and rng.random() < 0.06 else None
     return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), lasting, ending, remembers)
 

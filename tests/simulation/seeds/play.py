@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[flo
         if life.lasting is not None:
             _endure(world, tenants[0], life.lasting)
         _to_peace(world, tenants)
+        lose_no_task(world)
         for tenant in tenants:
             if life.ending is not None and not tenant.deleted:
                 end(tenant, life.ending)
@@ -98,6 +100,12 @@ def _to_peace(world: World, tenants: list[Tenant]) -> None:
         tenant.lift_the_limit()
         tenant.neighbour.repent()
         _rest(tenant)
+
+
+def lose_no_task(world: World) -> None:
+    """One that waits and that nothing holds is collected as garbage: asyncio tells of that. Raises InvariantError."""
+    gc.collect()
+    world.run(0)
 
 
 def _rest(tenant: Tenant) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ def play_all(first: int, seeds: int, processes: int | None = None) -> Iterator[t
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = _FIXED
     try:
-        with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as pool:
+        with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), _collect_by_hand) as pool:
             for one, count, found in zip(firsts, counts, pool.map(_chunk, firsts, counts), strict=True):
                 yield one + count - first, found
     finally:
@@ -44,6 +45,13 @@ def as_a_worker() -> None:
     """Begin this process again, unless it is like the workers."""
     if os.environ.get(_VARIABLE) != _FIXED:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _VARIABLE: _FIXED})
+
+
+def _collect_by_hand() -> None:
+    """Every life collects its garbage, once; what the imports have made stays, and need not be looked through each time."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 def _chunk(first: int, count: int) -> Found:
