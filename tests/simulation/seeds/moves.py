@@ -69,8 +69,8 @@ class Moves:
         for partition in self._last.keys() - made.state.slots.keys():
             del self._last[partition]  # it was withdrawn; who gets it when it comes back takes it from nobody
         for partition, slot in made.state.slots.items():
-            if slot.owner is not None:
-                self._last.setdefault(partition, slot.owner)  # a queue that was made again may know its owners
+            if slot.last is not None:
+                self._last.setdefault(partition, slot.last)  # a queue that was made again may know its owners
         aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
         aims |= made.state.waiting
         reads = {member: known.subscribed for member, known in made.state.known.items()}
