@@ -34,7 +34,9 @@ class RedisServer:
         fsync: str = "everysec",
         maxmemory: str | None = None,
         replica_of: "RedisServer | None" = None,
+        debug: bool = False,
     ) -> None:
+        """`debug`: it takes the command DEBUG."""
         program = shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed: apt-get install redis-server")
@@ -50,6 +52,8 @@ class RedisServer:
             self._command += ["--requirepass", password]
         if maxmemory is not None:
             self._command += ["--maxmemory", maxmemory, "--maxmemory-policy", "noeviction"]
+        if debug:
+            self._command += ["--enable-debug-command", "yes"]
         if replica_of is not None:
             self._command += ["--replicaof", replica_of.bind, str(replica_of.port)]
         self._process: subprocess.Popen[bytes] | None = None

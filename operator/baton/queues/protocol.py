@@ -36,6 +36,15 @@ class Owner(NamedTuple):
     paused: bool = False
 
 
+class Resizing(NamedTuple):
+    """A change of the number of partitions that is under way."""
+
+    before: int
+    after: int
+    waits_for: tuple[int, ...]
+    """Partitions of which entries are to be done that came before the change."""
+
+
 class QueueAdapter(Protocol):
     """One queue as one group uses it. Every method may raise QueueUnreachable; all are safe to repeat."""
 
@@ -52,11 +61,14 @@ class QueueAdapter(Protocol):
         """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
 
     async def partitions(self) -> int | None:
-        """How many partitions the queue has; None: it has not been made yet."""
+        """How many partitions the queue has: while their number changes, the larger one. None: it has not been made yet."""
 
-    async def ensure(self, count: int) -> None:
-        """Make the queue with `count` partitions and record the claimant as its owner. Raises QueueConflict where it has another
-        count (and cannot change it) or belongs to another group, which may be one of the same name in another cluster."""
+    async def ensure(self, count: int) -> Resizing | None:
+        """Make the queue with `count` partitions and record the claimant as its owner. Raises QueueConflict where it belongs to
+        another group, which may be one of the same name in another cluster.
+
+        Where it has another count, the change is begun, or taken as far as it goes now; until the answer is None, ask again. A
+        change that is under way is ended before another begins."""
 
     async def pause(self, partition: int, epoch: Epoch) -> int | None:
         """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed.

@@ -6,6 +6,7 @@ from typing import Any
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner
+from baton.queues.redis.resizing import Change
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 
@@ -56,3 +57,18 @@ def table(version: Any, text: Any, partitions: int) -> RoutingTable:
     if not 0 <= min(found.partitions) <= max(found.partitions) < partitions:
         raise ForeignRecord("table")
     return found
+
+
+def change(version: Any, text: Any, former: Any, following: Any, target: Any) -> Change | None:
+    """The change of the number of partitions that is under way, from the version and text of the table in force, the table before
+    it, the table that follows (nothing: it is in force), and the partitions after it. Raises ForeignRecord."""
+    if former is None:
+        return None
+    partitions, published = count(target), following is None
+    after = number(version, "version") + (not published)
+    return Change(
+        before=table(after - 1, former, SLOTS),
+        after=table(after, text if published else following, partitions),
+        partitions=partitions,
+        published=published,
+    )

@@ -5,6 +5,7 @@ The table is a hint for producers; the truth is with each partition, which knows
 
 from binascii import crc_hqx
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -43,6 +44,26 @@ class RoutingTable:
     @classmethod
     def even(cls, version: int, count: int) -> "RoutingTable":
         return cls.contiguous(version, [1] * count)
+
+    def resized(self, count: int) -> "RoutingTable":
+        """For so many partitions: the next version, balanced to within one slot, by the fewest moves.
+
+        Slots move only to new partitions, or away from those that go. Raises ValueError for more partitions than slots.
+        """
+        if not 0 < count <= SLOTS:
+            raise ValueError(f"a queue has 1 to {SLOTS} partitions, not {count}")
+        held = Counter(partition for partition in self.partitions if partition < count)
+        least, over = divmod(SLOTS, count)
+        fullest = sorted(range(count), key=lambda partition: (-held[partition], partition))
+        room = {partition: least + (rank < over) for rank, partition in enumerate(fullest)}
+        kept: list[int | None] = []
+        for partition in self.partitions:
+            stays = room.get(partition, 0) > 0
+            kept.append(partition if stays else None)
+            if stays:
+                room[partition] -= 1
+        others = (partition for partition in range(count) for _ in range(room[partition]))
+        return RoutingTable(self.version + 1, tuple(next(others) if one is None else one for one in kept))
 
     def partition_of(self, key: bytes) -> int:
         return self.partitions[slot_of(key)]

@@ -11,8 +11,8 @@ local producer = ARGV[1]
 local clock = redis.call('TIME')
 local seconds, milliseconds = tonumber(clock[1]), clock[1] .. string.format('%03d', math.floor(clock[2] / 1000))
 
--- Slots in the order of their first entry; per slot: is it accepted, and the last sequence that is known of this producer.
-local slots, fields, accepted, sequence = {}, {}, {}, {}
+-- Slots in the order of their first entry; per slot: the stream that takes it, and the last sequence that is known of this producer.
+local slots, fields, goes_to, sequence = {}, {}, {}, {}
 for i = 2, #ARGV, 5 do
   if sequence[ARGV[i]] == nil then
     slots[#slots + 1] = ARGV[i]
@@ -23,38 +23,39 @@ end
 local versions = redis.call('HMGET', SLOTS, unpack(slots))
 local known = redis.call('HMGET', SEQUENCES, unpack(fields))
 for i, slot in ipairs(slots) do
-  accepted[slot] = versions[i] and true or nil
+  goes_to[slot] = place(versions[i])
   if known[i] then sequence[slot] = tonumber(known[i]:match('^%d+')) end
 end
 
 local moved, changed = {}, {}
-local first, waits = 0, false
-for _ in pairs(accepted) do -- else there is nothing to add, and perhaps no partition yet
+local first, waits, staged = 0, false, 0
+for _ in pairs(goes_to) do -- else there is nothing to add, and perhaps no partition yet
   first, waits = look()
   if redis.call('EXISTS', STREAM) == 0 then make_again() end
   break
 end
 local last = first
--- False: what somebody else added stands in the way, and there is much of it.
-local function append(key, value, headers)
-  local fields = {'k', key, 'v', value, 't', milliseconds}
-  if headers ~= '' then fields = {'k', key, 'v', value, 't', milliseconds, 'h', headers} end
-  local added = redis.pcall('XADD', STREAM, id(last + 1), unpack(fields))
-  if type(added) == 'table' and added.err then
-    if not added.err:find('smaller') then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error
-    if not clear_tail(last) then return false end
-    redis.call('XADD', STREAM, id(last + 1), unpack(fields))
+-- False: it cannot be added now.
+local function add(key, value, headers, stream)
+  local parts = {'k', key, 'v', value, 't', milliseconds}
+  if headers ~= '' then parts = {'k', key, 'v', value, 't', milliseconds, 'h', headers} end
+  if stream ~= STREAM then
+    redis.call('XADD', stream, '*', unpack(parts))
+    staged = staged + 1
+  elseif append(last, unpack(parts)) then
+    last = last + 1
+  else
+    return false
   end
-  last = last + 1
   return true
 end
 for i = 2, #ARGV, 5 do
   local slot, mine = ARGV[i], tonumber(ARGV[i + 1])
   if mine > sequence[slot] then
-    if accepted[slot] and not append(ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]) then
-      for each in pairs(accepted) do accepted[each] = false end -- all of the rest is sent again
+    if goes_to[slot] and not add(ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], goes_to[slot]) then
+      for each in pairs(goes_to) do goes_to[each] = nil end -- all of the rest is sent again
     end
-    if accepted[slot] then
+    if goes_to[slot] then
       sequence[slot] = mine
       changed[slot] = true
     else
@@ -63,13 +64,9 @@ for i = 2, #ARGV, 5 do
   end
 end
 
-if last > first then
-  if waits then
-    redis.call('HSET', PROGRESS, 'last', last, 'waits', '0')
-    wake(redis.call('HGET', OWNER, 'epoch') or 0, last)
-  else
-    redis.call('HSET', PROGRESS, 'last', last)
-  end
+if last > first then grown(last, waits) end
+if staged > 0 then redis.call('HINCRBY', PROGRESS, 'staged', staged) end
+if last > first or staged > 0 then
   local before = redis.call('HLEN', SEQUENCES)
   local written = {}
   for i, slot in ipairs(slots) do

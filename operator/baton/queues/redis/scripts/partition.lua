@@ -38,6 +38,17 @@ end
 -- The history that the server is in: another one after a restart and after a failover. What was written last before it may be gone.
 local function history() return redis.call('INFO', 'replication'):match('master_replid:(%w+)') end
 
+-- Where entries of a slot go: to the partition's own stream, to a stage, or nowhere (nil), for the slot is not accepted here; and
+-- the version at which that was said. On a stage they wait until what came before them is done at the partition they come from.
+local function stage(version, from) return (STREAM:gsub('stream:%d+$', 'stage:' .. version .. '.' .. from)) end
+local function place(value)
+  if not value then return nil, 0 end
+  local version, from = value:match('^(%d+) ?(.*)$')
+  if from == '' then return STREAM, tonumber(version) end
+  if from == 'moved' then return nil, tonumber(version) end
+  return stage(version, from), tonumber(version)
+end
+
 -- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
 -- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
 -- out. So the numbers go on at the time in microseconds, which is above all that were ever given, and everything before is marked.
@@ -123,11 +134,16 @@ local function set_aside(entry_id, deliveries, why)
   redis.call('XDEL', STREAM, entry_id)
 end
 
+-- Whether the fields of an entry are those that a producer of Baton's writes.
+local function well_formed(fields)
+  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
+  return whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+end
+
 -- Whether a producer of Baton's added an entry. `last`: the last that one did.
 local function ours(entry, last)
-  local n, fields = number(entry[1]), entry[2]
-  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
-  return n <= last and entry[1] == id(n) and whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+  local n = number(entry[1])
+  return n <= last and entry[1] == id(n) and well_formed(entry[2])
 end
 
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
@@ -165,6 +181,27 @@ end
 -- the epoch, and within an epoch the last entry, so that nobody misses what comes between reading and waiting.
 local function wake(epoch, last)
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, string.format('%s-%d', epoch, last), 'w', '')
+end
+
+-- Adds an entry behind the last one. False: what somebody else added stands in the way, and there is much of it.
+local function append(last, ...)
+  local added = redis.pcall('XADD', STREAM, id(last + 1), ...)
+  if type(added) == 'table' and added.err then
+    if not added.err:find('smaller') then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error
+    if not clear_tail(last) then return false end
+    redis.call('XADD', STREAM, id(last + 1), ...)
+  end
+  return true
+end
+
+-- Entries up to this one have been added.
+local function grown(last, waits)
+  if waits then
+    redis.call('HSET', PROGRESS, 'last', last, 'waits', '0')
+    wake(redis.call('HGET', OWNER, 'epoch') or 0, last)
+  else
+    redis.call('HSET', PROGRESS, 'last', last)
+  end
 end
 
 -- The owner has read everything: the next entry that is added wakes it.

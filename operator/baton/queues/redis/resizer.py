@@ -1,0 +1,142 @@
+"""Carries out a change of the number of partitions at the server (resizing.py), in steps that may all be repeated.
+
+Seal the slots where they are, open them where they go, tell the producers, and let the entries that came meanwhile follow as soon
+as what came before them is done. Each step counts only in the history of the server in which the step before it was seen: a
+failover in between may have undone that.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from re import fullmatch
+
+from baton.queues.protocol import Resizing
+from baton.queues.redis import answers, records, scripts
+from baton.queues.redis.batch import Batches, Request
+from baton.queues.redis.keys import PartitionKeys, queue_key
+from baton.queues.redis.resizing import Change, Way
+from baton.queues.redis.routing import RoutingTable
+from baton.queues.redis.transport import Transport
+
+_PAIRS = 1000
+"""What is known of so many producers travels together."""
+_FOR = 1.0
+"""Seconds for which entries are let follow before the caller hears how far it is."""
+_LINE = r"([0-9]+:.+) ([0-9]+ [0-9]+)"
+
+
+class Resizer:
+    """Of one queue."""
+
+    def __init__(self, transport: Transport, queue: str, keys: Callable[[int], PartitionKeys]) -> None:
+        self._transport = transport
+        self._queue = queue_key(queue)
+        self._keys = keys
+        self._done: tuple[tuple[str, int], set[Way]] = (("", 0), set())
+        """History and version, and the ways on which nothing is left to do."""
+
+    async def begin(self, group_uid: str, change: Change, partitions: int) -> bool:
+        """Record a change from so many partitions; False: another is under way, or has been carried out meanwhile."""
+        arguments = (
+            *(group_uid, change.before.version, max(partitions, change.partitions)),
+            *(change.partitions, change.after.to_text()),
+        )
+        return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, answers.number))
+
+    async def advance(self, change: Change) -> Resizing | None:
+        """Take the steps that can be taken now; what is waited for, or None: it is done."""
+        if not change.published and not await self._move(change):
+            return _resizing(change, change.leaving)
+        history, drained = await self._drained(change)
+        left = await self._unblock(change, history, drained)
+        if not left and await self._end(change, history):
+            return None
+        return _resizing(change, {source for source, _ in left})
+
+    async def _move(self, change: Change) -> bool:
+        """Slots are accepted at their new places only, and producers are told."""
+        seals = [Request(scripts.SEAL, self._keys(source), (change.version, *slots)) for source, slots in change.leaving.items()]
+        histories = set(await self._transport.all(self._transport.durably, seals, _history))
+        if len(histories) != 1:
+            return False
+        history = histories.pop()
+        for source, slots in change.leaving.items():
+            await self._take_along(change, source, slots)
+        opened = await self._all(scripts.OPEN, change, history, change.ways, self._transport.durably)
+        if not all(opened):
+            return False
+        return bool(await self._transport.run(scripts.PUBLISH, [self._queue], (history, change.version), answers.number))
+
+    async def _take_along(self, change: Change, source: int, slots: Sequence[int]) -> None:
+        """What is known of producers goes along with the slots: a retry after a lost answer is no duplicate at the new place."""
+        cursor = "0"
+        while True:
+            page = await self._transport.run(scripts.SEQUENCES, self._keys(source), (cursor, *slots), answers.fields(2))
+            known: dict[int, list[str]] = defaultdict(list)
+            for line in (page[1] or b"").decode(errors="surrogateescape").split("\n"):
+                if (found := fullmatch(_LINE, line)) is not None:
+                    slot = int(found[1].partition(":")[0])
+                    known[change.after.partitions[slot]] += (found[1], found[2])
+            await self._remember(known)
+            cursor = records.word(page[0], "cursor")
+            if cursor == "0":
+                return
+
+    async def _remember(self, known: Mapping[int, Sequence[str]]) -> None:
+        requests = [
+            Request(scripts.REMEMBER, self._keys(target), [_raw(text) for text in pairs[start : start + 2 * _PAIRS]])
+            for target, pairs in known.items()
+            for start in range(0, len(pairs), 2 * _PAIRS)
+        ]
+        await self._transport.all(self._transport.asking, requests, answers.number)
+
+    async def _drained(self, change: Change) -> tuple[str, set[int]]:
+        """Partitions at which all is done that was added before their slots went."""
+        asked = [Request(scripts.DRAINED, self._keys(source), (change.version,)) for source in change.leaving]
+        found = await self._transport.all(self._transport.asking, asked, answers.scalars(2))
+        histories = {_history(history) for history, _ in found}
+        if len(histories) != 1:
+            return "", set()
+        return histories.pop(), {source for source, (_, done) in zip(change.leaving, found, strict=True) if done == 1}
+
+    async def _unblock(self, change: Change, history: str, drained: set[int]) -> set[Way]:
+        """Let the entries follow whose turn it is; the ways on which some are left."""
+        if self._done[0] != (history, change.version):
+            self._done = ((history, change.version), set())
+        done = self._done[1]
+        until = time.monotonic() + _FOR
+        while ways := [way for way in change.ways if way[0] in drained and way not in done]:
+            ended = await self._all(scripts.UNBLOCK, change, history, ways, self._transport.asking)
+            done.update(way for way, one in zip(ways, ended, strict=True) if one)
+            if time.monotonic() > until:
+                break
+        return set(change.ways) - done
+
+    async def _end(self, change: Change, history: str) -> bool:
+        return bool(await self._transport.run(scripts.RESIZED, [self._queue], (history, change.version), answers.number))
+
+    async def _all(
+        self, script: scripts.Script, change: Change, history: str, ways: Iterable[Way], batches: Batches
+    ) -> list[int]:
+        """One step on several ways, each at the partition where it ends."""
+        requests = [
+            Request(script, self._keys(target), (history, change.version, source, *change.ways[source, target]))
+            for source, target in ways
+        ]
+        return await self._transport.all(batches, requests, answers.number)
+
+
+def _history(raw: object) -> str:
+    return records.word(answers.text(raw), "master_replid")
+
+
+def _raw(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _resizing(change: Change, waits_for: Iterable[int]) -> Resizing:
+    return Resizing(_count(change.before), change.partitions, tuple(sorted(waits_for)))
+
+
+def _count(table: RoutingTable) -> int:
+    return max(table.partitions) + 1

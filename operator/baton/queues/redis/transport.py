@@ -1,0 +1,148 @@
+"""How the operator's requests reach one Redis: many in a round trip, durable where they have to be, each failure explained."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from baton.queues.protocol import QueueConflict, QueueUnreachable
+from baton.queues.redis import answers, scripts
+from baton.queues.redis.announcing import Announcing
+from baton.queues.redis.batch import Batches, Request
+from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
+from baton.queues.redis.records import ForeignRecord
+from baton.queues.redis.server import Server
+from baton.queues.redis.url import RedisUrl
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_CONNECTIONS = 8
+_DURABLE_WITHIN = 1000
+"""Milliseconds that what must be durable waits for disk and replicas. A grant that did not get there in time still stands; should
+a crash undo it, the server's new run id makes the operator assert its owners again."""
+
+
+class Transport:
+    """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
+
+    def __init__(self, url: RedisUrl, queue: str, announcing: Announcing) -> None:
+        self.client = async_client(url, connections=_CONNECTIONS)
+        self.server: Server | None = None
+        """As it was last seen; None: it has to be looked at (again)."""
+        self.durably = Batches(self._send_durably)
+        self.asking = Batches(self.send)
+        self._url = url
+        self._queue = queue
+        self._announcing = announcing
+
+    async def close(self) -> None:
+        await self.durably.close()
+        await self.asking.close()
+        await self.client.aclose()
+
+    async def discover(self) -> Server:
+        """Ask the server what it is. Raises QueueUnreachable also where it is too old, or takes no writes."""
+        with self.explained():
+            server = await self._described()
+            if server.replica:  # it was the primary, perhaps, and another has its address now
+                await self.client.connection_pool.disconnect(inuse_connections=False)
+                server = await self._described()
+        if server.replica:
+            raise QueueUnreachable(not_primary("READONLY", self._url.place, self._queue))
+        if server.version < OLDEST:
+            version = ".".join(map(str, server.version))
+            raise QueueUnreachable(f"{self._url.place} is version {version}; {self._queue} needs Redis 7.0 or later, or Valkey.")
+        self.server = server
+        return server
+
+    async def _described(self) -> Server:
+        async with self.client.pipeline(transaction=False) as pipe:
+            pipe.info()
+            pipe.config_get("appendfsync")
+            info, fsync = await pipe.execute(raise_on_error=False)
+        if isinstance(info, Exception):
+            raise info
+        return Server.from_answers(info, None if isinstance(fsync, ResponseError) else fsync)
+
+    async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Callable[[Any], T]) -> T:
+        """One script by itself."""
+        with self.explained():
+            try:
+                return read(await self.client.evalsha(script.sha, len(keys), *keys, *arguments))
+            except NoScriptError:
+                return read(await self.client.eval(script.text, len(keys), *keys, *arguments))
+
+    async def batched(self, batches: Batches, read: Callable[[Any], T], request: Request) -> T:
+        """Together with what others ask in the same turn of the event loop. `batches`: `durably` or `asking`."""
+        with self.explained():
+            return read(await batches.ask(request))
+
+    async def all(self, batches: Batches, requests: Sequence[Request], read: Callable[[Any], T]) -> list[T]:
+        """The answers to many requests, in order."""
+        return list(await asyncio.gather(*(self.batched(batches, read, request) for request in requests)))
+
+    async def send(self, requests: Sequence[Request]) -> list[Any]:
+        """In one round trip. Answers in order; what was refused is answered with the exception."""
+        return await self._pipelined(requests, ())
+
+    async def _send_durably(self, requests: Sequence[Request]) -> list[Any]:
+        """The same, and announced; and wait on the connection until disk and replicas have what was written, as far as the
+        server can tell."""
+        server = self.server or await self.discover()
+        waits: list[tuple[Any, ...]] = []
+        if server.can_wait_for_disk:
+            waits.append(("WAITAOF", 1, 0, _DURABLE_WITHIN))
+        if server.replicas:
+            waits.append(("WAIT", 1, _DURABLE_WITHIN))
+        announcements = self._announcing.requests(requests)
+        answered = await self._pipelined([*requests, *announcements], waits)
+        waited_from = len(answered) - len(waits)
+        self._announcing.answered(answered[len(requests) : waited_from])
+        if not all(_arrived(reply) for reply in answered[waited_from:]):
+            log.warning("%s: a change of owner in %s is not durable after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
+            self.server = None  # its replicas may have changed: look again next time
+        return answered[: len(requests)]
+
+    async def _pipelined(
+        self, requests: Sequence[Request], others: Sequence[tuple[Any, ...]], *, loaded: bool = False
+    ) -> list[Any]:
+        async with self.client.pipeline(transaction=False) as pipe:
+            for script, keys, arguments, _ in requests:
+                pipe.evalsha(script.sha, len(keys), *keys, *arguments)
+            for other in others:
+                pipe.execute_command(*other)
+            answered: list[Any] = await pipe.execute(raise_on_error=False)
+        if loaded or not any(isinstance(answer, NoScriptError) for answer in answered):
+            return answered
+        for text in {request.script.text for request in requests}:
+            await self.client.script_load(text)
+        return await self._pipelined(requests, others, loaded=True)  # those that were carried out may be asked twice
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Whatever goes wrong at the queue is said in a sentence, also what nobody thought of: its words may be secret."""
+        try:
+            with explained(self._url, self._queue):
+                yield
+        except (QueueUnreachable, QueueConflict):
+            raise
+        except ForeignRecord as what:
+            raise QueueUnreachable(
+                f"{self._url.place} has records of {self._queue} that Baton did not write ({what}). Move the keys "
+                f"pq:{{{self._queue}…}} away, or use another database for {self._queue}."
+            ) from None
+        except Exception as error:
+            words = f"{type(error).__name__}: {self._url.hidden(error)}"
+            raise QueueUnreachable(f"{self._url.place}: unexpected failure at {self._queue} ({words}).") from None
+
+
+def _arrived(reply: Any) -> bool:
+    """WAIT answers a number, WAITAOF a pair. An error: the server does not have the command, and there is nothing to wait for."""
+    if isinstance(reply, ResponseError):
+        return True
+    return answers.number(answers.scalars(2)(reply)[0] if isinstance(reply, list) else reply) >= 1

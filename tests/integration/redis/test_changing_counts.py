@@ -1,0 +1,361 @@
+"""The number of partitions changes up and down while producers with old tables send, partitions change hands, former owners come
+back, the operator ends between any two requests, old requests arrive again, and the server forgets what it has just answered.
+
+One thread takes all the steps, in a random order that a seed gives: each request is one step at the server.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import redis
+from tests.integration.redis.conftest import GROUP
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry, Plan
+from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisQueue, RedisReader, scripts
+from baton.queues.redis.batch import Request
+from baton.queues.redis.keys import partition_keys, queue_key
+from baton.queues.redis.resizer import Resizer
+from baton.queues.redis.routing import RoutingTable, slot_of
+from baton.queues.redis.transport import Transport
+
+pytestmark = pytest.mark.integration
+
+COUNTS = (13, 8, 12)
+KEYS = [b"key-%d" % number for number in range(60)]
+PRODUCERS = 4
+MEMBERS = 4
+
+
+class Crash(Exception):  # noqa: N818 - what happens
+    """The operator ends here."""
+
+
+@dataclass
+class Record:
+    """What has happened to each entry, and whether that was in order."""
+
+    sent: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
+    seen: dict[bytes, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    """By key: the numbers that were handed out, and in which partition."""
+    done: dict[bytes, set[int]] = field(default_factory=lambda: defaultdict(set))
+    offsets: dict[tuple[int, str], bytes] = field(default_factory=dict)
+
+    def number(self, key: bytes) -> bytes:
+        self.sent[key] += 1
+        return b"%s:%d" % (key, self.sent[key])
+
+    def handed_out(self, entry: Entry) -> None:
+        key, number = entry.value.rsplit(b":", 1)
+        n, seen, done = int(number), self.seen[key], self.done[key]
+        assert self.offsets.setdefault((entry.partition, entry.offset), entry.value) == entry.value
+        assert n not in done, f"{entry.value!r} was done before"
+        if n in seen:
+            assert entry.redelivered and seen[n] == entry.partition
+            return
+        assert n == len(seen) + 1, f"{entry.value!r} came before {len(seen) + 1}"
+        assert all(m in done for m, where in seen.items() if where != entry.partition), f"{entry.value!r} did not wait"
+        seen[n] = entry.partition
+
+    def finished(self, entry: Entry) -> None:
+        key, number = entry.value.rsplit(b":", 1)
+        assert int(number) not in self.done[key]
+        self.done[key].add(int(number))
+
+    @property
+    def whole(self) -> bool:
+        return all(self.done[key] == set(range(1, count + 1)) for key, count in self.sent.items())
+
+
+@dataclass
+class Producer:
+    """As RedisProducer, but that it sends what it has whenever its turn comes, and that answers to it are lost."""
+
+    raw: redis.Redis
+    queue: str
+    name: str
+    chance: random.Random
+    waiting: list[tuple[int, int, bytes, bytes]] = field(default_factory=list)
+    sequences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    table: RoutingTable | None = None
+    moved: int = 0
+
+    def take(self, record: Record, keys: Sequence[bytes]) -> None:
+        for _ in range(self.chance.randrange(4)):
+            key = self.chance.choice(keys)
+            self.sequences[slot_of(key)] += 1
+            self.waiting.append((slot_of(key), self.sequences[slot_of(key)], key, record.number(key)))
+
+    def send(self) -> None:
+        if self.table is None:
+            version, text = self.raw.hmget(queue_key(self.queue), "version", "table")
+            self.table = RoutingTable.from_text(int(version), text.decode())
+        if not self.waiting:
+            return
+        partition = self.table.partitions[self.chance.choice(self.waiting)[0]]
+        batch = [entry for entry in self.waiting if self.table.partitions[entry[0]] == partition][: self.chance.randint(1, 8)]
+        arguments = [self.name, *(part for entry in batch for part in entry)]
+        moved = scripts.ADD.run(self.raw, partition_keys(self.queue, partition), arguments)
+        if self.chance.random() < 0.1:
+            moved = range(len(batch))  # the answer is lost
+        added = {entry for position, entry in enumerate(batch) if position not in moved}
+        self.waiting = [entry for entry in self.waiting if entry not in added]
+        self.moved += len(moved)
+        if moved and self.chance.random() < 0.5:
+            self.table = None
+
+
+@dataclass
+class Member:
+    """Works singly in even partitions, in micro-batches in odd ones; and tries what it may not any more."""
+
+    uid: str
+    reader: RedisReader
+    chance: random.Random
+    held: dict[tuple[int, Epoch], list[Entry]] = field(default_factory=dict)
+    lost: list[tuple[int, Epoch, list[Entry]]] = field(default_factory=list)
+    refused: int = 0
+
+    def work(self, partition: int, epoch: Epoch, record: Record) -> None:
+        with suppress(PartitionPaused):
+            (self._single if partition % 2 == 0 else self._batch)(partition, epoch, record)
+
+    def lose(self, partition: int, epoch: Epoch) -> None:
+        self.lost.append((partition, epoch, self.held.pop((partition, epoch), [])))
+
+    def _single(self, partition: int, epoch: Epoch, record: Record) -> None:
+        held = self.held.setdefault((partition, epoch), [])
+        if held and self.chance.random() < 0.7:
+            count = self.chance.randint(1, len(held))
+            self.reader.ack(partition, epoch, [entry.offset for entry in held[:count]])
+            for entry in held[:count]:
+                record.finished(entry)
+            del held[:count]
+        elif len(held) < 20:
+            for entry in self.reader.read(partition, epoch, self.chance.randint(1, 10)):
+                record.handed_out(entry)
+                held.append(entry)
+
+    def _batch(self, partition: int, epoch: Epoch, record: Record) -> None:
+        plan = self.reader.plan(partition, epoch, self.chance.randint(1, 10))
+        if plan is None:
+            return
+        entries = list(self.reader.read_plan(partition, epoch, plan))
+        for entry in entries:
+            record.handed_out(entry)
+        if self.chance.random() < 0.7:
+            self.reader.commit(partition, epoch, plan)
+            for entry in entries:
+                record.finished(entry)
+
+    def haunt(self) -> None:
+        if not self.lost:
+            return
+        partition, epoch, held = self.chance.choice(self.lost)
+        offsets = [entry.offset for entry in held] or ["1-0"]
+        plan = Plan(partition, epoch, 0, 0, 1, 1, 0)
+        for attempt in (
+            lambda: self.reader.read(partition, epoch, 5),
+            lambda: self.reader.ack(partition, epoch, offsets),
+            lambda: self.reader.commit(partition, epoch, plan),
+        ):
+            with pytest.raises(StaleOwner):
+                attempt()
+            self.refused += 1
+
+
+class World:
+    """All of them, with one queue."""
+
+    def __init__(self, server: RedisServer, queue: str, chance: random.Random) -> None:
+        self.chance = chance
+        self.raw = server.client()
+        self.server = server
+        self.queue = queue
+        self.record = Record()
+        self.producers = [Producer(self.raw, queue, f"producer-{n}", chance) for n in range(PRODUCERS)]
+        self.members = [Member(f"member-{n}", RedisReader(server.url, queue, f"member-{n}"), chance) for n in range(MEMBERS)]
+        self.owners: dict[int, tuple[Member, Epoch]] = {}
+        self.epochs: dict[int, int] = defaultdict(int)
+        """As the ledger has them, tombstones included."""
+        self.requests: list[Request] = []
+        """All that the operator has asked for changes."""
+        self.faults = True
+        self.crashes = self.forgotten = 0
+        keys = [list(KEYS[n::PRODUCERS]) for n in range(PRODUCERS)]
+        self.keys = keys
+
+    def steps(self) -> None:
+        """Some, by everybody but the operator."""
+        for _ in range(self.chance.randint(1, 12)):
+            index = self.chance.randrange(PRODUCERS)
+            match self.chance.randrange(12):
+                case 0 | 1 | 2:
+                    self.producers[index].take(self.record, self.keys[index])
+                    self.producers[index].send()
+                case 3:
+                    self.producers[index].send()
+                case 4:
+                    self.members[self.chance.randrange(MEMBERS)].haunt()
+                case 5 if self.chance.random() < 0.3:
+                    self.hand_over()
+                case 6 if self.requests:
+                    request = self.chance.choice(self.requests)
+                    request.script.run(self.raw, request.keys, request.arguments)
+                case _:
+                    self.work()
+
+    def work(self) -> None:
+        if self.owners:
+            partition = self.chance.choice(list(self.owners))
+            member, epoch = self.owners[partition]
+            member.work(partition, epoch, self.record)
+
+    def hand_over(self, partition: int | None = None) -> None:
+        """With or without a pause before it, and with entries in the old owner's hands."""
+        partition = self.chance.choice(list(self.owners)) if partition is None else partition
+        keys = partition_keys(self.queue, partition)
+        if self.chance.random() < 0.5:
+            scripts.PAUSE.run(self.raw, keys, [self.epochs[partition]])
+        self.epochs[partition] += 1
+        member, epoch = self.chance.choice(self.members), Epoch(self.epochs[partition])
+        assert scripts.GRANT.run(self.raw, keys, [member.uid, epoch])[:2] == [member.uid.encode(), epoch]
+        if partition in self.owners:
+            self.owners[partition][0].lose(partition, self.owners[partition][1])
+        self.owners[partition] = (member, epoch)
+
+    def open(self, count: int) -> None:
+        for partition in range(count):
+            if partition not in self.owners:
+                self.hand_over(partition)
+
+    def forget(self, keys: dict[bytes, bytes]) -> None:
+        """A replica takes over that has only this of all that the server had."""
+        self.raw.flushall()
+        for key, value in keys.items():
+            self.raw.restore(key, 0, value)
+        self.raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+        self.forgotten += 1
+
+    def everything(self) -> dict[bytes, bytes]:
+        return {key: self.raw.dump(key) for key in self.raw.scan_iter()}
+
+    def close(self) -> None:
+        self.raw.close()
+        for member in self.members:
+            member.reader.close()
+
+
+class Interleaved(Transport):
+    """Between any two requests others have their turn, or the operator ends; and the server forgets what it has just answered."""
+
+    def __init__(self, *arguments: Any, world: World) -> None:
+        super().__init__(*arguments)
+        self._world = world
+
+    async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Any) -> Any:
+        return read(await self._one(Request(script, keys, arguments)))
+
+    async def _pipelined(self, requests: Sequence[Request], others: Any, *, loaded: bool = False) -> list[Any]:
+        return [await self._one(request) for request in requests]
+
+    async def _one(self, request: Request) -> Any:
+        world = self._world
+        world.steps()
+        self._perhaps_end()
+        before = world.everything() if world.faults and world.chance.random() < 0.02 else None
+        answer = request.script.run(world.raw, request.keys, request.arguments)
+        if request.script is not scripts.CLAIM and request.script is not scripts.READY:
+            world.requests.append(request)
+        if before is not None:
+            world.forget(before)
+        self._perhaps_end()
+        return answer
+
+    def _perhaps_end(self) -> None:
+        if self._world.faults and self._world.chance.random() < 0.02:
+            self._world.crashes += 1
+            raise Crash
+
+
+class Operator(RedisQueue):
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server.url, world.queue, GROUP)
+        self._transport = Interleaved(self._url, world.queue, self._announcing, world=world)
+        self._resizer = Resizer(self._transport, world.queue, self._keys)
+
+
+@pytest.fixture(scope="module")
+def debugged() -> Iterator[RedisServer]:
+    with RedisServer(append_only=False, debug=True) as server:
+        yield server
+
+
+async def change(world: World, count: int) -> None:
+    """As the operator does: again and again until it is done, and once more from the beginning after it has ended."""
+    operator = Operator(world)
+    while True:
+        try:
+            resizing = await operator.ensure(count)
+            found = await operator.partitions()
+        except (Crash, QueueUnreachable) as failure:
+            assert isinstance(failure if isinstance(failure, Crash) else failure.__context__, Crash), failure
+            await operator.close()
+            operator = Operator(world)
+            continue
+        assert found is not None
+        world.open(found)
+        if resizing is None:
+            break
+        world.steps()
+    await operator.close()
+    assert found == count
+    for partition in [partition for partition in world.owners if partition >= count]:
+        await withdrawn(world, partition)
+
+
+async def withdrawn(world: World, partition: int) -> None:
+    """Nothing is left there, nor comes again."""
+    member, epoch = world.owners.pop(partition)
+    member.lose(partition, epoch)
+    world.epochs[partition] += 1
+    epoch = Epoch(world.epochs[partition])
+    operator = RedisQueue(world.server.url, world.queue, GROUP)
+    assert (await operator.lag())[partition] == 0
+    assert await operator.grant(partition, None, epoch) == (None, epoch, False)
+    await operator.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_key_keeps_its_order_and_nothing_is_lost(debugged: RedisServer, seed: int) -> None:
+    world = World(debugged, f"shop/changing-{seed}", random.Random(seed))
+    operator = RedisQueue(debugged.url, world.queue, GROUP)
+    await operator.ensure(12)
+    world.open(12)
+    for count in COUNTS * 2:
+        for _ in range(30):
+            world.steps()
+        await change(world, count)
+    world.faults = False
+    for _ in range(20_000):
+        for producer in world.producers:
+            producer.send()
+        world.work()
+        if world.record.whole:
+            break
+    assert world.record.whole
+    assert sum(member.refused for member in world.members) > 100
+    assert sum(producer.moved for producer in world.producers) > 20
+    assert world.crashes > 5 and world.forgotten > 2
+    assert set((await operator.lag()).values()) == {0}
+    assert not world.raw.keys("*stage*")
+    await operator.close()
+    world.close()
