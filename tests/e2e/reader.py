@@ -14,7 +14,7 @@ from baton.queues.entry import Entry
 
 SINK = """
 local late = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0') > tonumber(ARGV[1])
-return redis.call('RPUSH', KEYS[2], (late and '1' or '0') .. ARGV[2])
+for _, list in ipairs({KEYS[2], KEYS[3]}) do redis.call('RPUSH', list, (late and '1' or '0') .. ARGV[2]) end
 """
 
 
@@ -24,7 +24,8 @@ def main() -> None:
 
 
 def handler(server: redis.Redis) -> Callable[[Entry], None]:
-    """Tells the list of the entry's partition, `processed:{namespace/queue:partition}`."""
+    """Tells the list of the partition, `processed:{namespace/queue:partition}`, and that of the whole queue, for keys may go from
+    one partition to another: `processed:{namespace/queue}`."""
     sink = server.register_script(SINK)
     root = f"{os.environ['POD_NAMESPACE']}/{os.environ['QUEUE']}"
 
@@ -34,7 +35,7 @@ def handler(server: redis.Redis) -> Callable[[Entry], None]:
             entry.partition, entry.offset, entry.timestamp, entry.key.decode(), int(entry.value), entry.epoch, entry.redelivered,
             os.environ["POD_NAME"], 0, f"{os.environ['POD_UID']}-{entry.epoch}-{os.getpid()}",
         ]  # fmt: skip
-        sink([f"pq:{place}:owner", f"processed:{place}"], [entry.epoch, json.dumps(row)])
+        sink([f"pq:{place}:owner", f"processed:{place}", f"processed:{{{root}}}"], [entry.epoch, json.dumps(row)])
 
     return handle
 

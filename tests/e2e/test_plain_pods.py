@@ -86,7 +86,7 @@ def under_load(node: Cluster, name: str) -> Iterator[Fleet]:
             yield fleet
             load.pause()
             until(lambda: processed(server, queue) >= load.total)
-        rows = sink.rows(server.client(), queue, PARTITIONS)
+        rows = sink.rows(server.client(), queue)
         status = fleet.group()["status"]
         fleet.delete()
     verdict = audit(Evidence(load.produced, rows, witness.fences, witness.attempts))
@@ -100,4 +100,4 @@ def under_load(node: Cluster, name: str) -> Iterator[Fleet]:
 
 def processed(server: RedisServer, queue: str) -> int:
     """Distinct messages whose processing was taken."""
-    return len({(row.key, row.sequence) for row in sink.rows(server.client(), queue, PARTITIONS) if not row.late})
+    return len({(row.key, row.sequence) for row in sink.rows(server.client(), queue) if not row.late})

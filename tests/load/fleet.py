@@ -25,7 +25,7 @@ class LoadedFleet:
     """
 
     def __init__(self, kubeconfig: Path, namespace: str, group: str, server: RedisServer, partitions: int, folder: Path) -> None:
-        self._kubeconfig, self._group, self._partitions = kubeconfig, group, partitions
+        self._kubeconfig, self._group = kubeconfig, group
         self.queue = f"{namespace}/{group}"
         self._mount = folder / "assignments"
         self._mount.mkdir()
@@ -47,12 +47,12 @@ class LoadedFleet:
     def processings(self) -> int:
         """How many results have come, late ones included."""
         with self._server.client() as server:
-            return sink.processings(server, self.queue, self._partitions)
+            return sink.processings(server, self.queue)
 
     def verdict(self) -> None:
         """Fails where a promise was broken. Call it while the load is paused and the queue is empty."""
         with self._server.client() as server:
-            rows = sink.rows(server, self.queue, self._partitions)
+            rows = sink.rows(server, self.queue)
         verdict = audit(Evidence(self.load.produced, rows, self.witness.fences, self.witness.attempts))
         assert verdict.clean, verdict
         assert verdict.produced == verdict.processed > 0

@@ -8,21 +8,14 @@ import redis
 from demo.records import Processed
 
 
-def rows(server: redis.Redis, queue: str, partitions: int) -> list[Processed]:
-    """All processings, in order per partition. `queue` is namespace/name."""
-    return [
-        Processed(*json.loads(text[1:]))._replace(late=text[:1] == b"1")
-        for key in _lists(queue, partitions)
-        for text in server.lrange(key, 0, -1)
-    ]
+def rows(server: redis.Redis, queue: str) -> list[Processed]:
+    """All processings, in order. `queue` is namespace/name."""
+    return [Processed(*json.loads(text[1:]))._replace(late=text[:1] == b"1") for text in server.lrange(_list(queue), 0, -1)]
 
 
-def processings(server: redis.Redis, queue: str, partitions: int) -> int:
+def processings(server: redis.Redis, queue: str) -> int:
     """How many there are, late ones included."""
-    with server.pipeline(transaction=False) as pipe:
-        for key in _lists(queue, partitions):
-            pipe.llen(key)
-        return sum(pipe.execute())
+    return int(server.llen(_list(queue)))
 
 
 def double_owners(found: Iterable[Processed]) -> list[str]:
@@ -43,5 +36,5 @@ def double_owners(found: Iterable[Processed]) -> list[str]:
     return broken
 
 
-def _lists(queue: str, partitions: int) -> list[str]:
-    return [f"processed:{{{queue}:{number}}}" for number in range(partitions)]
+def _list(queue: str) -> str:
+    return f"processed:{{{queue}}}"

@@ -23,6 +23,8 @@ class EventReason(StrEnum):
     APPROVAL_REFUSED = "ApprovalRefused"
     WITHDRAWN = "Withdrawn"
     SCALED = "Scaled"
+    RESIZING = "Resizing"
+    RESIZED = "Resized"
     RECOVERED = "Recovered"
     LEDGER_RESTORED = "LedgerRestored"
     LEDGER_REBUILT = "LedgerRebuilt"

@@ -20,9 +20,10 @@ from baton.engine.observation import OwnerRecord
 from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock
 from baton.model.ids import QueueName
-from baton.queues.protocol import QueueAdapter, QueueConflict
+from baton.queues.protocol import QueueAdapter, Resizing
 
 LOOK_EVERY = 5.0
+RESIZE_EVERY = 0.1
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
 
 log = structlog.get_logger("baton.queue")
@@ -161,7 +162,7 @@ class Keeper:
     async def _look(self, adapter: QueueAdapter) -> None:
         """Is it there, is it ours, is it what the spec says, has its server been restarted, and who owns what?"""
         self._look_now.clear()
-        refused = await self._ensure(adapter)
+        resizing = await self._ensure(adapter)
         incarnation = await answer(self.queue, adapter.incarnation())  # a queue that was not made yet had none
         partitions = await answer(self.queue, adapter.partitions())
         known = self.facts
@@ -176,26 +177,17 @@ class Keeper:
             incarnation=incarnation,
             owners=known.owners if owners is None else owners,
             problem=None,
-            refused=refused,
+            resizing=resizing,
         )
         if surprised or self.facts.telling != known.telling:
             self._changed()
 
-    async def _ensure(self, adapter: QueueAdapter) -> str | None:
-        """Make the queue as asked for; where its count cannot be changed, make sure of it as it is and say why."""
-        wanted = self._asked_for
-        if wanted is None:
+    async def _ensure(self, adapter: QueueAdapter) -> Resizing | None:
+        """Make the queue as asked for; what is still to be done of a change of its number of partitions."""
+        if self._asked_for is None:
             return None
-        try:
-            with boundary("ensure"):
-                await answer(self.queue, adapter.ensure(wanted))
-            return None
-        except QueueConflict as refusal:
-            current = await answer(self.queue, adapter.partitions())
-            if current is None or current == wanted:
-                raise
-            await answer(self.queue, adapter.ensure(current))
-            return str(refusal)
+        with boundary("ensure"):
+            return await answer(self.queue, adapter.ensure(self._asked_for))
 
     async def _read_records(self, adapter: QueueAdapter, afresh: bool) -> bool:
         self.records.look()
@@ -204,9 +196,22 @@ class Keeper:
     async def _look_again(self, adapter: QueueAdapter) -> None:
         while not self._turn.is_set():
             await self._measure(adapter)
-            await _until(self._look_now, LOOK_EVERY if adapter.fenced else None)
+            await self._rest(adapter)
             await self._look(adapter)
             self._backoff = FIRST_BACKOFF
+
+    async def _rest(self, adapter: QueueAdapter) -> None:
+        """Until the next look is due. A change of the number of partitions goes on meanwhile; its end is worth a look."""
+        rests_until = self._clock.ticks() + LOOK_EVERY
+        while self.facts.resizing is not None and not self._look_now.is_set() and self._clock.ticks() < rests_until:
+            await _until(self._look_now, RESIZE_EVERY)
+            resizing = await self._ensure(adapter)
+            if resizing is None:
+                return
+            if resizing != self.facts.resizing:
+                self.facts = replace(self.facts, resizing=resizing)
+                self._changed()
+        await _until(self._look_now, max(0.0, rests_until - self._clock.ticks()) if adapter.fenced else None)
 
     async def _measure(self, adapter: QueueAdapter) -> None:
         """What metrics and the condition Durable are made of."""

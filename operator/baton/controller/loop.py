@@ -20,6 +20,7 @@ from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.report import Reporter
+from baton.controller.resizing import Resizings
 from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
@@ -90,6 +91,7 @@ class GroupLoop:
         self._takeover = Takeover(
             self._owner, self._sight, self._finalizer, self._scribe, self._teller, services.relists, self._stuck
         )
+        self._resizings = Resizings()
         self._retrying = Retrying(services.clock, self._stuck, self._log)
 
     @property
@@ -173,6 +175,8 @@ class GroupLoop:
             self._services.relists.want_sessions(self.key, since, self.wake)
         if await self._steps.take(group, spec, sights, seen):
             self.wake()
+        for reason, note in self._resizings.news(self._keepers.facts):
+            self._teller.say(reason, note)
         self._bumping.follow(self._scribe.written or {}, self._sight.pods)
         await self._apply_scale(group, spec, seen)
         done = await self._let_go(group)

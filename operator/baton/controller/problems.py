@@ -17,7 +17,6 @@ class Reason(StrEnum):
     UNKNOWN_ASSIGNOR = "UnknownAssignor"
     INVALID_ASSIGNMENT = "InvalidAssignment"
     UNSUPPORTED_SOURCE = "UnsupportedSource"
-    PARTITION_COUNT_REFUSED = "PartitionCountRefused"
     INVALID_ATTRIBUTES = "InvalidAttributes"
     SIZE_LIMIT = "SizeLimit"
     LEDGER_REFUSED = "LedgerRefused"
@@ -49,6 +48,8 @@ class Reason(StrEnum):
     NOT_ENFORCED = "NotEnforced"
     PERSISTENT = "Persistent"
     AT_RISK = "AtRisk"
+    RESIZED = "Resized"
+    RESIZING = "Resizing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,6 @@ _RANK = (
     Reason.QUEUE_UNREACHABLE,
     Reason.SIZE_LIMIT,
     Reason.SCALE_FAILED,
-    Reason.PARTITION_COUNT_REFUSED,
     Reason.INVALID_ATTRIBUTES,
     Reason.NO_MEMBERS,
     Reason.NO_SESSION,

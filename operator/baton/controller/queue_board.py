@@ -8,6 +8,7 @@ from baton.controller.conditions import Told, conditions
 from baton.controller.mirror import GroupKey, Mirror, QueueKey
 from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
+from baton.controller.resizing import resized
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api, Json
@@ -121,8 +122,8 @@ def queue_status(view: QueueView, reports: list[QueueFacts], now: float) -> Part
     return PartitionedQueueStatus(
         observed_generation=view.generation,
         partitions=operating if operating is not None else view.status.get("partitions"),
-        partition_scale_status=scale_status(view, operating),
-        conditions=conditions([_ready(view, facts), *_durable(facts)], before, view.generation, now),
+        partition_scale_status=scale_status(view, facts),
+        conditions=conditions([_ready(view, facts), *_of_server(view, facts)], before, view.generation, now),
     )
 
 
@@ -138,8 +139,6 @@ def _ready(view: QueueView, facts: QueueFacts | None) -> Told:
         )
     if facts.problem is not None:
         return ("Ready", ConditionStatus.FALSE, facts.problem.reason, facts.problem.message)
-    if facts.refused is not None:
-        return ("Ready", ConditionStatus.FALSE, Reason.PARTITION_COUNT_REFUSED, facts.refused)
     if facts.partitions is None:
         return ("Ready", ConditionStatus.UNKNOWN, Reason.QUEUE_UNREACHABLE, "the queue has not answered yet")
     slips = attributes(view.spec.partition_attributes).beyond(facts.partitions)
@@ -148,28 +147,34 @@ def _ready(view: QueueView, facts: QueueFacts | None) -> Told:
     return ("Ready", ConditionStatus.TRUE, Reason.REACHABLE, "the queue answers and is as the spec says")
 
 
-def _durable(facts: QueueFacts | None) -> list[Told]:
+def _of_server(view: QueueView, facts: QueueFacts | None) -> list[Told]:
+    """What can be said only of a queue that has a server."""
     if facts is None or facts.partitions is None or not facts.fenced:
         return []
+    return [_durable(facts), resized(facts, view.spec.partitions if view.spec is not None else None)]
+
+
+def _durable(facts: QueueFacts) -> Told:
     if facts.warnings:
-        return [("Durable", ConditionStatus.FALSE, Reason.AT_RISK, "; ".join(facts.warnings))]
-    return [
-        (
-            "Durable",
-            ConditionStatus.TRUE,
-            Reason.PERSISTENT,
-            "nothing in the server's configuration was seen to put entries at risk",
-        )
-    ]
+        return ("Durable", ConditionStatus.FALSE, Reason.AT_RISK, "; ".join(facts.warnings))
+    return (
+        "Durable",
+        ConditionStatus.TRUE,
+        Reason.PERSISTENT,
+        "nothing in the server's configuration was seen to put entries at risk",
+    )
 
 
-def scale_status(view: QueueView, operating: int | None) -> PartitionScaleStatus | None:
+def scale_status(view: QueueView, facts: QueueFacts | None) -> PartitionScaleStatus | None:
     """Whether the number of partitions in operation is the one asked for; None: not known."""
-    if view.spec is None or operating is None:
+    if view.spec is None or facts is None or facts.partitions is None:
         return None
+    operating, resizing = facts.partitions, facts.resizing
     if view.spec.access_type is AccessType.EXCLUSIVE and operating > 1:
         return PartitionScaleStatus.INVALID_EXCLUSIVE
     wanted = view.spec.partitions
+    if resizing is not None:
+        return PartitionScaleStatus.SCALING_UP if resizing.after > resizing.before else PartitionScaleStatus.SCALING_DOWN
     if wanted is None or wanted == operating:
         return PartitionScaleStatus.READY
     return PartitionScaleStatus.SCALING_UP if wanted > operating else PartitionScaleStatus.SCALING_DOWN

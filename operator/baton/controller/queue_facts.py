@@ -9,7 +9,7 @@ from baton.engine.observation import OwnerRecord
 from baton.kube.api import ApiError, UnavailableError
 from baton.model.ids import QueueName
 from baton.model.wording import quoted
-from baton.queues.protocol import QueueConflict, QueueUnreachable
+from baton.queues.protocol import QueueConflict, QueueUnreachable, Resizing
 
 EXPECTED = (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError)
 """What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
@@ -28,8 +28,8 @@ class QueueFacts:
     owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
     """As of the last look that found others than those that were known."""
     problem: Problem | None = None
-    refused: str | None = None
-    """Why the asked for number of partitions is not the one in operation."""
+    resizing: Resizing | None = None
+    """The number of partitions changes."""
     lag: Mapping[int, int] = field(default_factory=dict)
     stale_refused: Mapping[int, int] = field(default_factory=dict)
     dead_letters: Mapping[int, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class QueueFacts:
     @property
     def telling(self) -> tuple[object, ...]:
         """What makes a difference to the group."""
-        return (self.partitions, self.fenced, self.incarnation, self.problem, self.refused)
+        return (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing)
 
 
 def problem_of(queue: QueueName, error: Exception) -> Problem:

@@ -72,7 +72,7 @@ class Reporter:
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
         self._services.board.report(self._key, facts)
-        scales = {one.name: scale_status(one.view, one.facts.partitions) for one in sights if one.view is not None}
+        scales = {one.name: scale_status(one.view, one.facts) for one in sights if one.view is not None}
         now_ticks = self._services.clock.ticks()
         self._last = _snapshot(status, whole, counts, facts, scales, scribe, now_ticks)
         self._services.metrics.group(self._key, self._last)

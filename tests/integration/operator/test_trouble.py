@@ -221,20 +221,17 @@ async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_oper
     await shop.spread("strayed", 6)
 
 
-async def test_another_number_of_partitions_is_refused_for_redis_and_work_goes_on(shop: World, redis_server: RedisServer) -> None:
-    await shop.redis("fixed", redis_server.url, partitions=4)
-    await shop.group("fixed")
-    await shop.pod("fixed-a", "fixed")
-    await shop.spread("fixed", 4)
-    await shop.change("partitionedqueues", "fixed", {"spec": {"partitions": 6}})
-    message = await shop.told("fixed", "PartitionCountRefused", "partitionedqueues")
-    assert "4" in message and "spec.partitions" in message
-    assert await shop.told("fixed", "PartitionCountRefused")
-    await shop.pod("fixed-b", "fixed")
-    await shop.spread("fixed", 2, 2)
-    await shop.change("partitionedqueues", "fixed", {"spec": {"partitions": 4}})
-    await shop.told("fixed", "Reachable", "partitionedqueues")
-    await shop.told("fixed", "Ready")
+async def test_a_redis_queue_has_as_many_partitions_as_its_spec_asks_for(shop: World, redis_server: RedisServer) -> None:
+    await shop.redis("sized", redis_server.url, partitions=4)
+    await shop.group("sized")
+    await shop.pod("sized-a", "sized")
+    await shop.pod("sized-b", "sized")
+    await shop.spread("sized", 2, 2)
+    for count, owned in ((6, (3, 3)), (2, (1, 1)), (4, (2, 2))):
+        await shop.change("partitionedqueues", "sized", {"spec": {"partitions": count}})
+        await shop.spread("sized", *owned)
+        await assert_the_queue_agrees(shop, "sized", redis_server)
+    await shop.told("sized", "Ready")
 
 
 async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: World, redis_server: RedisServer) -> None:

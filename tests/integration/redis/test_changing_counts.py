@@ -33,6 +33,8 @@ COUNTS = (13, 8, 12)
 KEYS = [b"key-%d" % number for number in range(60)]
 PRODUCERS = 4
 MEMBERS = 4
+FORGETS = dict.fromkeys((scripts.SEAL, scripts.OPEN, scripts.PUBLISH, scripts.DRAINED, scripts.RESIZED), 0.08)
+"""How often the server forgets that it has carried out such a request."""
 
 
 class Crash(Exception):  # noqa: N818 - what happens
@@ -87,6 +89,8 @@ class Producer:
     sequences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     table: RoutingTable | None = None
     moved: int = 0
+    away: int = 0
+    """For so many turns it hears and does nothing."""
 
     def take(self, record: Record, keys: Sequence[bytes]) -> None:
         for _ in range(self.chance.randrange(4)):
@@ -95,6 +99,9 @@ class Producer:
             self.waiting.append((slot_of(key), self.sequences[slot_of(key)], key, record.number(key)))
 
     def send(self) -> None:
+        self.away -= 1
+        if self.away > 0:
+            return
         if self.table is None:
             version, text = self.raw.hmget(queue_key(self.queue), "version", "table")
             self.table = RoutingTable.from_text(int(version), text.decode())
@@ -106,6 +113,7 @@ class Producer:
         moved = scripts.ADD.run(self.raw, partition_keys(self.queue, partition), arguments)
         if self.chance.random() < 0.1:
             moved = range(len(batch))  # the answer is lost
+            self.away = self.chance.choice((0, 5, 50))
         added = {entry for position, entry in enumerate(batch) if position not in moved}
         self.waiting = [entry for entry in self.waiting if entry not in added]
         self.moved += len(moved)
@@ -195,7 +203,7 @@ class World:
 
     def steps(self) -> None:
         """Some, by everybody but the operator."""
-        for _ in range(self.chance.randint(1, 12)):
+        for _ in range(self.chance.randint(0, 8)):
             index = self.chance.randrange(PRODUCERS)
             match self.chance.randrange(12):
                 case 0 | 1 | 2:
@@ -239,14 +247,20 @@ class World:
 
     def forget(self, keys: dict[bytes, bytes]) -> None:
         """A replica takes over that has only this of all that the server had."""
-        self.raw.flushall()
-        for key, value in keys.items():
-            self.raw.restore(key, 0, value)
-        self.raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+        with self.raw.pipeline() as pipe:
+            pipe.flushall()
+            for key, value in keys.items():
+                pipe.restore(key, 0, value)
+            pipe.execute_command("DEBUG", "CHANGE-REPL-ID")
+            pipe.execute()
         self.forgotten += 1
 
     def everything(self) -> dict[bytes, bytes]:
-        return {key: self.raw.dump(key) for key in self.raw.scan_iter()}
+        keys = self.raw.keys()
+        with self.raw.pipeline() as pipe:
+            for key in keys:
+                pipe.dump(key)
+            return dict(zip(keys, pipe.execute(), strict=True))
 
     def close(self) -> None:
         self.raw.close()
@@ -271,7 +285,7 @@ class Interleaved(Transport):
         world = self._world
         world.steps()
         self._perhaps_end()
-        before = world.everything() if world.faults and world.chance.random() < 0.02 else None
+        before = world.everything() if world.faults and world.chance.random() < FORGETS.get(request.script, 0.01) else None
         answer = request.script.run(world.raw, request.keys, request.arguments)
         if request.script is not scripts.CLAIM and request.script is not scripts.READY:
             world.requests.append(request)
@@ -359,3 +373,28 @@ async def test_every_key_keeps_its_order_and_nothing_is_lost(debugged: RedisServ
     assert not world.raw.keys("*stage*")
     await operator.close()
     world.close()
+
+
+async def test_what_was_seen_before_a_failover_counts_for_nothing_after_it(debugged: RedisServer) -> None:
+    """The new primary may not have been told of it."""
+    name, keys = "shop/failed-over", partition_keys("shop/failed-over", 1)
+    operator = RedisQueue(debugged.url, name, GROUP)
+    await operator.ensure(2)
+    with debugged.client() as raw:
+        before = scripts.SEAL.run(raw, partition_keys(name, 0), [2, 0]).decode()
+        raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+        steps = [
+            Request(scripts.OPEN, keys, [before, 2, 0, 0]),
+            Request(scripts.PUBLISH, [queue_key(name)], [before, 2]),
+            Request(scripts.UNBLOCK, keys, [before, 2, 0, 0]),
+            Request(scripts.RESIZED, [queue_key(name)], [before, 1]),
+        ]
+        raw.hset(queue_key(name), mapping={"next": RoutingTable.even(2, 3).to_text(), "former": "", "target": 3})
+        assert [step.script.run(raw, step.keys, step.arguments) for step in steps[:3]] == [0, 0, 0]
+        raw.hdel(queue_key(name), "next")
+        assert steps[3].script.run(raw, steps[3].keys, steps[3].arguments) == 0
+        assert raw.hget(keys.slots, "0") is None and raw.hget(queue_key(name), "version") == b"1"
+        now = scripts.SEAL.run(raw, partition_keys(name, 0), [2, 0]).decode()
+        assert scripts.OPEN.run(raw, keys, [now, 2, 0, 0]) == 1
+        assert raw.hget(keys.slots, "0") == b"2 0"
+    await operator.close()

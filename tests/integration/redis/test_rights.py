@@ -13,6 +13,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.protocol import Claimant, Owner, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import announcements_key, partition_keys
+from baton.queues.redis.routing import RoutingTable
 
 pytestmark = pytest.mark.integration
 
@@ -21,6 +22,7 @@ QUEUE = "shop/orders"
 GROUP = Claimant("shop/orders", "uid-of-the-group")
 USERS = dict(re.findall(r"^ACL SETUSER orders-(\w+) on >\w+ (.*)$", GUIDE.read_text().replace("\\\n    ", ""), re.MULTILINE))
 RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for user, rules in USERS.items()}
+MOVES = next(key for key in map(str, range(100)) if RoutingTable.even(1, 1).resized(2).partition_of(key.encode()) == 1)
 NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire"}
 """Without these less is known, counted or done at once, and nothing fails."""
 
@@ -102,6 +104,7 @@ class Roles:
                 ask() if ask else await self.operator.outstanding(0)
             raw.delete(keys.stream)
             await self.operator.outstanding(0)
+            await self.resized(raw)
             await self.operator.release()
             raw.flushdb()
 
@@ -111,6 +114,30 @@ class Roles:
         self.announcements.interrupt()
         assert self.announcements.wait(1) == {}
         assert self.announcements.wait(60) == {owner: Owner(Uid("a"), self._epoch)}
+
+    async def resized(self, raw: redis.Redis) -> None:
+        """There and back, with entries on the way and foreign ones between them."""
+        self.send(1)
+        assert await self.operator.ensure(2) is not None
+        self.producer.send(MOVES, "meanwhile")
+        keys, epoch = partition_keys(QUEUE, 1), Epoch(1)
+        raw.xadd(keys.stream.replace("stream:0", "stage:2.0"), {"foreign": "1"})
+        await self.operator.grant(1, Uid("a"), epoch)
+        with raw.pipeline() as pipe:
+            for _ in range(1001):
+                pipe.xadd(keys.stream, {"foreign": "1"}, id="9200000000000000-*")
+            pipe.execute()
+        self.consumer.read(1, epoch, 1)
+        self.finish(0, self._epoch)
+        assert await self.operator.ensure(2) is None
+        await self.operator.ensure(1)
+        self.finish(1, epoch)
+        assert await self.operator.ensure(1) is None
+
+    def finish(self, partition: int, epoch: Epoch) -> None:
+        self.consumer.let_go(partition, epoch)
+        while entries := self.consumer.read(partition, epoch):
+            self.consumer.ack(partition, epoch, [entry.offset for entry in entries])
 
     def send(self, count: int) -> None:
         self.producer.send_many(("k", str(number)) for number in range(count))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable, Resizing
 
 NEVER = 1e9
 """Seconds."""
@@ -27,6 +27,8 @@ class MemoryQueue:
         self.takes: dict[str, float] = {}
         """Seconds, by method."""
         self.fails: Exception | None = None
+        self.steps: list[Resizing] = []
+        """What it answers to `ensure` one after the other, the last again and again. Its count changes when there are none."""
 
     async def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -50,13 +52,14 @@ class MemoryQueue:
         await self._called("partitions")
         return self.count
 
-    async def ensure(self, count: int) -> None:
+    async def ensure(self, count: int) -> Resizing | None:
         await self._called("ensure")
         if self.conflict is not None:
             raise QueueConflict(self.conflict)
-        if self.count not in (None, count):
-            raise QueueConflict(f"the queue has {self.count} partitions: set spec.partitions to {self.count}")
+        if self.steps:
+            return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         self.count = count
+        return None
 
     async def pause(self, partition: int, epoch: Epoch) -> int | None:
         await self._called("pause")

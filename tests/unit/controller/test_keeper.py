@@ -14,7 +14,7 @@ from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import Clock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.protocol import Owner, QueueAdapter
+from baton.queues.protocol import Owner, QueueAdapter, Resizing
 
 ORDERS = QueueName("orders")
 
@@ -78,7 +78,7 @@ async def kept() -> AsyncIterator[Kept]:
 async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
     await until(lambda: kept.keeper.facts.lag)
     facts = kept.keeper.facts
-    assert (facts.partitions, facts.incarnation, facts.problem, facts.refused, facts.lag) == (4, "run-1", None, None, {0: 5})
+    assert (facts.partitions, facts.incarnation, facts.problem, facts.resizing, facts.lag) == (4, "run-1", None, None, {0: 5})
     assert kept.news >= 1
 
 
@@ -163,15 +163,32 @@ async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
     assert kept.keeper.facts.owners[1] == OwnerRecord(Uid("rolled-back"), Epoch(1))
 
 
-async def test_another_count_is_refused_and_the_queue_goes_on_as_it_is() -> None:
-    one = Kept(MemoryQueue(partitions=6))
+async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
+    queue = MemoryQueue(partitions=6)
+    queue.steps = [Resizing(6, 4, (4, 5)), Resizing(6, 4, (5,))]
+    one = Kept(queue)
     try:
-        await until(lambda: one.keeper.facts.refused)
+        await until(lambda: one.keeper.facts.resizing == Resizing(6, 4, (5,)))
+        assert (one.keeper.facts.partitions, one.keeper.facts.problem) == (6, None)
+        queue.steps = []
+        await until(lambda: one.keeper.facts.resizing is None)
+        assert one.keeper.facts.partitions == 4
+    finally:
+        one.task.cancel()
+
+
+async def test_a_queue_that_goes_away_in_the_middle_of_a_change_goes_on_with_it_when_it_is_back() -> None:
+    queue = MemoryQueue(partitions=6)
+    queue.steps = [Resizing(6, 4, (5,))]
+    one = Kept(queue)
+    try:
+        await until(lambda: one.keeper.facts.resizing)
+        queue.down = True
+        await until(lambda: one.keeper.facts.problem)
         assert one.keeper.facts.partitions == 6
-        assert one.keeper.facts.problem is None
-        assert "set spec.partitions to 6" in str(one.keeper.facts.refused)
-        one.keeper.ask_for(6)
-        await until(lambda: one.keeper.facts.refused is None)
+        queue.steps, queue.down = [], False
+        await until(lambda: one.keeper.facts.partitions == 4)
+        assert (one.keeper.facts.resizing, one.keeper.facts.problem) == (None, None)
     finally:
         one.task.cancel()
 

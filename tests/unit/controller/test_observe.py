@@ -21,6 +21,7 @@ from baton.kube.members import LeftOut, Membership
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.queues.protocol import Resizing
 from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
 
 ORDERS = QueueName("orders")
@@ -73,7 +74,7 @@ AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
     ("seen", "partitions"),
     [
         (sight(), {ORDERS: 4}),
-        (sight(facts=QueueFacts(partitions=6, refused="4, not 6")), {ORDERS: 6}),
+        (sight(facts=QueueFacts(partitions=6, resizing=Resizing(6, 4, ()))), {ORDERS: 6}),
         # it has not answered this operator yet
         (sight(facts=AWAY), {ORDERS: 4}),
         (sight(facts=AWAY, recorded=None), {}),
@@ -144,7 +145,6 @@ def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:
             "spec.partitions",
         ),
         (sight(facts=AWAY), Reason.QUEUE_UNREACHABLE, "start it"),
-        (sight(facts=QueueFacts(partitions=4, refused="set spec.partitions to 4")), Reason.PARTITION_COUNT_REFUSED, "set"),
         (sight(named=False, facts=AWAY), Reason.QUEUE_UNREACHABLE, "start it"),
         (sight(named=False), None, ""),
     ],

@@ -81,7 +81,7 @@ FINE = QueueFacts(partitions=4)
         (queue(), [FINE], 4, PartitionScaleStatus.READY, Reason.REACHABLE),
         (queue(), [], None, None, Reason.UNUSED),
         (queue(), [QueueFacts()], None, None, Reason.QUEUE_UNREACHABLE),
-        (queue(partitions=6), [replace(FINE, refused="no")], 4, PartitionScaleStatus.SCALING_UP, Reason.PARTITION_COUNT_REFUSED),
+        (queue(partitions=6), [FINE], 4, PartitionScaleStatus.SCALING_UP, Reason.REACHABLE),
         (queue(partitions=2), [FINE], 4, PartitionScaleStatus.SCALING_DOWN, Reason.REACHABLE),
         (queue(accessType="Exclusive"), [FINE], 4, PartitionScaleStatus.INVALID_EXCLUSIVE, Reason.REACHABLE),
         (

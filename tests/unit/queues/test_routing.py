@@ -48,3 +48,31 @@ def test_impossible_layouts_are_refused(weights: list[int]) -> None:
 def test_a_table_that_does_not_cover_all_slots_is_refused() -> None:
     with pytest.raises(ValueError, match="1024 slots, found 3"):
         RoutingTable.from_text(1, "0x1,1x2")
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=6))
+def test_another_number_of_partitions_is_even_by_the_fewest_moves(counts: list[int]) -> None:
+    table = RoutingTable.even(1, 12)
+    for count in counts:
+        before, table = table, table.resized(count)
+        lengths = Counter(table.partitions)
+        assert set(lengths) == set(range(count)) and max(lengths.values()) - min(lengths.values()) <= 1
+        assert table.version == before.version + 1
+        moved = [pair for pair in zip(before.partitions, table.partitions, strict=True) if pair[0] != pair[1]]
+        there = len(set(before.partitions))
+        assert all(source >= count if count < there else target >= there for source, target in moved)
+
+
+def test_one_more_partition_takes_its_share_of_each_other_and_nothing_else_moves() -> None:
+    before = RoutingTable.even(1, 12)
+    after = before.resized(13)
+    moved = [pair for pair in zip(before.partitions, after.partitions, strict=True) if pair[0] != pair[1]]
+    assert len(moved) == SLOTS // 13
+    assert {target for _, target in moved} == {12}
+    assert {source for source, _ in moved} == set(range(12))
+
+
+@pytest.mark.parametrize("count", [0, SLOTS + 1])
+def test_more_partitions_than_slots_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="a queue has 1 to 1024 partitions"):
+        RoutingTable.even(1, 12).resized(count)

@@ -18,9 +18,10 @@ from baton.queues.redis.answers import OddAnswerError
 
 MOST_BYTES = 256 * 1024
 """Of the answers of one round trip. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7 KB, and
-about 60 bytes for each database and replica), or one routing table (7 KB)."""
+about 60 bytes for each database and replica), three routing tables (7 KB each), or what is known of some 300 producers
+(scripts/sequences.lua)."""
 MOST_ELEMENTS = 64
-"""Of one answer. The largest that Redis gives has 8 (scripts/claim.lua)."""
+"""Of one answer. The largest that Redis gives has 11 (scripts/claim.lua)."""
 MOST_DEPTH = 4
 WITHIN = 5.0
 """Seconds for the answers of one round trip."""

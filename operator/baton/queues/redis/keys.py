@@ -22,13 +22,15 @@ class PartitionKeys(NamedTuple):
     progress: str
     """Hash of a segment: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
     to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
-    it may have been handed out), history (the server's), and waits: 1 if its owner has read everything and is to be woken."""
+    it may have been handed out), history (the server's), waits: 1 if its owner has read everything and is to be woken; sealed and
+    barrier (the version at which slots last went, and the last entry then), and staged (entries on stages)."""
     wake: str
     """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry of the segment."""
     refused: str
     """Counter of refused stale owners."""
     slots: str
-    """Hash: slot -> version at which this partition accepts it."""
+    """Hash: slot -> `version` at which this partition has accepted it; `version partition` while its entries wait on the stream
+    `stage:version.partition` for that partition to be read up to its barrier; or `version moved`: it went elsewhere."""
     sequences: str
     """Hash: slot:producer -> the last sequence number that was added, and when."""
     dead: str
@@ -51,7 +53,9 @@ def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> 
 
 
 def queue_key(queue: str) -> str:
-    """Hash of the whole queue: group, partitions, born, ready, the limits, and table with its version (routing.py)."""
+    """Hash of the whole queue: group, partitions, most (there ever were), born, ready, the limits, and table with its version
+    (routing.py); while the number of partitions changes: former (table), target (partitions), and next (table) until it is
+    published."""
     return f"pq:{{{queue}}}:queue"
 
 

@@ -28,11 +28,12 @@ class Busy:
 
     def __init__(self, world: World, fleet: LoadedFleet, queue: RedisQueue) -> None:
         self.world, self.fleet, self.queue = world, fleet, queue
+        self.partitions = PARTITIONS
 
     async def settled(self, *members: str, seconds: float = 30) -> None:
         """Ready, spread evenly over these members (all, if none is named), the queue at one with the ledger."""
         names = sorted(members or PODS)
-        most = -(-PARTITIONS // len(names))
+        most = -(-self.partitions // len(names))
 
         async def so() -> bool:
             entries = await self.world.entries(GROUP)
@@ -40,14 +41,15 @@ class Busy:
             if sorted(entries) != names or any(entry.revoking for entry in entries.values()):
                 return False
             held = {number: (entries[name].uid, epoch) for name, grants in owned.items() for number, epoch in grants.items()}
-            if len(held) != PARTITIONS or max(map(len, owned.values())) > most:
+            if len(held) != self.partitions or max(map(len, owned.values())) > most:
                 return False
             status = await self.world.status(GROUP)
             if status.get("state") != "Ready" or status.get("members") != len(names) or status.get("moving"):
                 return False
             if (await self.world.condition(GROUP))["status"] != "True":
                 return False
-            return {number: owner[:2] for number, owner in (await self.queue.owners()).items()} == held
+            owners = (await self.queue.owners()).items()
+            return {number: owner[:2] for number, owner in owners if owner.uid is not None} == held
 
         await eventually(so, f"{GROUP} is Ready and spread over {names}", seconds, self._shown)
 
@@ -87,22 +89,23 @@ def running(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Load, witnesses and consumers; no operator."""
     name = f"loaded-{next(_numbers)}"
     with RedisServer() as server:
-        pods = asyncio.run(_made(kubeconfig, name, server))
+        pods = asyncio.run(made(kubeconfig, name, server))
         with LoadedFleet(kubeconfig, name, GROUP, server, PARTITIONS, tmp_path_factory.mktemp(name)) as fleet:
             fleet.join(pods)
             yield fleet
 
 
-async def _made(kubeconfig: Path, name: str, server: RedisServer) -> dict[str, str]:
+async def made(kubeconfig: Path, name: str, server: RedisServer, partitions: int = PARTITIONS) -> dict[str, str]:
+    """A queue, and a group of pods without processes."""
     queue = RedisQueue(server.url, f"{name}/{GROUP}", Claimant(f"{name}/{GROUP}", "a test"))
-    await queue.ensure(PARTITIONS)
+    await queue.ensure(partitions)
     await queue.release()
     await queue.close()
     async with connect(kubeconfig) as (plain, _):
         api = Cluster(plain._client)
         await apply_crds(api)
         world = await namespace(api, name)
-        await world.redis(GROUP, server.url, PARTITIONS, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
+        await world.redis(GROUP, server.url, partitions, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
         await world.api.create(group_path("apps/v1", name, "deployments"), _idle())
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "idle"}
         await world.group(GROUP, replicas=len(PODS), scale={"mode": "Workload", "targetRef": target})
