@@ -1,0 +1,184 @@
+"""Another number of partitions: what it does to entries, readers and producers that are there meanwhile."""
+
+import itertools
+import threading
+from collections.abc import Callable
+
+import pytest
+import redis
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch
+from baton.queues.protocol import Claimant, QueueConflict, Resizing
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, scripts
+from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.routing import RoutingTable, slot_of
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+
+
+def key(source: int, target: int, before: int = 2, after: int = 3) -> bytes:
+    """One that goes from a partition to another, or stays."""
+    table = RoutingTable.even(1, before)
+    keys = (b"key-%d" % number for number in itertools.count())
+    return next(one for one in keys if (table.partition_of(one), table.resized(after).partition_of(one)) == (source, target))
+
+
+def finish(reader: RedisReader, partition: int, epoch: Epoch = ONE) -> list[bytes]:
+    """Reads and acknowledges all that there is."""
+    found: list[bytes] = []
+    while entries := reader.read(partition, epoch):
+        reader.ack(partition, epoch, [entry.offset for entry in entries])
+        found += [entry.value for entry in entries]
+    return found
+
+
+async def test_what_is_sent_meanwhile_waits_for_what_came_before_and_nothing_else_does(queue: Queue) -> None:
+    readers = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(2)]
+    queue.producer.send_many([(key(0, 2), "1"), (key(0, 0), "1")])
+    held = readers[0].read(0, ONE)
+    assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
+    assert await queue.operator.partitions() == 3
+    new = await queue.granted("pod-2", 1, 2)
+    queue.producer.send_many([(key(0, 2), "2"), (key(0, 0), "2"), (key(1, 2), "1")])
+    assert [entry.value for entry in readers[0].read(0, ONE)] == [b"2"]
+    assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
+    assert finish(new, 2) == [b"1"], "partition 1 was empty"
+    assert await queue.operator.lag() == {0: 3, 1: 0, 2: 1}
+    readers[0].ack(0, ONE, [entry.offset for entry in held])
+    assert await queue.operator.ensure(3) is None
+    assert finish(new, 2) == [b"2"]
+
+
+async def test_a_waiting_reader_is_woken_by_what_follows(queue: Queue) -> None:
+    old, new = await queue.granted("old", 1, 0), await queue.granted("new", 1, 2)
+    queue.send("before")
+    await queue.operator.ensure(3)
+    queue.producer.send(key(0, 2), "after")
+    new.read(2, ONE)
+    woken: list[set[int]] = []
+    waiting = threading.Thread(target=lambda: woken.append(new.wait([2], 20)))
+    waiting.start()
+    finish(old, 0)
+    assert await queue.operator.ensure(3) is None
+    waiting.join(20)
+    assert woken == [{2}]
+    assert finish(new, 2) == [b"after"]
+
+
+async def test_many_entries_follow_in_portions_and_none_overtakes_them(queue: Queue) -> None:
+    owner = await queue.granted("pod", 1)
+    queue.send("before")
+    await queue.operator.ensure(3)
+    moves, new = key(0, 2), partition_keys(queue.name, 2)
+    queue.producer.send_many((moves, str(number)) for number in range(1200))
+    finish(owner, 0)
+    with queue.raw() as raw:
+        history, done = scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [2])
+        assert done == 1
+        slots = [slot for slot, (a, b) in enumerate(ways()) if (a, b) == (0, 2)]
+        answers = [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots])]
+        queue.producer.send(moves, "1200")
+        answers += [scripts.UNBLOCK.run(raw, new, [history, 2, 0, *slots]) for _ in range(2)]
+        assert answers == [0, 0, 1]
+    queue.producer.send(moves, "1201")
+    assert await queue.operator.ensure(3) is None
+    assert finish(await queue.granted("new", 1, 2), 2) == [b"%d" % number for number in range(1202)]
+
+
+def ways() -> list[tuple[int, int]]:
+    table = RoutingTable.even(1, 2)
+    return list(zip(table.partitions, table.resized(3).partitions, strict=True))
+
+
+async def test_a_partition_that_goes_is_read_until_it_is_empty_and_may_come_back(queue: Queue) -> None:
+    kept, going = await queue.granted("kept", 1, 0), await queue.granted("going", 1, 1)
+    queue.send("1", "2", partition=1)
+    assert await queue.operator.ensure(1) == Resizing(2, 1, (1,))
+    assert await queue.operator.partitions() == 2
+    queue.send("3", partition=1)
+    assert finish(kept, 0) == []
+    assert finish(going, 1) == [b"1", b"2"]
+    assert await queue.operator.ensure(1) is None
+    assert await queue.operator.partitions() == 1
+    assert finish(kept, 0) == [b"3"]
+    assert await queue.operator.grant(1, None, Epoch(2)) == (None, 2, False)
+    assert (await queue.operator.owners())[1] == (None, 2, False), "its tombstone stays"
+    assert await queue.operator.ensure(2) is None
+    assert await queue.operator.grant(1, None, ONE) == (None, 2, False)
+    queue.send("4", partition=1)
+    assert finish(await queue.granted("again", 3, 1), 1, Epoch(3)) == [b"4"]
+
+
+async def test_a_retry_of_what_was_added_before_the_move_is_no_duplicate_after_it(queue: Queue) -> None:
+    moves = key(0, 2)
+    slot = slot_of(moves)
+    request = ["producer", slot, 1, moves, "v1"]
+    with queue.raw() as raw:
+        assert scripts.ADD.run(raw, partition_keys(queue.name, 0), request) == []
+        finish(await queue.granted("pod", 1), 0)
+        assert await queue.operator.ensure(3) is None
+        assert scripts.ADD.run(raw, partition_keys(queue.name, 2), [*request, slot, 2, moves, "v2"]) == []
+    assert finish(await queue.granted("new", 1, 2), 2) == [b"v2"]
+
+
+async def test_another_change_begins_when_the_one_under_way_has_ended(queue: Queue) -> None:
+    owner = await queue.granted("pod", 1)
+    queue.send("1")
+    assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
+    assert await queue.operator.ensure(5) == Resizing(2, 3, (0,))
+    finish(owner, 0)
+    assert await queue.operator.ensure(5) is None
+    assert await queue.operator.partitions() == 3
+    assert await queue.operator.ensure(5) is None
+    assert await queue.operator.partitions() == 5
+
+
+async def test_who_takes_the_queue_over_goes_on_with_its_change_and_nobody_else_does(queue: Queue) -> None:
+    owner = await queue.granted("pod", 1)
+    queue.send("1")
+    await queue.operator.ensure(3)
+    other = RedisQueue(queue.url, queue.name, Claimant("shop/other", "another uid"))
+    with pytest.raises(QueueConflict):
+        await other.ensure(3)
+    heir = RedisQueue(queue.url, queue.name, Claimant("shop/heir", "its uid", frozenset({GROUP.uid})))
+    assert await heir.ensure(2) == Resizing(2, 3, (0,))
+    finish(owner, 0)
+    assert await heir.ensure(2) is None
+    assert await heir.partitions() == 3
+    for adapter in (other, heir):
+        await adapter.close()
+
+
+async def test_a_full_server_is_no_obstacle(new_name: Callable[[], str]) -> None:
+    with RedisServer(maxmemory="6mb") as server:
+        queue = await make_queue(server.url, 2, new_name())
+        owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
+        queue.send("before")
+        with queue.raw() as raw:
+            number = fill(raw)
+            assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
+            raw.delete("junk-0", "junk-1")
+            with RedisProducer(server.url, queue.name) as producer:
+                producer.send(key(0, 2), "after")
+            fill(raw, number)
+            assert finish(owner, 0) == [b"before"]
+            assert await queue.operator.ensure(3) is None
+            assert finish(new, 2) == [b"after"]
+            with pytest.raises(redis.exceptions.OutOfMemoryError):
+                raw.set("more", b"x" * 100_000)
+        await queue.close()
+
+
+def fill(raw: redis.Redis, first: int = 0) -> int:
+    """Until nothing more goes in."""
+    for size in (100_000, 1000, 10):
+        try:
+            for number in itertools.count(first):
+                raw.set(f"junk-{number}", b"x" * size)
+        except redis.exceptions.OutOfMemoryError:
+            first = number
+    return first
