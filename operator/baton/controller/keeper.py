@@ -24,6 +24,9 @@ from baton.queues.protocol import QueueAdapter, Resizing
 
 LOOK_EVERY = 5.0
 RESIZE_EVERY = 0.1
+"""Seconds between two steps of a change of the number of partitions, and"""
+REST = 4
+"""so many times as long as the last of them took: a large queue is asked more seldom."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
 
 log = structlog.get_logger("baton.queue")
@@ -202,10 +205,12 @@ class Keeper:
 
     async def _rest(self, adapter: QueueAdapter) -> None:
         """Until the next look is due. A change of the number of partitions goes on meanwhile; its end is worth a look."""
-        rests_until = self._clock.ticks() + LOOK_EVERY
+        rests_until, took = self._clock.ticks() + LOOK_EVERY, 0.0
         while self.facts.resizing is not None and not self._look_now.is_set() and self._clock.ticks() < rests_until:
-            await _until(self._look_now, RESIZE_EVERY)
+            await _until(self._look_now, max(RESIZE_EVERY, REST * took))
+            began = self._clock.ticks()
             resizing = await self._ensure(adapter)
+            took = self._clock.ticks() - began
             if resizing is None:
                 return
             if resizing != self.facts.resizing:

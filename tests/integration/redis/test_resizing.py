@@ -125,6 +125,18 @@ async def test_a_retry_of_what_was_added_before_the_move_is_no_duplicate_after_i
     assert finish(await queue.granted("new", 1, 2), 2) == [b"v2"]
 
 
+async def test_what_is_known_of_many_producers_goes_along_and_what_is_known_better_stays(queue: Queue) -> None:
+    moves, stays = slot_of(key(0, 2)), slot_of(key(0, 0))
+    old, new = partition_keys(queue.name, 0).sequences, partition_keys(queue.name, 2).sequences
+    with queue.raw() as raw:
+        raw.hset(old, mapping={f"{slot}:producer-{n}": f"{n} 1000" for slot in (moves, stays) for n in range(2000)})
+        raw.hset(old, f"{moves}:{'a name that is none of ours ' * 20}", "1 1000")
+        raw.hset(new, mapping={f"{moves}:producer-7": "9 1000"})
+        await queue.operator.ensure(3)
+        known = {field.decode(): value.decode() for field, value in raw.hgetall(new).items()}
+    assert known == {f"{moves}:producer-{n}": f"{9 if n == 7 else n} 1000" for n in range(2000)}
+
+
 async def test_another_change_begins_when_the_one_under_way_has_ended(queue: Queue) -> None:
     owner = await queue.granted("pod", 1)
     queue.send("1")

@@ -92,17 +92,19 @@ class Resizer:
 
     async def _drained(self, change: Change) -> tuple[str, set[int]]:
         """Partitions at which all is done that was added before their slots went."""
-        asked = [Request(scripts.DRAINED, self._keys(source), (change.version,)) for source in change.leaving]
+        sources = {source for source, _ in change.ways.keys() - self._done[1]} or set(change.leaving)
+        asked = [Request(scripts.DRAINED, self._keys(source), (change.version,)) for source in sources]
         found = await self._transport.all(self._transport.asking, asked, answers.scalars(2))
         histories = {_history(history) for history, _ in found}
         if len(histories) != 1:
             return "", set()
-        return histories.pop(), {source for source, (_, done) in zip(change.leaving, found, strict=True) if done == 1}
+        history = histories.pop()
+        if self._done[0] != (history, change.version):
+            self._done = ((history, change.version), set())
+        return history, {source for source, (_, done) in zip(sources, found, strict=True) if done == 1}
 
     async def _unblock(self, change: Change, history: str, drained: set[int]) -> set[Way]:
         """Let the entries follow whose turn it is; the ways on which some are left."""
-        if self._done[0] != (history, change.version):
-            self._done = ((history, change.version), set())
         done = self._done[1]
         until = time.monotonic() + _FOR
         while ways := [way for way in change.ways if way[0] in drained and way not in done]:

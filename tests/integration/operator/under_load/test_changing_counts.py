@@ -35,6 +35,18 @@ async def changing(kubeconfig: Path, api: Cluster, tmp_path: Path) -> AsyncItera
             await queue.close()
 
 
+async def held_up(busy: Busy) -> None:
+    """Nobody works, and in each partition there is something to do."""
+    for process in busy.fleet.consumers.values():
+        process.send_signal(signal.SIGSTOP)
+
+    async def backlog() -> bool:
+        lag = await busy.queue.lag()
+        return all(lag[number] > 0 for number in range(busy.partitions))
+
+    await eventually(backlog, "each partition has entries that are not done", 20)
+
+
 async def resized(busy: Busy, status: str, said: str = "") -> None:
     """Wait until the condition Resized is about the spec as it is, has this status, and says so."""
     path = group_path(GROUP_VERSION, NAME, "partitionedqueues", GROUP)
@@ -53,8 +65,7 @@ async def test_the_number_of_partitions_goes_up_and_down_under_load(changing: tu
     busy.partitions = FIRST
     await busy.settled()
     for count, trouble in ((13, "killed"), (8, "hung"), (12, "quiet")):
-        holds = busy.fleet.consumers["a"]
-        holds.send_signal(signal.SIGSTOP)  # what it has read is not done for a while
+        await held_up(busy)
         await busy.world.change("partitionedqueues", GROUP, {"spec": {"partitions": count}})
         await resized(busy, "False", "waits until")
         if trouble == "killed":
@@ -65,9 +76,10 @@ async def test_the_number_of_partitions_goes_up_and_down_under_load(changing: tu
             server.freeze()
             await busy.world.told(GROUP, "QueueUnreachable", seconds=30)
             server.thaw()
-        await busy.works_on()
-        holds.send_signal(signal.SIGCONT)
+        for process in busy.fleet.consumers.values():
+            process.send_signal(signal.SIGCONT)
         await resized(busy, "True")
+        await busy.works_on()
         busy.partitions = count
         await busy.settled()
     await busy.proven()
