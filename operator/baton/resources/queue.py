@@ -251,7 +251,8 @@ class PartitionedQueueSpec(Shape):
     source: Source
     """Where the queue is."""
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Into how many partitions the queue is divided. Discovered for Kafka."""
+    """Into how many partitions the queue is divided. May change at any time; on Redis every key keeps its order meanwhile.
+    Discovered for Kafka."""
     partition_attributes: Annotated[
         tuple[PartitionAttributes, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = Field(default_factory=tuple)
