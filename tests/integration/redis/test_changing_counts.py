@@ -85,7 +85,7 @@ class Producer:
     queue: str
     name: str
     chance: random.Random
-    waiting: list[tuple[int, int, bytes, bytes]] = field(default_factory=list)
+    waiting: list[tuple[int, int, bytes, bytes, bytes]] = field(default_factory=list)
     sequences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     table: RoutingTable | None = None
     moved: int = 0
@@ -96,7 +96,7 @@ class Producer:
         for _ in range(self.chance.randrange(4)):
             key = self.chance.choice(keys)
             self.sequences[slot_of(key)] += 1
-            self.waiting.append((slot_of(key), self.sequences[slot_of(key)], key, record.number(key)))
+            self.waiting.append((slot_of(key), self.sequences[slot_of(key)], key, record.number(key), b""))
 
     def send(self) -> None:
         self.away -= 1

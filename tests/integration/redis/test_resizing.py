@@ -43,14 +43,14 @@ async def test_what_is_sent_meanwhile_waits_for_what_came_before_and_nothing_els
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
     assert await queue.operator.partitions() == 3
     new = await queue.granted("pod-2", 1, 2)
-    queue.producer.send_many([(key(0, 2), "2"), (key(0, 0), "2"), (key(1, 2), "1")])
+    queue.producer.send_many([(key(0, 2), "2", {"trace": "7"}), (key(0, 0), "2"), (key(1, 2), "1")])
     assert [entry.value for entry in readers[0].read(0, ONE)] == [b"2"]
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
     assert finish(new, 2) == [b"1"], "partition 1 was empty"
     assert await queue.operator.lag() == {0: 3, 1: 0, 2: 1}
     readers[0].ack(0, ONE, [entry.offset for entry in held])
     assert await queue.operator.ensure(3) is None
-    assert finish(new, 2) == [b"2"]
+    assert [(entry.value, entry.headers) for entry in new.read(2, ONE)] == [(b"2", {"trace": b"7"})]
 
 
 async def test_a_waiting_reader_is_woken_by_what_follows(queue: Queue) -> None:
@@ -116,12 +116,12 @@ async def test_a_partition_that_goes_is_read_until_it_is_empty_and_may_come_back
 async def test_a_retry_of_what_was_added_before_the_move_is_no_duplicate_after_it(queue: Queue) -> None:
     moves = key(0, 2)
     slot = slot_of(moves)
-    request = ["producer", slot, 1, moves, "v1"]
+    request = ["producer", slot, 1, moves, "v1", ""]
     with queue.raw() as raw:
         assert scripts.ADD.run(raw, partition_keys(queue.name, 0), request) == []
         finish(await queue.granted("pod", 1), 0)
         assert await queue.operator.ensure(3) is None
-        assert scripts.ADD.run(raw, partition_keys(queue.name, 2), [*request, slot, 2, moves, "v2"]) == []
+        assert scripts.ADD.run(raw, partition_keys(queue.name, 2), [*request, slot, 2, moves, "v2", ""]) == []
     assert finish(await queue.granted("new", 1, 2), 2) == [b"v2"]
 
 
