@@ -59,12 +59,11 @@ class Lane:
         return bool(self.waiting) and (shared or not self.out) and now >= self.due
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
-        """The first entries, one at least, up to one that has failed before: the queue has to count that one first."""
+        """The first entries, up to one that has failed before: the queue has to count that one first."""
         entries: list[HeldEntry] = []
-        size = 0
         while self.waiting and len(entries) < most and self.waiting[0].offset not in self.failed:
-            size += self.waiting[0].size
-            if entries and size > most_bytes:
+            most_bytes -= self.waiting[0].size if most_bytes < inf else 0
+            if most_bytes < 0:
                 break
             entry = self.waiting.popleft()
             self.out[entry.offset] = entry

@@ -15,6 +15,9 @@ from baton.consumer.lane import Lane
 from baton.consumer.reader import Reader
 from baton.consumer.work import Work
 
+_MOST_BY_KEY = 1000
+"""Entries in hand of a partition whose keys are worked on beside each other."""
+
 
 class Supply:
     """Of the consumer's loop, and used by its thread only."""
@@ -102,7 +105,9 @@ class Supply:
         if holding.letting_go and holding.read_before:
             return 0
         if holding.by_key:
-            return self._work.slice(self.workers) - holding.in_hand
+            # What waits behind a slow entry of its key must not keep the others from being read, within limits.
+            begun = sum(1 if lane.out else len(lane.waiting) for lane in holding.lanes.values())
+            return min(self._work.slice(self.workers) - begun, _MOST_BY_KEY - holding.in_hand)
         return 0 if holding.in_hand else self._work.slice()
 
     def _shares(self, holding: Holding, now: float) -> list[list[Lane]]:
@@ -115,23 +120,26 @@ class Supply:
         """Read until there is as much as a batch may have, or it has waited for long enough."""
         now = time.monotonic()
         having = self._having()
-        most = min(size.entries, self._work.within(size.bytes))
         worked = False
         for holding, reader in having:
-            missing = most - self._ready(having, now)
-            if missing > 0 and self._may_read(holding, now, size.entries):
+            entries, room = self._ready(having, now, size)
+            if entries >= size.entries or room <= 0:
+                break
+            if self._may_read(holding, now, size.entries):
                 holding.served_at = now
-                worked |= self._work.read(holding, reader, missing)
+                worked |= self._work.read(holding, reader, min(size.entries - entries, self._work.within(room)))
                 if not quiet():
                     return True
-        if not (ready := self._ready(having, now)):
+        entries, room = self._ready(having, now, size)
+        if not entries:
             return worked
         want.since = want.since or now
-        if ready < most and now < self.due and not any(holding.letting_go for holding, _ in having):
+        enough = entries >= size.entries or room <= 0 or now >= self.due
+        if not enough and not any(holding.letting_go for holding, _ in having):
             return worked
-        if entries := self._gather(having, size, now):
+        if batch := self._gather(having, size, now):
             self.wants.popleft()
-            self._deliver(want, entries)
+            self._deliver(want, batch)
         return True
 
     def _may_read(self, holding: Holding, now: float, most: int) -> bool:
@@ -141,21 +149,27 @@ class Supply:
             return False  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
-    def _ready(self, having: Sequence[tuple[Holding, Reader]], now: float) -> int:
-        return sum(len(lane.waiting) for holding, _ in having for lane in holding.ready(now, shared=self.shared))
+    def _ready(self, having: Sequence[tuple[Holding, Reader]], now: float, size: BatchSize) -> tuple[int, float]:
+        """How many entries there are for a batch, and how many more bytes it may have."""
+        lanes = [lane for holding, _ in having for lane in holding.ready(now, shared=self.shared)]
+        room = size.bytes if size.bytes == inf else size.bytes - sum(entry.size for lane in lanes for entry in lane.waiting)
+        return sum(len(lane.waiting) for lane in lanes), room
 
     def _gather(self, having: Sequence[tuple[Holding, Reader]], size: BatchSize, now: float) -> list[HeldEntry]:
         entries: list[HeldEntry] = []
         left = size.bytes
         for holding, reader in having:
+            if now < self._work.not_before(holding):
+                continue
             for lane in holding.ready(now, shared=self.shared):
-                if len(entries) >= size.entries or left <= 0:
-                    return entries
-                if now >= self._work.not_before(holding) and self._work.may_begin(lane, reader):
-                    found = lane.hand_out(size.entries - len(entries), left)
-                    left -= sum(entry.size for entry in found)
+                while len(entries) < size.entries and now >= lane.due and self._work.may_begin(lane, reader):
+                    # An entry that is larger than a batch may be is a batch of its own.
+                    found = lane.hand_out(size.entries - len(entries), left) or ([] if entries else lane.hand_out(1))
+                    if not found:
+                        return entries
+                    left -= sum(entry.size for entry in found) if left < inf else 0
                     entries += found
-        return entries
+        return [entry for entry in entries if not entry.lane.holding.over]
 
     def _deliver(self, want: Want, entries: Sequence[HeldEntry]) -> None:
         delivery = Delivery(entries)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from baton.consumer.held import HeldEntry
@@ -43,8 +44,8 @@ class Work:
         self._outages: dict[QueueName, _Outage] = {}
         self._per_entry = _SLICE
         """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
-        self._size = float(_SLICE_BYTES)
-        """Bytes of an entry, a running average. Begins as if entries were large, likewise."""
+        self._size: float | None = None
+        """Bytes of an entry, a running average; None: there was none yet."""
         self._read = 0
         """Entries, since the beginning."""
 
@@ -65,8 +66,8 @@ class Work:
                 holding.take_in(entries, self._read)
                 holding.read_before = holding.read_before or new or not entries
                 self._read += len(entries)
-                for entry in entries:
-                    self._size += 0.2 * (len(entry.key) + len(entry.value) - self._size)
+                if entries:
+                    self._measure(sum(len(entry.key) + len(entry.value) for entry in entries) / len(entries))
                 found = bool(entries) or not new
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
@@ -123,7 +124,12 @@ class Work:
 
     def within(self, size: float) -> int:
         """How many entries are so many bytes, as entries go: one at least."""
-        return int(max(1.0, min(size, _MOST_BYTES) / max(self._size, 1.0)))
+        if self._size is None:
+            return _MOST if size == inf else 1
+        return int(max(1.0, min(size, _MOST_BYTES) / self._size))
+
+    def _measure(self, size: float) -> None:
+        self._size = size if self._size is None else max(0.5 * (self._size + size), 1.0)
 
     def has_work(self, holding: Holding, reader: Reader) -> bool:
         """A wake-up for one partition must not cost a question for each of the others."""

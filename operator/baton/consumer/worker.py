@@ -98,13 +98,27 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: 
 
 async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: Terms) -> None:
     """By several tasks, until all have ended."""
-    working = [asyncio.create_task(work_async(loop, handler, terms)) for _ in range(terms.concurrency)]
+    ends: list[BaseException] = []
+
+    async def run() -> None:
+        try:
+            await work_async(loop, handler, terms)
+        except (SystemExit, KeyboardInterrupt) as end:  # it would tear the event loop down under the others
+            ends.append(end)
+
+    working = {asyncio.create_task(run()) for _ in range(terms.concurrency)}
     try:
-        await asyncio.gather(*working)
+        left = working
+        while left and not ends:
+            ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
     finally:
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+    for end in ends:
+        raise end
 
 
 async def call_async(loop: ConsumerLoop, due: Call) -> None:

@@ -38,8 +38,11 @@ class Pod:
         handler: Handler | None = None,
         callbacks: Callbacks | None = None,
         deserializers: Deserializers | None = None,
+        program: Callable[[Consumer], None] | None = None,
         **options: Unpack[HandlerOptions],
     ) -> None:
+        """`program`: what the container runs instead of a handler."""
+        self._program = program
         self.queue, self.uid = queue, Uid(uid)
         self.log: list[tuple[int, bytes, bool]] = []
         self.before: Callable[[Entry], None] = lambda entry: None
@@ -77,7 +80,10 @@ class Pod:
 
     def _run(self) -> None:
         try:
-            self.consumer.run(self.handler or self._handle, **self._options)
+            if self._program is not None:
+                self._program(self.consumer)
+            else:
+                self.consumer.run(self.handler or self._handle, **self._options)
         except SystemExit as end:
             self.exit = end.code
 
@@ -141,9 +147,10 @@ class Operator:
         handler: Handler | None = None,
         callbacks: Callbacks | None = None,
         deserializers: Deserializers | None = None,
+        program: Callable[[Consumer], None] | None = None,
         **options: Unpack[HandlerOptions],
     ) -> Pod:
-        pod = Pod(self.queue, self._directory / uid, uid, grace, handler, callbacks, deserializers, **options)
+        pod = Pod(self.queue, self._directory / uid, uid, grace, handler, callbacks, deserializers, program, **options)
         self.pods.append(pod)
         return pod
 

@@ -1,0 +1,251 @@
+"""Batches for a loop of the program's own, acknowledged in any order, against a real Redis."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import Operator, lag, operating
+from tests.waiting import until
+
+from baton.consumer import Batch, Consumer
+from baton.consumer.callbacks import Callbacks
+from baton.model.ids import Epoch, Partition
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+
+
+def collecting(batches: list[Batch], ack: bool = False, **size: float) -> Callable[[Consumer], None]:
+    """A program that takes batches, and acknowledges them or not."""
+
+    def program(consumer: Consumer) -> None:
+        with consumer:
+            for batch in consumer.batches(**size):  # type: ignore[arg-type]
+                batches.append(batch)
+                if ack:
+                    batch.ack()
+
+    return program
+
+
+def values(batches: Sequence[Batch], partition: int | None = None) -> list[bytes]:
+    return [entry.value for batch in batches for entry in batch if partition in (None, entry.partition)]
+
+
+async def test_batches_have_all_entries_in_order(operator: Operator, queue: Queue) -> None:
+    batches: list[Batch] = []
+    for partition in (0, 1):
+        queue.send(*map(str, range(250)), partition=partition)
+    pod = operator.pod("a", program=collecting(batches, ack=True, max_entries=100))
+    await operator.grant(pod, (0, 1), (1, 1))
+    until(lambda: len(values(batches)) == 500)
+    for partition in (0, 1):
+        assert values(batches, partition) == [b"%d" % number for number in range(250)]
+    assert max(len(batch) for batch in batches) == 100
+    pod.stop()
+    pod.ledger({})
+    until(pod.gone)
+    assert await lag(queue) == 0
+
+
+async def test_a_batch_waits_for_more_and_not_for_ever(operator: Operator, queue: Queue) -> None:
+    batches: list[Batch] = []
+    pod = operator.pod("a", program=collecting(batches, max_entries=3, max_wait=0.1))
+    await operator.grant(pod, (0, 1), (1, 1))
+    queue.send("a")
+    until(lambda: len(batches) == 1)
+    queue.send("b", "c", "d", "e")
+    until(lambda: len(values(batches)) == 5)
+    assert [len(batch) for batch in batches] == [1, 3, 1]
+
+
+async def test_a_batch_has_no_more_bytes_than_it_may(operator: Operator, queue: Queue) -> None:
+    batches: list[Batch] = []
+    queue.send(*("x" * size for size in (400, 400, 400, 5000, 10, 10)))
+    pod = operator.pod("a", program=collecting(batches, max_entries=100, max_bytes=1000, max_wait=0.01))
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(values(batches)) == 6)
+    sizes = [[len(entry.value) for entry in batch] for batch in batches]
+    assert [size for batch in sizes for size in batch] == [400, 400, 400, 5000, 10, 10]
+    assert all(sum(entry.size for entry in batch) <= 1000 or len(batch) == 1 for batch in batches)
+    assert len(sizes) < 6, "and not all alone"
+
+
+async def test_batches_are_acknowledged_in_any_order(operator: Operator, queue: Queue) -> None:
+    batches: list[Batch] = []
+    queue.send("a", "b", "c", "d")
+    pod = operator.pod("a", program=collecting(batches, max_entries=2))
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(batches) == 2)
+    assert batches[1].ack().wait(10)
+    assert await queue.operator.outstanding(0) == 2
+    assert batches[0][1].ack().wait(10)
+    assert await queue.operator.outstanding(0) == 1
+    assert batches[0].ack().wait(10)
+    assert await queue.operator.outstanding(0) == 0
+
+
+async def test_async_for_and_await_ack(operator: Operator, queue: Queue) -> None:
+    seen: list[tuple[bytes, bool]] = []
+
+    async def main(consumer: Consumer) -> None:
+        async with consumer:
+            async for batch in consumer.batches(max_entries=2):
+                taken = await batch.ack()
+                seen.extend((entry.value, taken) for entry in batch)
+
+    pod = operator.pod("a", program=lambda consumer: asyncio.run(main(consumer)))
+    queue.send("a", "b", "c")
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) == 3)
+    assert seen == [(b"a", True), (b"b", True), (b"c", True)]
+    assert await lag(queue) == 0
+    pod.stop()
+    pod.ledger({})
+    until(pod.gone)
+
+
+async def test_a_batch_of_which_the_partition_was_lost_says_so(operator: Operator, queue: Queue) -> None:
+    batches: list[Batch] = []
+    queue.send("a")
+    pod, other = operator.pod("a", program=collecting(batches)), operator.pod("b")
+    await operator.grant(pod, (0, 1))
+    until(lambda: batches)
+    await operator.grant(other, (0, 2))
+    until(lambda: other.log == [(0, b"a", True)])
+    assert not batches[0].ack().wait(10)
+    assert not batches[0][0].still_mine()
+    assert await lag(queue) == 0
+
+
+async def test_what_is_given_back_comes_again_in_order_and_holds_up_what_was_not_handed_out(
+    operator: Operator, queue: Queue
+) -> None:
+    seen: list[tuple[bytes, bool]] = []
+
+    def program(consumer: Consumer) -> None:
+        with consumer:
+            for batch in consumer.batches(max_entries=2, max_wait=0.01):
+                for entry in batch:
+                    seen.append((entry.value, entry.redelivered))
+                    if entry.redelivered or entry.value not in b"ab":
+                        entry.ack()
+                    else:
+                        entry.nack(delay=0.05)
+
+    queue.send("a", "b", "c", "d")
+    pod = operator.pod("a", program=program)
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) >= 6)
+    assert [value for value, again in seen if again] == [b"a", b"b"]
+    assert [value for value, again in seen if not again] == [b"a", b"b", b"c", b"d"]
+    assert seen.index((b"c", False)) > seen.index((b"b", True))
+
+
+async def test_a_batch_in_the_programs_hands_holds_up_the_release_and_not_the_callback(operator: Operator, queue: Queue) -> None:
+    batches: list[Batch] = []
+    revoked = threading.Event()
+
+    def tell(partitions: Sequence[Partition], time_left: float | None) -> None:
+        revoked.set()
+
+    queue.send("a")
+    pod = operator.pod("a", program=collecting(batches), callbacks=Callbacks(on_revoked=tell))
+    await operator.grant(pod, (0, 1))
+    until(lambda: batches)
+    pod.ledger({}, revoking={0: 1})
+    assert await queue.operator.pause(0, Epoch(1)) == 1
+    assert revoked.wait(10)
+    assert pod.released() == set()
+    batches[0].ack()
+    until(lambda: pod.released() == {(0, 1)})
+    assert await queue.operator.outstanding(0) == 0
+
+
+async def test_leaving_the_loop_lets_go_of_everything_at_once(operator: Operator, queue: Queue) -> None:
+    words: list[str] = []
+
+    def program(consumer: Consumer) -> None:
+        with consumer:
+            for batch in consumer.batches(max_entries=1):
+                batch.ack()
+                break
+
+    callbacks = Callbacks(on_revoked=lambda partitions, time_left: words.append("revoked"))
+    queue.send("a", "b")
+    pod = operator.pod("a", program=program, callbacks=callbacks)
+    await operator.grant(pod, (0, 1))
+    until(pod.gone)
+    assert (words, pod.released()) == (["revoked"], {(0, 1)})
+    assert await lag(queue) == 1
+
+
+async def test_an_exception_in_the_loop_acknowledges_what_was_and_calls_nobody(operator: Operator, queue: Queue) -> None:
+    words: list[str] = []
+
+    def program(consumer: Consumer) -> None:
+        with pytest.raises(RuntimeError, match="no"), consumer:
+            for batch in consumer.batches(max_entries=1):
+                batch.ack()
+                raise RuntimeError("no")
+
+    callbacks = Callbacks(on_revoked=lambda partitions, time_left: words.append("revoked"))
+    queue.send("a", "b")
+    pod = operator.pod("a", program=program, callbacks=callbacks)
+    await operator.grant(pod, (0, 1))
+    until(pod.gone)
+    assert (words, pod.released()) == ([], set())
+    assert await lag(queue) == 1
+
+
+async def test_what_a_program_holds_is_bounded_by_the_queue(operator: Operator, queue: Queue) -> None:
+    await queue.limited(most=3)
+    batches: list[Batch] = []
+    queue.send(*map(str, range(10)))
+    pod = operator.pod("a", program=collecting(batches, max_entries=100, max_wait=0.01))
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(values(batches)) == 3)
+    batches[0].ack()
+    until(lambda: len(values(batches)) == 3 + len(batches[0]))
+    for batch in batches:
+        batch.ack()
+    until(lambda: len(values(batches)) > 5)
+    assert values(batches) == [b"%d" % number for number in range(len(values(batches)))]
+
+
+async def test_a_task_that_is_cancelled_while_it_waits_loses_nothing(operator: Operator, queue: Queue) -> None:
+    seen: list[bytes] = []
+
+    async def main(consumer: Consumer) -> None:
+        async with consumer:
+            batches = consumer.batches(max_wait=0.01)
+            for _ in range(20):
+                try:
+                    async with asyncio.timeout(0.02):
+                        batch = await anext(batches)
+                except TimeoutError:
+                    continue
+                seen.extend(entry.value for entry in batch)
+                batch.ack()
+            async for batch in batches:
+                seen.extend(entry.value for entry in batch)
+                batch.ack()
+
+    pod = operator.pod("a", program=lambda consumer: asyncio.run(main(consumer)))
+    await operator.grant(pod, (0, 1))
+    for number in range(50):
+        queue.send(str(number))
+        await asyncio.sleep(0.01)
+    until(lambda: len(seen) >= 50)
+    assert seen == [b"%d" % number for number in range(50)]
+    pod.stop()
+    pod.ledger({})
+    until(pod.gone)

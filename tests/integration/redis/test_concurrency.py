@@ -1,0 +1,179 @@
+"""Entries are worked on beside each other, and those of a partition, or of a key, one after another."""
+
+import asyncio
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import Operator, lag, operating
+from tests.waiting import until
+
+from baton.consumer import HeldEntry
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+
+
+class Record:
+    """What ran when. Of each unit of order, never two at a time."""
+
+    def __init__(self, by_key: bool) -> None:
+        self.order: dict[bytes, list[int]] = defaultdict(list)
+        self.most = 0
+        self.overlaps = 0
+        self._running: set[object] = set()
+        self._by_key = by_key
+        self._lock = threading.Lock()
+
+    def begin(self, entry: HeldEntry) -> None:
+        unit = entry.key if self._by_key else entry.partition
+        with self._lock:
+            self.overlaps += unit in self._running
+            self._running.add(unit)
+            self.most = max(self.most, len(self._running))
+
+    def end(self, entry: HeldEntry) -> None:
+        with self._lock:
+            self._running.discard(entry.key if self._by_key else entry.partition)
+            self.order[entry.key].append(int(entry.value))
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.order.values()))
+
+
+def send(queue: Queue, keys: int, each: int) -> None:
+    """So many keys of each partition, in turns."""
+    for partition in range(queue.partitions):
+        names = [queue.key(partition, nth) for nth in range(keys)]
+        queue.producer.send_many((name, str(number)) for number in range(each) for name in names)
+
+
+@pytest.mark.parametrize("by_key", [False, True], ids=["partition", "key"])
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+async def test_order_is_kept_and_work_goes_on_beside_each_other(
+    operator: Operator, queue: Queue, kind: str, by_key: bool
+) -> None:
+    record = Record(by_key)
+    wait = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        record.begin(entry)
+        wait.wait(0.002)
+        record.end(entry)
+
+    async def handle_async(entry: HeldEntry) -> None:
+        record.begin(entry)
+        await asyncio.sleep(0.002)
+        record.end(entry)
+
+    keys, each = 5, 20
+    send(queue, keys, each)
+    handler = handle if kind == "threads" else handle_async
+    pod = operator.pod("a", handler=handler, concurrency=6, order="key" if by_key else "partition")
+    await operator.grant(pod, (0, 1), (1, 1))
+    until(lambda: record.count == 2 * keys * each)
+    assert all(numbers == list(range(each)) for numbers in record.order.values())
+    assert record.overlaps == 0
+    assert record.most == 2 if not by_key else record.most > 2
+    pod.ledger({}, revoking={0: 1, 1: 1})
+    until(lambda: pod.released() == {(0, 1), (1, 1)})
+    assert await lag(queue) == 0
+
+
+async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue: Queue) -> None:
+    go_on = threading.Event()
+    seen: list[tuple[bytes, bytes]] = []
+    slow, quick = queue.key(0, 0), queue.key(0, 1)
+
+    def handle(entry: HeldEntry) -> None:
+        if entry.key == slow:
+            go_on.wait(30)
+        seen.append((entry.key, entry.value))
+
+    pod = operator.pod("a", handler=handle, concurrency=2, order="key")
+    await operator.grant(pod, (0, 1))
+    queue.producer.send_many([(slow, "0"), (quick, "0"), (slow, "1")])
+    for number in range(1, 30):
+        queue.producer.send(quick, str(number))
+    until(lambda: len(seen) == 30)
+    go_on.set()
+    until(lambda: len(seen) == 32)
+    assert [value for key, value in seen if key == slow] == [b"0", b"1"]
+    assert [value for key, value in seen if key == quick] == [b"%d" % number for number in range(30)]
+
+
+async def test_a_key_that_fails_is_tried_again_in_order_and_the_others_go_on(operator: Operator, queue: Queue) -> None:
+    bad, good = queue.key(0, 0), queue.key(0, 1)
+    tries = itertools.count()
+    seen: list[tuple[bytes, bytes]] = []
+
+    def handle(entry: HeldEntry) -> None:
+        if (entry.key, entry.value) == (bad, b"1") and next(tries) < 2:
+            raise RuntimeError("no")
+        seen.append((entry.key, entry.value))
+
+    queue.producer.send_many((key, str(number)) for number in range(10) for key in (bad, good))
+    pod = operator.pod("a", handler=handle, concurrency=3, order="key")
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) == 20)
+    for key in (bad, good):
+        assert [value for name, value in seen if name == key] == [b"%d" % number for number in range(10)]
+
+
+async def test_the_end_waits_for_what_every_worker_has_in_hand(operator: Operator, queue: Queue) -> None:
+    entered = threading.Barrier(3)
+    go_on = threading.Event()
+    ended: list[bytes] = []
+
+    def handle(entry: HeldEntry) -> None:
+        entered.wait(10)
+        go_on.wait(10)
+        ended.append(entry.value)
+
+    for partition in (0, 1):
+        queue.send(f"{partition}-a", f"{partition}-b", partition=partition)
+    pod = operator.pod("a", grace=5, handler=handle, concurrency=2)
+    await operator.grant(pod, (0, 1), (1, 1))
+    entered.wait(10)
+    pod.stop()
+    until(lambda: pod.consumer.interrupted)
+    go_on.set()
+    until(pod.gone)
+    assert sorted(ended) == [b"0-a", b"1-a"]
+    assert await lag(queue) == 2
+
+
+async def test_what_one_thread_raises_to_end_the_process_ends_it(operator: Operator, queue: Queue) -> None:
+    def handle(entry: HeldEntry) -> None:
+        if entry.value == b"3":
+            raise SystemExit(7)
+
+    queue.send(*map(str, range(6)))
+    pod = operator.pod("a", handler=handle, concurrency=3)
+    await operator.grant(pod, (0, 1))
+    until(pod.gone)
+    assert pod.exit == 7
+    assert await lag(queue) == 3
+
+
+async def test_what_a_coroutine_raises_to_end_the_process_ends_it(operator: Operator, queue: Queue) -> None:
+    async def handle(entry: HeldEntry) -> None:
+        if entry.value == b"3":
+            raise SystemExit(7)
+
+    queue.send(*map(str, range(6)))
+    pod = operator.pod("a", handler=handle, concurrency=3)
+    await operator.grant(pod, (0, 1))
+    until(pod.gone)
+    assert pod.exit == 7
+    assert await lag(queue) == 3

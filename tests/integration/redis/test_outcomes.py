@@ -1,0 +1,215 @@
+"""What a handler may say of an entry: later, once more in a while, never again; and how it learns what may be said no more."""
+
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import Operator, lag, operating
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.consumer import Batch, HeldEntry, Reject, Retry
+from baton.consumer.deserializing import Deserializers
+from baton.model.ids import Epoch, Uid
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with operating(queue, tmp_path) as operator:
+        yield operator
+
+
+def dead(queue: Queue) -> list[tuple[bytes, bytes]]:
+    with queue.raw() as raw:
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}:0}}:dead")  # type: ignore[assignment]
+        return [(fields[b"value"], fields[b"why"]) for _, fields in letters]
+
+
+async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator, queue: Queue) -> None:
+    begun: list[tuple[bytes, bool, float]] = []
+
+    def handle(entry: HeldEntry) -> None:
+        begun.append((entry.value, entry.redelivered, time.monotonic()))
+        if entry.value == b"a" and not entry.redelivered:
+            raise Retry("the shop is closed", delay=0.5)
+
+    queue.send("a", "b")
+    pod = operator.pod("a", handler=handle)
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(begun) == 3)
+    assert [(value, again) for value, again, _ in begun] == [(b"a", False), (b"a", True), (b"b", False)]
+    assert begun[1][2] - begun[0][2] >= 0.5
+
+
+async def test_a_rejected_entry_is_a_dead_letter_at_once(operator: Operator, queue: Queue) -> None:
+    """Also where the queue would try entries for ever."""
+    seen: list[bytes] = []
+
+    def handle(entry: HeldEntry) -> None:
+        seen.append(entry.value)
+        if entry.value == b"b":
+            raise Reject("no such customer")
+        if entry.value == b"c":
+            raise KeyError("customer")
+
+    queue.send("a", "b", "c", "d")
+    pod = operator.pod("a", handler=handle, dead_letter_on=(LookupError,))
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) == 4)
+    until(lambda: len(dead(queue)) == 2)
+    assert dead(queue) == [(b"b", b"no such customer"), (b"c", b"KeyError: 'customer'")]
+    assert seen == [b"a", b"b", b"c", b"d"]
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert await lag(queue) == 0
+
+
+async def test_an_entry_that_cannot_be_deserialized_is_a_dead_letter(operator: Operator, queue: Queue) -> None:
+    seen: list[tuple[object, object]] = []
+    queue.send('{"n": 1}', "{", '{"n": 2}')
+    pod = operator.pod(
+        "a", handler=lambda entry: seen.append((entry.key, entry.value)), deserializers=Deserializers(bytes.decode, json.loads)
+    )
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) == 2)
+    key = queue.key(0).decode()
+    assert seen == [(key, {"n": 1}), (key, {"n": 2})]
+    until(lambda: dead(queue))
+    ((value, why),) = dead(queue)
+    assert value == b"{" and why.startswith(b"it cannot be read: JSONDecodeError")
+
+
+async def test_what_was_deserialized_and_failed_is_deserialized_from_what_came(operator: Operator, queue: Queue) -> None:
+    seen: list[object] = []
+
+    def handle(entry: HeldEntry) -> None:
+        seen.append(entry.value)
+        if not entry.redelivered:
+            raise Retry(delay=0)
+
+    queue.send('{"n": 1}')
+    pod = operator.pod("a", handler=handle, deserializers=Deserializers(value=json.loads))
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) == 2)
+    assert seen == [{"n": 1}, {"n": 1}]
+
+
+async def test_entries_are_acknowledged_by_the_programs_own_word_in_any_order(operator: Operator, queue: Queue) -> None:
+    kept: list[HeldEntry] = []
+    queue.send(*map(str, range(5)))
+    pod = operator.pod("a", handler=kept.append, manual_ack=True)
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(kept) == 5)
+    assert await queue.operator.outstanding(0) == 5
+    for number in (3, 0, 4):
+        assert kept[number].ack().wait(10)
+    assert await queue.operator.outstanding(0) == 2
+    kept[1].nack(delay=0)
+    until(lambda: len(kept) == 6)
+    assert (kept[5].value, kept[5].redelivered) == (b"1", True)
+    kept[2].dead_letter("no")
+    until(lambda: dead(queue) == [(b"2", b"no")])
+    assert kept[5].ack().wait(10)
+    assert await lag(queue) == 0
+
+
+async def test_what_a_program_keeps_holds_up_no_hand_off_and_comes_to_the_next_owner(operator: Operator, queue: Queue) -> None:
+    kept: list[HeldEntry] = []
+    queue.send("a", "b")
+    pod, other = operator.pod("a", handler=kept.append, manual_ack=True), operator.pod("b")
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(kept) == 2)
+    kept[0].ack()
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    await operator.grant(other, (0, 2))
+    until(lambda: other.log == [(0, b"b", True)])
+    assert not kept[1].ack().wait(10)
+
+
+async def test_a_batch_handler_gets_batches_and_one_that_raises_gets_its_entries_again(operator: Operator, queue: Queue) -> None:
+    sizes: list[int] = []
+    seen: list[tuple[bytes, bool]] = []
+
+    def handle(batch: Batch) -> None:
+        sizes.append(len(batch))
+        seen.extend((entry.value, entry.redelivered) for entry in batch)
+        if not batch[0].redelivered:
+            raise RuntimeError("no")
+
+    queue.send("a", "b", "c")
+    pod = operator.pod("a", handler=handle, max_entries=10, max_wait=0.05)
+    await operator.grant(pod, (0, 1))
+    until(lambda: [value for value, again in seen if again] == [b"a", b"b", b"c"])
+    assert seen[: sizes[0]] == [(value, False) for value in (b"a", b"b", b"c")][: sizes[0]]
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert await lag(queue) == 0
+
+
+async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operator: Operator, queue: Queue) -> None:
+    answers: list[bool] = []
+    asked, taken, done = threading.Event(), threading.Event(), threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        answers.append(entry.still_mine())
+        asked.set()
+        taken.wait(10)
+        until(lambda: not entry.still_mine())
+        answers.append(entry.still_mine())
+        done.set()
+
+    queue.send("a")
+    pod = operator.pod("a", handler=handle)
+    await operator.grant(pod, (0, 1))
+    assert asked.wait(10)
+    await queue.operator.grant(0, Uid("b"), Epoch(2))
+    taken.set()
+    assert done.wait(60)
+    assert answers == [True, False]
+
+
+async def test_a_queue_that_does_not_answer_counts_as_no(tmp_path: Path) -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url)
+        async with operating(queue, tmp_path) as operator:
+            kept: list[HeldEntry] = []
+            queue.send("a")
+            pod = operator.pod("a", handler=kept.append, manual_ack=True)
+            await operator.grant(pod, (0, 1))
+            until(lambda: kept)
+            server.freeze()
+            try:
+                until(lambda: not kept[0].still_mine(), "the queue's last word is too old")
+            finally:
+                server.thaw()
+            until(lambda: kept[0].still_mine())
+        await queue.close()
+
+
+async def test_a_handler_learns_how_long_it_may_take(operator: Operator, queue: Queue) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    left: list[float | None] = []
+
+    def handle(entry: HeldEntry) -> None:
+        left.append(entry.time_left())
+        entered.set()
+        go_on.wait(10)
+        left.append(entry.time_left())
+
+    queue.send("a")
+    pod = operator.pod("a", grace=10, handler=handle)
+    await operator.grant(pod, (0, 1))
+    assert entered.wait(10)
+    pod.stop()
+    until(lambda: pod.consumer.interrupted)
+    go_on.set()
+    until(lambda: len(left) == 2)
+    assert left[0] is None
+    assert left[1] is not None and 0 < left[1] <= 10
