@@ -5,7 +5,7 @@ from typing import overload
 
 from baton.consumer.held import Hearing, HeldEntry
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded
-from baton.consumer.receipt import Receipt
+from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Partition
 
 
@@ -39,10 +39,10 @@ class Batch(Sequence[HeldEntry]):
             found.setdefault(Partition(entry.queue, entry.partition), []).append(entry)
         return found
 
-    def ack(self) -> Receipt:
+    def ack(self) -> Acknowledgement:
         """Finished with all of it; of what had a word of its own before (`entry.nack`), that word stands. In any order, from
         any thread. `await batch.ack()`, or `batch.ack().wait()`, answers when the queue has it."""
-        receipt = Receipt()
+        receipt = Acknowledgement()
         self._tell(ACK, receipt)
         return receipt
 
@@ -50,11 +50,11 @@ class Batch(Sequence[HeldEntry]):
         """Hand all of it out once more, as `entry.nack` does for one."""
         self._tell(Nack(bounded(why), delay), None)
 
-    def dead_letter(self, why: str) -> Receipt:
+    def dead_letter(self, why: str) -> Acknowledgement:
         """All of it goes to the dead letters."""
-        receipt = Receipt()
+        receipt = Acknowledgement()
         self._tell(DeadLetter(bounded(why)), receipt)
         return receipt
 
-    def _tell(self, outcome: Outcome, receipt: Receipt | None) -> None:
+    def _tell(self, outcome: Outcome, receipt: Acknowledgement | None) -> None:
         self._hearing.tell([(entry, outcome) for entry in self._entries], receipt)

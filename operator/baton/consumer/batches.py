@@ -5,23 +5,23 @@ from baton.consumer.callbacks import Call
 from baton.consumer.delivery import Delivery
 from baton.consumer.handler import HandlerRun
 from baton.consumer.loop import ConsumerLoop
-from baton.consumer.terms import Terms
+from baton.consumer.terms import HandlerTerms
 from baton.consumer.worker import call, call_async, take
 
 
-class Batches:
+class BatchStream:
     """Of all partitions of this consumer, until it ends. Callbacks are called while the next batch is waited for.
 
     The next batch does not wait until this one is acknowledged: how many are in the program's hands is its own affair, up to the
     queue's maxDeliveredUnacked. Entries of a partition come in order.
     """
 
-    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, terms: Terms) -> None:
+    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, terms: HandlerTerms) -> None:
         self._loop = loop
         self._handler = handler
         self._terms = terms
 
-    def __iter__(self) -> "Batches":
+    def __iter__(self) -> "BatchStream":
         return self
 
     def __next__(self) -> Batch:
@@ -32,7 +32,7 @@ class Batches:
                 return batch
         raise StopIteration
 
-    def __aiter__(self) -> "Batches":
+    def __aiter__(self) -> "BatchStream":
         return self
 
     async def __anext__(self) -> Batch:

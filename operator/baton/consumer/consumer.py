@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
 from baton.consumer.announcements import AnnouncedAssignments
-from baton.consumer.batches import Batches
+from baton.consumer.batches import BatchStream
 from baton.consumer.callbacks import Call, Callbacks, Partitions
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializer, Deserializers
@@ -19,7 +19,7 @@ from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
 from baton.consumer.source import Assignments, AssignmentSource
-from baton.consumer.terms import HandlerOptions, Terms
+from baton.consumer.terms import HandlerOptions, HandlerTerms
 from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
@@ -138,12 +138,12 @@ class Consumer:
         is_coroutine_function(handler)
         await work_on_tasks(self._loop, handler, self._terms(options))
 
-    def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> Batches:
+    def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
         """For `for` in `with`, or `async for` in `async with`: a batch has up to so many entries and bytes (one entry at least),
         and waits up to `max_wait` seconds for more once it has something. Ends on SIGTERM, Ctrl-C or `stop`, as `run` does."""
         self._loop.serve(1, shared=True)
-        terms = Terms(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
-        return Batches(self._loop, self._calling, terms)
+        terms = HandlerTerms(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
+        return BatchStream(self._loop, self._calling, terms)
 
     def stop(self) -> None:
         """As SIGTERM does: from any thread or signal handler."""
@@ -209,7 +209,7 @@ class Consumer:
         with self:
             yield
 
-    def _terms(self, options: HandlerOptions) -> Terms:
-        terms = Terms.of(options, self._deserializers)
+    def _terms(self, options: HandlerOptions) -> HandlerTerms:
+        terms = HandlerTerms.of(options, self._deserializers)
         self._loop.serve(terms.concurrency, by_key=terms.by_key)
         return terms

@@ -8,7 +8,7 @@ from math import inf
 from baton.consumer.callbacks import Call
 from baton.consumer.held import HeldEntry
 from baton.consumer.outcome import Outcome
-from baton.consumer.receipt import Receipt
+from baton.consumer.receipt import Acknowledgement
 
 Outcomes = Sequence[tuple[HeldEntry, Outcome]]
 
@@ -51,7 +51,7 @@ class Told:
     """What became of some entries, and who wants to hear that the queue knows it."""
 
     outcomes: Outcomes
-    receipt: Receipt | None = None
+    receipt: Acknowledgement | None = None
 
 
 @dataclass(frozen=True, slots=True)

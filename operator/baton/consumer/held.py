@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded
-from baton.consumer.receipt import Receipt
+from baton.consumer.receipt import Acknowledgement
 from baton.queues.entry import Entry
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Hearing(Protocol):
     """Who hears what became of entries, and knows whether they are still ours: the consumer's loop."""
 
-    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Receipt | None = None) -> None: ...
+    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Acknowledgement | None = None) -> None: ...
     def still_mine(self, holding: Holding) -> bool: ...
     def time_left(self, holding: Holding) -> float | None: ...
 
@@ -55,10 +55,10 @@ class HeldEntry(Entry):
         """Bytes of key, value and headers."""
         return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers.items())
 
-    def ack(self) -> Receipt:
+    def ack(self) -> Acknowledgement:
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an
         entry counts."""
-        receipt = Receipt()
+        receipt = Acknowledgement()
         self.lane.holding.hearing.tell([(self, ACK)], receipt)
         return receipt
 
@@ -67,9 +67,9 @@ class HeldEntry(Entry):
         (or key) and was not handed out yet waits."""
         self.lane.holding.hearing.tell([(self, Nack(bounded(why), delay))])
 
-    def dead_letter(self, why: str) -> Receipt:
+    def dead_letter(self, why: str) -> Acknowledgement:
         """Not worth another try: it goes to the partition's dead letters."""
-        receipt = Receipt()
+        receipt = Acknowledgement()
         self.lane.holding.hearing.tell([(self, DeadLetter(bounded(why)))], receipt)
         return receipt
 

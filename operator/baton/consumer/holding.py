@@ -8,7 +8,7 @@ from enum import Enum, auto
 from baton.consumer.held import Hearing, HeldEntry
 from baton.consumer.lane import Lane
 from baton.consumer.reader import Reader
-from baton.consumer.receipt import Receipt
+from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Epoch, Partition
 from baton.queues.entry import Entry
 
@@ -50,7 +50,7 @@ class Holding:
     """What is in hand: by key, or all of it under None."""
     handled: list[str] = field(default_factory=list)
     """Offsets to acknowledge;"""
-    receipts: list[Receipt] = field(default_factory=list)
+    receipts: list[Acknowledgement] = field(default_factory=list)
     """who wants to hear of it;"""
     aside: list[tuple[str, str]] = field(default_factory=list)
     """and offsets to set aside as dead letters, and why."""

@@ -12,7 +12,7 @@ from baton.model.ids import Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
 
 
-class Holdings:
+class HeldPartitions:
     """Holdings by partition; changed by the consumer's loop only."""
 
     def __init__(

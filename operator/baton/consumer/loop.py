@@ -14,9 +14,9 @@ from queue import Empty, SimpleQueue
 from baton.consumer.callbacks import Call, Callbacks, Notices
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
 from baton.consumer.holding import Holding, Phase
-from baton.consumer.holdings import Holdings
+from baton.consumer.holdings import HeldPartitions
 from baton.consumer.reader import Reader
-from baton.consumer.receipt import Receipt
+from baton.consumer.receipt import Acknowledgement
 from baton.consumer.session import Session
 from baton.consumer.source import Assignments
 from baton.consumer.supply import Supply
@@ -63,7 +63,7 @@ class ConsumerLoop:
         self._serve_for = max(0.0, grace - LAST_SECONDS)
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
         """From any thread, and from signal handlers: this queue is the one kind that these may use."""
-        self._holdings = Holdings(open_queue, source, self, self.wake)
+        self._holdings = HeldPartitions(open_queue, source, self, self.wake)
         self._work = Work()
         self._notices = Notices(callbacks, self.time_left)
         self._supply = Supply(self._holdings, self._work)
@@ -154,7 +154,7 @@ class ConsumerLoop:
         """A callback has returned."""
         self._words.put(lambda: self._notices.called(call))
 
-    def tell(self, outcomes: Outcomes, receipt: Receipt | None = None) -> None:
+    def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         if receipt is not None and self._ended.is_set():
             receipt.lost()
             receipt.expect(0)
@@ -245,7 +245,7 @@ class ConsumerLoop:
             case _:
                 word()
 
-    def _settle(self, outcomes: Outcomes, receipt: Receipt | None = None) -> None:
+    def _settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         now = time.monotonic()
         concerned: set[Holding] = set()
         for entry, outcome in outcomes:

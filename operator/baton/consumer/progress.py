@@ -9,8 +9,8 @@ from baton.consumer.batch import Batch
 from baton.consumer.delivery import Delivery
 from baton.consumer.held import HeldEntry
 from baton.consumer.loop import ConsumerLoop
-from baton.consumer.outcome import ACK, KEPT, Outcome, outcome_of
-from baton.consumer.terms import Terms
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, Outcome, outcome_of
+from baton.consumer.terms import HandlerTerms
 from baton.consumer.work import SURE_FOR
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _TELL_EVERY = 0.05
 class Progress:
     """With one delivery. As a context: in the end what was not begun goes back, also where the process ends."""
 
-    def __init__(self, loop: ConsumerLoop, delivery: Delivery, terms: Terms) -> None:
+    def __init__(self, loop: ConsumerLoop, delivery: Delivery, terms: HandlerTerms) -> None:
         self._loop = loop
         self._delivery = delivery
         self._terms = terms
@@ -62,12 +62,10 @@ class Progress:
     def failed(self, error: Exception, *entries: HeldEntry) -> None:
         """The handler has raised."""
         outcome = outcome_of(error, self._terms.dead_letter_on)
-        of = (
-            f"{entries[0].queue}/{entries[0].partition} entry {entries[0].offset}"
-            if len(entries) == 1
-            else f"{len(entries)} entries"
-        )
-        log.error("the handler failed on %s: %r", of, outcome, exc_info=error)
+        first, more = entries[0], f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+        then = "it goes to the dead letters" if isinstance(outcome, DeadLetter) else "it is tried again"
+        place = (first.queue, first.partition, first.offset)
+        log.error("the handler failed on %s/%d entry %s%s; %s", *place, more, then, exc_info=error)
         self._outcomes += [(entry, outcome) for entry in entries]
         self._count += len(entries)
         self._failed = True

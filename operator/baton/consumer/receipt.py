@@ -5,7 +5,7 @@ from collections.abc import Generator
 from concurrent.futures import Future
 
 
-class Receipt:
+class Acknowledgement:
     """Says when the queue has taken what was acknowledged. Nobody has to wait for it."""
 
     def __init__(self) -> None:

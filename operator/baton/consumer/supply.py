@@ -10,7 +10,7 @@ from baton.consumer.callbacks import Call
 from baton.consumer.delivery import BatchSize, Delivery, Want
 from baton.consumer.held import HeldEntry
 from baton.consumer.holding import Holding, Notice, Phase
-from baton.consumer.holdings import Holdings
+from baton.consumer.holdings import HeldPartitions
 from baton.consumer.lane import Lane
 from baton.consumer.reader import Reader
 from baton.consumer.work import Work
@@ -22,7 +22,7 @@ _MOST_BY_KEY = 1000
 class Supply:
     """Of the consumer's loop, and used by its thread only."""
 
-    def __init__(self, holdings: Holdings, work: Work) -> None:
+    def __init__(self, holdings: HeldPartitions, work: Work) -> None:
         self.workers = 1
         """That wait for entries, or work on some."""
         self.shared = False

@@ -29,7 +29,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class HandlerTerms:
     """These options, looked through."""
 
     concurrency: int = 1
@@ -41,7 +41,7 @@ class Terms:
     deserializers: Deserializers = field(default_factory=Deserializers)
 
     @classmethod
-    def of(cls, options: HandlerOptions, deserializers: Deserializers) -> "Terms":
+    def of(cls, options: HandlerOptions, deserializers: Deserializers) -> "HandlerTerms":
         """Raises ValueError and TypeError for what cannot be."""
         if unknown := options.keys() - HandlerOptions.__annotations__.keys():
             raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")

@@ -11,12 +11,12 @@ from baton.consumer.delivery import Delivery, Want
 from baton.consumer.handler import HandlerRun
 from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
 from baton.consumer.progress import Progress
-from baton.consumer.terms import Terms
+from baton.consumer.terms import HandlerTerms
 
 log = logging.getLogger(__name__)
 
 
-def work(loop: ConsumerLoop, handler: HandlerRun, terms: Terms) -> None:
+def work(loop: ConsumerLoop, handler: HandlerRun, terms: HandlerTerms) -> None:
     """Work until the consumer ends. Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after
     telling what was handled."""
     while (answer := loop.take(terms.want())) is not None:
@@ -40,7 +40,7 @@ def work(loop: ConsumerLoop, handler: HandlerRun, terms: Terms) -> None:
                     progress.failed(error, entry)
 
 
-def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: Terms) -> None:
+def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: HandlerTerms) -> None:
     """The same on several threads, until all have ended. Raises what the first of them raises."""
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
@@ -74,7 +74,7 @@ def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
 # The same in an event loop
 
 
-async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: Terms) -> None:
+async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: HandlerTerms) -> None:
     while (answer := await take(loop, terms.want())) is not None:
         if isinstance(answer, Call):
             await call_async(loop, answer)
@@ -96,7 +96,7 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: 
                     progress.failed(error, entry)
 
 
-async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: Terms) -> None:
+async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: HandlerTerms) -> None:
     """By several tasks, until all have ended."""
     ends: list[BaseException] = []
 
