@@ -1,18 +1,14 @@
 """The verdict on a run, from the records alone: pure, no cluster, no clock.
 
-The promises, each in a form that a record can break:
-
-- nothing is lost: every produced (key, sequence) was processed;
-- nothing is done twice in silence: of all processings of a (key, sequence) all but one are marked redelivered;
-- order per key: the first processing of a message comes after the first processing of all before it of its key; and
-  within one run of the function a key's sequences only grow, redelivered or not;
-- a stale owner is refused: see `stale`.
+Whether anything was lost, done twice in silence or out of order is what `baton check-order` looks for too (baton.order). Here it
+is also looked for whether a stale owner was refused: see `_stale`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from baton.order import Fault, OrderChecker, Processing
 from demo.records import Evidence, Fence, Processed
 
 _EXAMPLES = 5
@@ -66,61 +62,34 @@ class _Tally:
 def audit(evidence: Evidence) -> Verdict:
     """Judge a run."""
     rows = list(evidence.processed)
-    taken = [row for row in rows if not row.late]
-    done = {(row.key, row.sequence) for row in taken}
+    checker = OrderChecker(produced={key: (1, last) for key, last in evidence.produced.items()}, examples=_EXAMPLES)
+    for row in rows:
+        checker.add(_processing(row))
+    report = checker.report()
+    found = {fault: Finding(tally.count, tally.examples) for fault, tally in report.tallies.items()}
     return Verdict(
         produced=sum(evidence.produced.values()),
-        processed=len(done),
-        redelivered=sum(row.redelivered for row in taken),
-        late=len(rows) - len(taken),
-        gaps=_gaps(evidence.produced, done),
-        duplicates=_duplicates(rows),
-        order_violations=_order(taken),
+        processed=report.processed,
+        redelivered=found[Fault.REDELIVERED].count,
+        late=report.late,
+        gaps=found[Fault.GAP],
+        duplicates=found[Fault.DUPLICATE],
+        order_violations=found[Fault.OUT_OF_ORDER],
         stale_accepted=_stale(rows, evidence),
     )
 
 
-def _gaps(produced: Mapping[str, int], done: set[tuple[str, int]]) -> Finding:
-    tally = _Tally()
-    for key, last in sorted(produced.items()):
-        for sequence in range(1, last + 1):
-            if (key, sequence) not in done:
-                tally.add(f"{key} #{sequence} was produced and never processed")
-    return tally.finding()
-
-
-def _duplicates(rows: Iterable[Processed]) -> Finding:
-    """Second processings that were not marked. Late ones count: the work was done, whoever took the result."""
-    tally = _Tally()
-    unmarked: dict[tuple[str, int], Processed] = {}
-    for row in rows:
-        if row.redelivered:
-            continue
-        first = unmarked.setdefault((row.key, row.sequence), row)
-        if first is not row:
-            tally.add(
-                f"{row.key} #{row.sequence} was processed unmarked by {first.executor} (batch {first.batch}, "
-                f"epoch {first.epoch}) and by {row.executor} (batch {row.batch}, epoch {row.epoch})"
-            )
-    return tally.finding()
-
-
-def _order(rows: Iterable[Processed]) -> Finding:
-    tally = _Tally()
-    furthest: dict[str, int] = {}
-    last: dict[tuple[str, str], int] = {}
-    for row in rows:
-        reached = furthest.get(row.key, 0)
-        before = last.get((row.run, row.key), 0)
-        if row.sequence > reached + 1:
-            tally.add(f"{row.key} #{row.sequence} was processed before #{reached + 1} (partition {row.partition})")
-        elif row.sequence <= reached and not row.redelivered:
-            tally.add(f"{row.key} #{row.sequence} was processed, unmarked, after #{reached} (partition {row.partition})")
-        elif row.sequence <= before:
-            tally.add(f"{row.key} #{row.sequence} was processed again after #{before} within one run (partition {row.partition})")
-        furthest[row.key] = max(reached, row.sequence)
-        last[row.run, row.key] = row.sequence
-    return tally.finding()
+def _processing(row: Processed) -> Processing:
+    return Processing(
+        row.key,
+        row.sequence,
+        redelivered=row.redelivered,
+        partition=row.partition,
+        member=row.executor,
+        epoch=row.epoch,
+        run=row.run,
+        late=row.late,
+    )
 
 
 def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:

@@ -11,6 +11,7 @@ import baton
 
 _COMMANDS = {
     "approve": "baton.cli.approve",
+    "check-order": "baton.cli.check_order",
     "operator": "baton.cli.operator",
     "plan": "baton.cli.plan",
     "rebalance": "baton.cli.rebalance",
@@ -26,7 +27,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,12 +13,14 @@ from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
 from baton.model.ledger import MemberEntry
+from baton.order import OrderChecker, Processing, Report
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "manifests" / "examples" / "spark"
 NAMESPACE = "shop"
+CUSTOMERS = 97
 
 
 class Result(NamedTuple):
@@ -117,7 +118,7 @@ class Shop:
             while not self._stop.is_set():
                 numbers = range(self._sent, self._sent + 20)
                 try:
-                    producer.send_many([(f"customer-{number % 97}", str(number)) for number in numbers])
+                    producer.send_many([(f"customer-{number % CUSTOMERS}", str(number)) for number in numbers])
                 except QueueUnreachable:
                     continue
                 self._sent += 20
@@ -182,26 +183,14 @@ class Shop:
         )
 
 
-def order_violations(results: list[Result]) -> list[str]:
-    """Keys whose entries were first seen in another order than they were sent in."""
-    first: dict[str, list[int]] = defaultdict(list)
-    seen: set[int] = set()
-    for result in results:
-        if result.number not in seen:
-            seen.add(result.number)
-            first[result.key].append(result.number)
-    return [key for key, sequence in first.items() if sequence != sorted(sequence)]
-
-
-def unmarked_duplicates(results: list[Result]) -> list[Result]:
-    """Entries that were processed again without being marked as redelivered."""
-    seen: set[int] = set()
-    found = []
-    for result in results:
-        if result.number in seen and not result.redelivered:
-            found.append(result)
-        seen.add(result.number)
-    return found
+def checked(results: list[Result], sent: int) -> Report:
+    """Whether the numbers from 0 to `sent` were all processed, each key's in order."""
+    last = {f"customer-{number % CUSTOMERS}": number // CUSTOMERS for number in range(sent)}
+    checker = OrderChecker(first=0, produced={key: (0, sequence) for key, sequence in last.items()})
+    for one in results:
+        sequence, partition = one.number // CUSTOMERS, one.partition
+        checker.add(Processing(one.key, sequence, one.redelivered, partition, one.pod, one.epoch))
+    return checker.report()
 
 
 def _documents(name: str) -> list[dict[str, Any]]:

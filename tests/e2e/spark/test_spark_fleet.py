@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.cluster import Cluster
-from tests.e2e.spark.shop import NAMESPACE, Shop, order_violations, unmarked_duplicates
+from tests.e2e.spark.shop import NAMESPACE, Shop, checked
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.e2e
@@ -48,10 +48,8 @@ def test_a_fleet_that_grows_shrinks_and_is_killed_under_load_loses_nothing(shop:
 
         sent = shop.stop_producing()
         cluster.wait(lambda: shop.processed() == sent, 60, "everything is processed")
-        results = shop.results()
-        assert {result.number for result in results} == set(range(sent)), "gaps"
-        assert not unmarked_duplicates(results)
-        assert not order_violations(results)
+        report = checked(shop.results(), sent)
+        assert report.clean, report
         cluster.wait(lambda: shop.statistics().get("owner_share", 0) > 0.9, 15, "ranges are read where they are owned")
     except BaseException:
         print(shop.story())

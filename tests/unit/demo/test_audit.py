@@ -33,7 +33,7 @@ def test_a_clean_run_is_clean() -> None:
 def test_a_message_that_nobody_processed_is_a_gap() -> None:
     verdict = judge(*CLEAN, produced=4)
     assert not verdict.clean
-    assert verdict.gaps.examples == ("k #4 was produced and never processed",)
+    assert verdict.gaps.examples == ("k #4 was never processed; #3 was by exec-1 (partition 3, epoch 1)",)
 
 
 def test_a_key_that_nobody_processed_at_all_is_a_gap() -> None:
@@ -109,7 +109,8 @@ def test_an_entry_that_only_a_fenced_owner_processed_is_a_stale_commit() -> None
 
 
 def test_many_cases_are_counted_and_a_few_are_told() -> None:
-    finding = judge(row(1), produced=1000).gaps
+    rows = [row(number, redelivered=False) for number in range(1, 1000)]
+    finding = judge(*rows, *rows).duplicates
     assert finding.count == 999
     assert len(finding.examples) == 5
 

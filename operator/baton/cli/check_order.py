@@ -1,0 +1,131 @@
+"""`baton check-order`: whether what was processed was all there is, once and in order."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+import click
+
+from baton.cli.printing import console, printable, say, say_json
+from baton.model.wording import counted
+from baton.order import Fault, OrderChecker, Processing, RecordError, Report, in_order_of_time, processings, produced
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SEEN = "seen"
+STANDARD_INPUT = "-"
+_WIDTH = 200
+
+
+class _First(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+    name = "number"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        if isinstance(value, int) or value == SEEN:
+            return value
+        if not (value.isascii() and value.isdigit() and len(value) < 19):
+            self.fail(f"{value[:60]!a} is no number from 0 on, and not {SEEN}.", param, ctx)
+        return int(value)
+
+
+@click.command("check-order")
+@click.argument("files", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--produced", "sent", type=click.Path(path_type=Path), help="What was sent: so that the end of a key is checked too."
+)
+@click.option("--first", type=_First(), default=1, show_default=True, help=f"The first sequence of a key; {SEEN}: as recorded.")
+@click.option(
+    "--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="How many cases of each kind to show."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
+def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, examples: int, as_json: bool) -> None:
+    """Check records of what was processed: per key what is missing, out of order, or done twice, with who and when.
+
+    Reads lines of JSON from each FILE, or from standard input: {"key": "a", "sequence": 1}, with partition, member, epoch,
+    time and redelivered where they are known. Several files are put in order by time.
+
+    Ends with 1 where something was lost, out of order, or done twice without being marked as redelivered.
+    """
+    files = files or (Path(STANDARD_INPUT),)
+    if [str(file) for file in (*files, sent)].count(STANDARD_INPUT) > 1:
+        raise click.UsageError("standard input is one file: name it once")
+    with ExitStack() as stack:
+        try:
+            known = produced(*_opened(stack, sent)) if sent is not None else None
+            checker = OrderChecker(first=first if isinstance(first, int) else None, produced=known, examples=examples)
+            for one in _records(stack, files):
+                checker.add(one)
+            report = checker.report()
+        except RecordError as error:
+            _refuse(str(error))
+        except OSError as error:
+            _refuse(f"{error.filename or 'the input'} cannot be read: {error.strerror}")
+    if not report.records and not known:
+        _refuse("there is no record in what was given: nothing was checked")
+    if as_json:
+        say_json(report.to_json())
+    else:
+        _tell(report, counted_to_the_end=known is not None)
+    if not report.clean:
+        sys.exit(1)
+
+
+def _records(stack: ExitStack, files: tuple[Path, ...]) -> Iterator[Processing]:
+    opened = [_opened(stack, file) for file in files]
+    return processings(*opened[0]) if len(opened) == 1 else in_order_of_time(opened)
+
+
+def _opened(stack: ExitStack, file: Path) -> tuple[BinaryIO, str]:
+    if str(file) == STANDARD_INPUT:
+        return sys.stdin.buffer, "standard input"
+    return stack.enter_context(file.open("rb")), file.name
+
+
+def _refuse(text: str) -> NoReturn:
+    say(f"baton check-order: {text}", error=True)
+    sys.exit(2)
+
+
+def _tell(report: Report, *, counted_to_the_end: bool) -> None:
+    checked = f"{counted(report.records, 'record')} of {counted(report.keys, 'key')}"
+    late = f", {counted(report.late, 'result')} too late" if report.late else ""
+    say(f"{checked}: {counted(report.processed, 'message')} processed{late}")
+    for fault, words in _WORDS.items():
+        say(f"{words:<28}{report.tallies[fault].count:>12,}")
+    if not counted_to_the_end:
+        say("What is lost at the end of a key is not seen without --produced.")
+    if report.worst:
+        say()
+        console(width=None if sys.stdout.isatty() else _WIDTH).print(_worst(report))
+        if report.keys_at_fault > len(report.worst):
+            say(f"and {counted(report.keys_at_fault - len(report.worst), 'more key')}")
+    for fault in _WORDS:
+        tally = report.tallies[fault]
+        for finding in tally.findings:
+            say(f"{fault.value}: {finding.text}")
+        if tally.findings and fault is not Fault.GAP and tally.count > len(tally.findings):
+            say(f"{fault.value}: and {tally.count - len(tally.findings):,} more")
+
+
+_WORDS = {
+    Fault.GAP: "lost",
+    Fault.OUT_OF_ORDER: "out of order",
+    Fault.DUPLICATE: "done twice, unmarked",
+    Fault.REDELIVERED: "redelivered, marked",
+}
+
+
+def _worst(report: Report) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("KEY", "PROCESSED", "LOST", "OUT OF ORDER", "TWICE", "REDELIVERED"):
+        table.add_column(name, justify="left" if name == "KEY" else "right")
+    for one in report.worst:
+        numbers = (one.processed, one.gaps, one.out_of_order, one.duplicates, one.redelivered)
+        table.add_row(Text(printable(one.key)), *(f"{number:,}" for number in numbers))
+    return table

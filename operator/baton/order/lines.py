@@ -1,0 +1,138 @@
+"""Records as lines of JSON. They come from outside: each is bounded, checked, and refused with its place and the cure."""
+
+import heapq
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, NamedTuple
+
+from baton.model.wording import quoted
+from baton.order.processing import Processing
+
+LONGEST = 65_536
+"""Bytes of a line."""
+LONGEST_TEXT = 1_024
+"""Characters of a key, a member or a run."""
+_HIGHEST = 2**63 - 1
+_LATEST = 253_402_300_800
+"""Seconds since 1970: the year 10,000."""
+
+
+class RecordError(ValueError):
+    """A line that is no record. The message is one line, with place and cure."""
+
+
+class _Timed(NamedTuple):
+    at: float
+    file: int
+    line: int
+    one: Processing
+
+
+def processings(source: BinaryIO, name: str) -> Iterator[Processing]:
+    """The records of a file, in its order. Empty lines are passed over, and fields that are none of a Processing."""
+    for place, fields in _objects(source, name):
+        yield _processing(fields, place)
+
+
+def produced(source: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
+    """Of each key the lowest and the highest sequence of a producer's records."""
+    found: dict[str, tuple[int, int]] = {}
+    for place, fields in _objects(source, name):
+        key, sequence = _text(fields, "key", place), _whole(fields, "sequence", place)
+        low, high = found.get(key, (sequence, sequence))
+        found[key] = min(low, sequence), max(high, sequence)
+    return found
+
+
+def in_order_of_time(files: Iterable[tuple[BinaryIO, str]]) -> Iterator[Processing]:
+    """The records of several files as one sequence, by their times. A file's own order is kept, even where its times go back."""
+    timed = (_timed(number, source, name) for number, (source, name) in enumerate(files))
+    return (each.one for each in heapq.merge(*timed))
+
+
+def _timed(number: int, source: BinaryIO, name: str) -> Iterator[_Timed]:
+    latest = float("-inf")
+    for line, (place, fields) in enumerate(_objects(source, name)):
+        one = _processing(fields, place)
+        if one.time is None:
+            raise RecordError(f'{place}: it has no "time", by which several files are put in order: record it, or give one file')
+        latest = max(latest, one.time)
+        yield _Timed(latest, number, line, one)
+
+
+def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    number = 0
+    while line := source.readline(LONGEST + 1):
+        number += 1
+        place = f"{name}, line {number}"
+        if len(line) > LONGEST:
+            raise RecordError(f"{place}: it is longer than {LONGEST:,} bytes: write one record a line")
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError):
+            raise RecordError(f'{place}: it is no JSON: write a record such as {{"key": "a", "sequence": 1}}') from None
+        if not isinstance(fields, dict):
+            raise RecordError(f'{place}: it is no object: write a record such as {{"key": "a", "sequence": 1}}')
+        yield place, fields
+
+
+def _processing(fields: dict[str, Any], place: str) -> Processing:
+    return Processing(
+        _text(fields, "key", place),
+        _whole(fields, "sequence", place),
+        redelivered=_flag(fields, "redelivered", place),
+        partition=_perhaps(_whole, fields, "partition", place),
+        member=_perhaps(_text, fields, "member", place) or "",
+        epoch=_perhaps(_whole, fields, "epoch", place),
+        time=_perhaps(_time, fields, "time", place),
+        run=_perhaps(_text, fields, "run", place) or "",
+        late=_flag(fields, "late", place),
+    )
+
+
+def _perhaps(read: Callable[[dict[str, Any], str, str], Any], fields: dict[str, Any], name: str, place: str) -> Any:
+    return None if fields.get(name) is None else read(fields, name, place)
+
+
+def _text(fields: dict[str, Any], name: str, place: str) -> str:
+    value = fields.get(name)
+    if isinstance(value, str) and len(value) <= LONGEST_TEXT:
+        return value
+    raise _wrong(fields, name, place, f"a text of {LONGEST_TEXT:,} characters at most")
+
+
+def _whole(fields: dict[str, Any], name: str, place: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _HIGHEST:
+        return value
+    raise _wrong(fields, name, place, "a whole number from 0 on")
+
+
+def _flag(fields: dict[str, Any], name: str, place: str) -> bool:
+    value = fields.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise _wrong(fields, name, place, "true or false")
+
+
+def _time(fields: dict[str, Any], name: str, place: str) -> float:
+    value = fields.get(name)
+    if isinstance(value, str) and len(value) <= LONGEST_TEXT:
+        try:
+            read = datetime.fromisoformat(value)
+        except ValueError:
+            read = None
+        if read is not None:
+            value = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LATEST:
+        return float(value)
+    raise _wrong(fields, name, place, "seconds since 1970, or a time such as 2026-11-22T09:00:00Z")
+
+
+def _wrong(fields: dict[str, Any], name: str, place: str, form: str) -> RecordError:
+    if name not in fields:
+        return RecordError(f'{place}: it has no "{name}": write {form}')
+    return RecordError(f'{place}: "{name}" is {quoted(json.dumps(fields[name]), 60)}: write {form}')
