@@ -9,6 +9,7 @@ from tests.simulation.api_server import ApiServer, MemoryApi, Trouble, WatchFeed
 from tests.simulation.api_server.faults import Fault
 from tests.unit.controller.memory_queue import MemoryQueue
 
+from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
 from baton.kube.clock import Clock
@@ -31,7 +32,7 @@ BEGIN = 1_800_000_000.0
 class OneReplica:
     """It serves the namespace `shop`. `trouble` (see `MemoryApi`) may be set at any time, for what the replica asks."""
 
-    def __init__(self, ledger_limit: int = SIZE_LIMIT) -> None:
+    def __init__(self, ledger_limit: int = SIZE_LIMIT, most_partitions: int = MOST_IN_ALL) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.server = ApiServer(random.Random(1), lambda: BEGIN + loop.time())
@@ -42,6 +43,7 @@ class OneReplica:
         self.queues: dict[str, MemoryQueue] = {}
         """By name; made when it is first opened."""
         self.ledger_limit = ledger_limit
+        self.most_partitions = most_partitions
         self.looks = 0
         """How often the replica asked for the time: who goes round and round does so all the time."""
         self.tasks: list[asyncio.Task[None]] = []
@@ -63,6 +65,7 @@ class OneReplica:
             lease_name="operator",
             terms=Terms(),
             ledger_limit=self.ledger_limit,
+            most_partitions=self.most_partitions,
         )
         feed = WatchFeed(api, self.replica.mirror.event)
 

@@ -7,6 +7,7 @@ import click
 
 from baton.cli.names import NAMESPACE, OBJECT, WORD
 from baton.cli.printing import say
+from baton.controller.capacity import MOST_IN_ALL
 
 
 @click.command()
@@ -72,6 +73,13 @@ from baton.cli.printing import say
     help="Whether the chart's admission policies are installed, which bind sessions to their pods; shown as a condition.",
 )
 @click.option(
+    "--most-partitions",
+    type=click.IntRange(min=1),
+    default=MOST_IN_ALL,
+    show_default=True,
+    help="Partitions that all groups may have together, for this process' memory; one namespace of several has half at most.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     envvar="BATON_LOG_LEVEL",
@@ -98,6 +106,7 @@ def operator(
     metrics_port: int,
     metrics_address: str,
     admission_policy: str,
+    most_partitions: int,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -132,6 +141,7 @@ def operator(
         metrics_address=metrics_address,
         metrics_port=metrics_port,
         admission_policy=admission_policy == "on",
+        most_partitions=most_partitions,
     )
     try:
         if kubeconfig is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from baton.assignors import Member, Request
 from baton.cli.comparison import Comparison
+from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, summary
 from baton.engine.asking import ONE
@@ -76,7 +77,7 @@ class _Rehearsal:
 async def rehearse(state: GroupState, seen: Observation, now: float) -> GroupState:
     """The group when the rebalance is over, if everybody does at once what is asked. `now` is in unix seconds."""
     rehearsal, queues = _Rehearsal(now), FencedQueues(drains=True)
-    runtime = GroupRuntime(state, rehearsal, rehearsal, queues)
+    runtime = GroupRuntime(state, rehearsal, rehearsal, queues, LargeWork())
     for _ in range(LONGEST):
         if not (await runtime.advance(seen)).effects:
             return runtime.state

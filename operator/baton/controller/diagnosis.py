@@ -48,6 +48,8 @@ def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem
             problems.append(Problem(Reason.INVALID_SPEC, f"PartitionedQueue {view.full_name}: {view.problem}"))
         elif sight.facts.problem is not None:
             problems.append(sight.facts.problem)
+        elif sight.without_room:
+            continue  # the books say it
         elif sight.partitions is None:
             why = "has not answered yet; until it does nobody gets its partitions"
             problems.append(Problem(Reason.WAITING_FOR_QUEUE, f"PartitionedQueue {view.full_name} {why}"))

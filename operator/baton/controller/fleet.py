@@ -27,6 +27,9 @@ BOARD_EVERY = 60.0
 RESTART_AFTER = 5.0
 """Seconds after which a loop that ended is started again, if its group is still there."""
 
+LEDGERS_WITHIN = 10.0
+"""Seconds for which a new leader waits until it knows what is to be kept room for, where lists do not answer."""
+
 STOPPED_FOR = 3.0
 """Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
 
@@ -43,6 +46,8 @@ class Fleet:
         self._news = asyncio.Event()
         self._leads = False
         self._leads_since = float("-inf")
+        self._reserved = False
+        """There is room kept for what groups had when this replica began to lead."""
         self._board_at = float("-inf")
         mirror = services.mirror
         mirror.wake = self._wake
@@ -52,6 +57,8 @@ class Fleet:
         mirror.group_came_or_went = self._group_came_or_went
         mirror.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
+        services.relists.listed = self._listed
+        services.capacity.freed = self._wake
         self.elsewhere = Elsewhere(services.elector.release, services.releases, services.events, self._now_due)
         self._began = self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
@@ -92,12 +99,14 @@ class Fleet:
         if now >= self._board_at + BOARD_EVERY:
             self._board_at = now
             self._services.board.put_right()
+        if not self._reserved and not self._reserve(now):
+            return
         await self._look_at_all_due()
         self._warnings.look()
 
     def _begin(self) -> None:
         """This replica leads from now on."""
-        self._leads = True
+        self._leads, self._reserved = True, False
         self._leads_since = self._services.clock.ticks()
         self._services.mirror.sessions.outage(self._leads_since)
         self._services.board.refresh_all()
@@ -115,6 +124,17 @@ class Fleet:
                 self._due |= due
                 return
 
+    def _reserve(self, now: float) -> bool:
+        """Keep room for what groups have by their ledgers, before any of them begins: a new one is not to take their place."""
+        relists = self._services.relists
+        relists.want_all(self._leads_since)
+        if not relists.groups_listed(self._leads_since) and now < self._leads_since + LEDGERS_WITHIN:
+            return False
+        groups = [(view.namespace, view.name) for view in self._services.mirror.groups if not view.deleting]
+        self._services.capacity.reserve({key: relists.ledger_partitions(key) for key in groups})
+        self._reserved = True
+        return True
+
     def _look_at(self, key: GroupKey) -> None:
         """One group: whether its loop has ended, or belongs to another by now, and whether it should have one."""
         view = self._services.mirror.group(key)
@@ -129,10 +149,10 @@ class Fleet:
                 self._not_before[key] = now + RESTART_AFTER
                 if loop.served_by is not None:
                     self.elsewhere.stand_back(view, loop.served_by)
-        if view is None:
+                    self._services.capacity.forget(key)
+        if view is None or (view.deleting and FINALIZER not in view.finalizers):  # others hold it, and nothing is left to do
             self._not_before.pop(key, None)
-        elif view.deleting and FINALIZER not in view.finalizers:
-            self._not_before.pop(key, None)  # others hold it, and nothing is left to do for it
+            self._services.capacity.forget(key)
         elif key in self.elsewhere:
             return
         elif (left := self._not_before.get(key, now) - now) > 0:
@@ -153,6 +173,7 @@ class Fleet:
         self._loops.clear()
         self._not_before.clear()
         self.elsewhere.clear()
+        self._services.capacity.clear()
         await self._services.relists.stop()
         self._services.board.close()
         self._warnings.end()
@@ -193,6 +214,10 @@ class Fleet:
         for key, (loop, _) in self._loops.items():
             if scope in (None, key[0]):
                 loop.wake()
+
+    def _listed(self) -> None:
+        if not self._reserved:
+            self._news.set()
 
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:

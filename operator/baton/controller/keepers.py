@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 
 import structlog
@@ -62,11 +62,12 @@ class Keepers:
 
     # -- which queues
 
-    def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName]) -> None:
+    def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName], without_room: Set[QueueName] = frozenset()) -> None:
         """A keeper for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
-        One whose PartitionedQueue does not read counts as out of reach."""
+        One whose PartitionedQueue does not read counts as out of reach. `without_room`: not to be made, nor to grow.
+        """
         self._reap()
-        of_spec = set(named)
+        of_spec = set(named) - without_room
         self._released -= of_spec
         unread = {name for name in self._keepers if self._sources[name] is None}
         for name in sorted(of_spec | (set(recorded) - self._released) | unread):
@@ -77,9 +78,10 @@ class Keepers:
                     keeper.stop()
                     self._forget(name)  # what never could be reached never will be
             elif keeper is None:
-                self._start(name, view)
+                self._start(name, view, ask=name not in without_room)
             elif view.spec is not None:  # else it stays where it was
-                keeper.ask_for(view.spec.partitions)
+                if name not in without_room:
+                    keeper.ask_for(view.spec.partitions)
                 if self._sources[name] != _where(view):
                     self._sources[name] = _where(view)
                     keeper.reconnect(partial(self._open, view))
@@ -110,6 +112,7 @@ class Keepers:
         await end(list(self._tasks.values()))
         for name in list(self._keepers):
             self._forget(name)
+        self._effects, self._wanted = (), {}
 
     # -- what is seen of them
 
@@ -121,6 +124,11 @@ class Keepers:
         of_spec = frozenset(named)
         left = {name: keeper for name, keeper in self._keepers.items() if name not in of_spec}
         self._lost.look(left, recorded.keys() - self._keepers.keys() - self._released, recorded, patience)
+        return self.known(of_spec, recorded)
+
+    def known(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
+        """The same, as it was known before."""
+        of_spec = frozenset(named)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
             for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
@@ -219,10 +227,10 @@ class Keepers:
 
     # -- one keeper
 
-    def _start(self, name: QueueName, view: QueueView) -> None:
+    def _start(self, name: QueueName, view: QueueView, *, ask: bool) -> None:
         keeper = self._keepers[name] = Keeper(name, partial(self._open, view), self._clock, self._changed)
         self._sources[name] = _where(view)
-        keeper.ask_for(view.spec.partitions if view.spec is not None else None)
+        keeper.ask_for(view.spec.partitions if view.spec is not None and ask else None)
         keeper.effects.want(self._wanted.get(name, NOTHING))
         self._run(name)
 

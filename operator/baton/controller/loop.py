@@ -5,9 +5,12 @@ to do. It only says in which order: what each of these means stands in a module 
 import asyncio
 from collections import Counter
 from collections.abc import Set
+from dataclasses import replace
+from functools import partial
 
 import structlog
 
+from baton.controller.booking import Booking, holds
 from baton.controller.bumping import Bumping
 from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
 from baton.controller.doubt import contradicted, in_doubt, told_of
@@ -61,7 +64,9 @@ class GroupLoop:
         self._sight = GroupSight(self.key, group.uid, services.mirror)
         self._news = asyncio.Event()
         self._finalizer = Finalizer(services.api, *self.key)
-        ledger = Ledger(services.api, self._owner, services.elector.term, services.elector.release, services.releases)
+        self._booking = Booking(self.key, services.capacity)
+        elector, booked = services.elector, partial(services.capacity.booked, self.key)
+        ledger = Ledger(services.api, self._owner, elector.term, elector.release, services.releases, booked)
         self._scribe = Scribe(ledger, services.elector, services.clock)
         self._keepers = Keepers(
             self.key, group.uid, services.mirror, services.clock, services.tasks, services.open_queue, self.wake
@@ -72,7 +77,8 @@ class GroupLoop:
         self._teller = Teller(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(group.namespace, services.scaler)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
-        self._runtime = GroupRuntime(GroupState.new(group.full_name), services.clock, self._scribe, self._keepers)
+        state = GroupState.new(group.full_name)
+        self._runtime = GroupRuntime(state, services.clock, self._scribe, self._keepers, services.large_work)
         self._steps = Steps(
             self._owner,
             self._runtime,
@@ -89,7 +95,7 @@ class GroupLoop:
         self._resync_at = float("-inf")
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._takeover = Takeover(
-            self._owner, self._sight, self._finalizer, self._scribe, self._teller, services.relists, self._stuck
+            self._owner, self._sight, self._finalizer, self._scribe, self._teller, self._booking, services, self._stuck
         )
         self._resizings = Resizings()
         self._retrying = Retrying(services.clock, self._stuck, self._log)
@@ -117,7 +123,8 @@ class GroupLoop:
         """Until the group is gone, or another leader has taken over."""
         writing = self._services.tasks.keep("status", self._reporter.run, namespace=self.key[0], group=self.key[1])
         try:
-            working = await self._takeover.see(self._leads_since) and await self._retrying.until_it_works(self._begin)
+            working = await self._takeover.see(self._leads_since) and await self._takeover.room()
+            working = working and await self._retrying.until_it_works(self._begin)
             while working and await self._retrying.until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
@@ -132,6 +139,7 @@ class GroupLoop:
             self._bumping.close()
             self._services.relists.forget(self.key)
             self._reporter.close()
+            self._runtime.forget()
             await self._keepers.close()  # last of all: it may be cancelled once more
 
     def _stuck(self, problem: Problem) -> None:
@@ -164,16 +172,20 @@ class GroupLoop:
             return await self._stay_as_it_is(group)
         self._compare_with_queues()
         names = self._names(spec)
-        self._keepers.sync(() if self._ends else names, self._state.queues)
+        held = holds(self._state)
+        known = self._keepers.known(() if group.deleting else names, self._state.queues)
+        seen = self._sight.membership(spec, known, self._services.clock.ticks())
+        without = self._booking.take(self._state, known, members=bool(seen.members))
+        self._keepers.sync(() if self._ends else names, self._state.queues, without)
         self._ends = group.deleting
         wait = patience(self._scribe.forsaken) if group.deleting else None
         sights = self._keepers.sights(() if group.deleting else names, self._state.queues, wait)
+        sights = [replace(one, without_room=one.name in without) for one in sights]
         if group.deleting:
             self._release(set())  # before any is claimed: nothing that was released is claimed again
-        seen = self._sight.membership(spec, sights, self._services.clock.ticks())
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
             self._services.relists.want_sessions(self.key, since, self.wake)
-        if await self._steps.take(group, spec, sights, seen):
+        if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
             self.wake()
         for reason, note in self._resizings.news(self._keepers.facts):
             self._teller.say(reason, note)
@@ -230,6 +242,8 @@ class GroupLoop:
         unowned = 0 if view is None else view.unowned
         problems += self._sight.problems(spec, seen, self._services.clock.ticks(), asked_for, unowned)
         problems += self._services.relists.problems(self.key[0]) + self._steps.problems()
+        if self._booking.problem is not None:
+            problems.append(self._booking.problem)
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:

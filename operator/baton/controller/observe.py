@@ -34,6 +34,8 @@ class QueueSight:
     """There is somebody to carry effects out at it, be it later."""
     recorded: int | None = None
     """Its partitions according to the ledger; None: the ledger does not know it."""
+    without_room: bool = False
+    """The operator has no room for it: it stays as the ledger has it."""
     owners_wanted: bool = False
     """The ledger knows nothing of it, or its server was restarted: what it has recorded counts."""
 
@@ -63,6 +65,8 @@ class QueueSight:
         records are seen, and nothing is taken from anybody because a server is away."""
         if not self.wanted:
             return 0 if self.reachable and self.recorded is not None else None
+        if self.without_room:
+            return self.recorded
         return self.facts.partitions if self.facts.partitions is not None else self.recorded
 
 

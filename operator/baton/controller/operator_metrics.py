@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from baton.controller.capacity import Capacity
 from baton.controller.elsewhere import Elsewhere
 from baton.controller.metrics import counter, gauge
 from baton.controller.relists import Relists
@@ -18,12 +19,15 @@ from baton.kube.elector import Elector
 class ReplicaMetrics(Collector):
     """Of a replica. Read when it is scraped, on another thread."""
 
-    def __init__(self, clock: Clock, elector: Elector, relists: Relists, tasks: Tasks, elsewhere: Elsewhere) -> None:
+    def __init__(
+        self, clock: Clock, elector: Elector, relists: Relists, tasks: Tasks, elsewhere: Elsewhere, capacity: Capacity
+    ) -> None:
         self._clock = clock
         self._elector = elector
         self._relists = relists
         self._tasks = tasks
         self._elsewhere = elsewhere
+        self._capacity = capacity
 
     def collect(self) -> Iterable[Metric]:
         leads = float(self._elector.leading)
@@ -35,11 +39,30 @@ class ReplicaMetrics(Collector):
             [((self._elector.release, release), float(count)) for release, count in self._elsewhere.counts().items()],
         )
         yield from self._of_lists()
+        yield from self._of_capacity()
         yield counter(
             "baton_task_failures",
             "Times a background task failed, or ended where it should have gone on",
             ("task",),
             [((name,), float(count)) for name, count in self._tasks.failures.copy().items()],
+        )
+
+    def _of_capacity(self) -> Iterator[Metric]:
+        books, release = self._capacity, self._elector.release
+        yield gauge(
+            "baton_most_partitions", "Partitions that all groups may have together", ("release",), [((release,), books.most)]
+        )
+        yield gauge(
+            "baton_booked_partitions",
+            "Partitions that are booked for groups of a namespace: it may have half of all where several are served",
+            ("release", "namespace"),
+            [((release, namespace), float(count)) for namespace, count in books.by_namespace.items()],
+        )
+        yield gauge(
+            "baton_groups_without_room",
+            "Groups of a namespace that wait for room (OperatorFull)",
+            ("release", "namespace"),
+            [((release, namespace), float(count)) for namespace, count in books.waiting.items()],
         )
 
     def _of_lists(self) -> Iterator[Metric]:

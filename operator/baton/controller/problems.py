@@ -19,6 +19,7 @@ class Reason(StrEnum):
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     INVALID_ATTRIBUTES = "InvalidAttributes"
     SIZE_LIMIT = "SizeLimit"
+    OPERATOR_FULL = "OperatorFull"
     LEDGER_REFUSED = "LedgerRefused"
     LEDGER_NAME_TAKEN = "LedgerNameTaken"
     API_REFUSED = "ApiRefused"
@@ -80,6 +81,7 @@ _RANK = (
     Reason.INVALID_ASSIGNMENT,
     Reason.QUEUE_UNREACHABLE,
     Reason.SIZE_LIMIT,
+    Reason.OPERATOR_FULL,
     Reason.SCALE_FAILED,
     Reason.INVALID_ATTRIBUTES,
     Reason.NO_MEMBERS,

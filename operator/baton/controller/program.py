@@ -14,6 +14,7 @@ from uuid import uuid4
 import structlog
 
 from baton.controller.adapters import open_queue
+from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.collector import Collector
 from baton.controller.faults import arm
 from baton.controller.feed import Feed
@@ -49,6 +50,8 @@ class Options:
     metrics_port: int = 8080
     admission_policy: bool = False
     """Whether the chart's admission policies are installed. The operator may not look for itself."""
+    most_partitions: int = MOST_IN_ALL
+    """Of all groups together."""
     stuck_after: float = STUCK_AFTER
     """Seconds for which nothing may hang."""
 
@@ -82,6 +85,7 @@ async def _operate(options: Options, stalls: Stalls) -> None:
             namespaces=options.namespaces,
             admission_policy=options.admission_policy,
             stuck_after=options.stuck_after,
+            most_partitions=options.most_partitions,
         )
         feed = Feed(asyncio.get_running_loop(), replica.mirror.event)
         watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)

@@ -13,6 +13,7 @@ from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import Clock
+from baton.kube.ledger import partitions_of
 from baton.kube.shelf import Manifest
 from baton.kube.turns import Bounds, Turns
 from baton.kube.watched import Watched
@@ -44,12 +45,15 @@ class Relists:
             scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in Watched]
             for scope in (*namespaces,) or (None,)
         }
-        self._ledgers: dict[Scope, Mapping[tuple[str, str], str]] = {}
+        self._ledgers: dict[Scope, Mapping[tuple[str, str], tuple[str, int]]] = {}
+        """Versions, and how many partitions were booked."""
         self._waiting: dict[Scope, Waiting] = {scope: {} for scope in self._scopes}
         self._waiting_for_sessions: dict[Scope, Waiting] = {scope: {} for scope in self._scopes}
         self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
         self.blind_changed: Callable[[Scope], None] = lambda scope: None
         """Called when a scope cannot be listed for long, and when it can again."""
+        self.listed: Callable[[], None] = lambda: None
+        """Called when a list ended well."""
         self._blind: dict[Scope, frozenset[Watched]] = dict.fromkeys(self._scopes, frozenset())
 
     def want(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
@@ -107,7 +111,18 @@ class Relists:
 
     def ledger_version(self, key: GroupKey) -> str | None:
         """The resourceVersion of a group's ledger as last listed; None: there was none with Baton's label."""
-        return self._ledgers.get(self._scope(key[0]), {}).get((key[0], ledger_name(key[1])))
+        found = self._ledger(key)
+        return None if found is None else found[0]
+
+    def ledger_partitions(self, key: GroupKey) -> int:
+        """How many partitions were booked for a group according to its ledger as last listed."""
+        found = self._ledger(key)
+        return 0 if found is None else found[1]
+
+    def groups_listed(self, since: float) -> bool:
+        """Whether all groups and their ledgers have been listed since then (monotonic seconds), or cannot be at this moment."""
+        listers = (one for one in self.listers if one.of in (Watched.GROUPS, Watched.LEDGERS))
+        return all(one.begun >= since or one.failing_since is not None for one in listers)
 
     @property
     def listers(self) -> Iterator[Lister]:
@@ -123,6 +138,9 @@ class Relists:
             waiting.clear()
 
     # -- within a scope
+
+    def _ledger(self, key: GroupKey) -> tuple[str, int] | None:
+        return self._ledgers.get(self._scope(key[0]), {}).get((key[0], ledger_name(key[1])))
 
     def _scope(self, namespace: str) -> Scope:
         return namespace if namespace in self._scopes else None
@@ -154,6 +172,7 @@ class Relists:
             self._blind[scope] = blind
             self.blind_changed(scope)
         self._tell(scope)
+        self.listed()
 
     def _tell(self, scope: Scope) -> None:
         for waiting, since in (
@@ -174,16 +193,16 @@ class Relists:
 
 
 class _Versions:
-    """Of ledgers, by namespace and name."""
+    """Of ledgers, by namespace and name; and how many partitions were booked."""
 
-    def __init__(self, done: Callable[[Mapping[tuple[str, str], str]], None]) -> None:
-        self._found: dict[tuple[str, str], str] = {}
+    def __init__(self, done: Callable[[Mapping[tuple[str, str], tuple[str, int]]], None]) -> None:
+        self._found: dict[tuple[str, str], tuple[str, int]] = {}
         self._done = done
 
     def page(self, manifests: Iterable[Manifest]) -> None:
         for manifest in manifests:
             metadata = manifest["metadata"]
-            self._found[metadata["namespace"], metadata["name"]] = metadata["resourceVersion"]
+            self._found[metadata["namespace"], metadata["name"]] = metadata["resourceVersion"], partitions_of(manifest)
 
     def end(self) -> None:
         self._done(self._found)

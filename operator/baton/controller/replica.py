@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import structlog
 
 from baton.controller.adapters import OpenQueue
+from baton.controller.capacity import MOST_IN_ALL, Capacity
 from baton.controller.fleet import Fleet
+from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
 from baton.controller.operator_metrics import ReplicaMetrics
@@ -58,10 +60,12 @@ class Replica:
         admission_policy: bool = False,
         ledger_limit: int = SIZE_LIMIT,
         stuck_after: float = STUCK_AFTER,
+        most_partitions: int = MOST_IN_ALL,
     ) -> None:
         """`of_elector`: connections of its own, for behind the requests of a thousand groups a renewal would come too late.
         `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed. `ledger_limit`: bytes of a
-        group's ledger that a plan may lead to. `stuck_after`: see STUCK_AFTER."""
+        group's ledger that a plan may lead to. `stuck_after`: see STUCK_AFTER.
+        `most_partitions`: of all groups together."""
         self._stuck_after = stuck_after
         self.clock = clock
         self.tasks = Tasks(clock)
@@ -86,11 +90,15 @@ class Replica:
             board=QueueBoard(api, self.mirror, clock, self.tasks),
             releases=Releases(api, clock),
             relists=Relists(api, self.mirror, clock, self.tasks, namespaces),
+            capacity=Capacity(most_partitions, shared=len(namespaces) != 1),
+            large_work=LargeWork(),
             admission_policy=admission_policy,
             ledger_limit=ledger_limit,
         )
         self.fleet = Fleet(self.services)
-        itself = ReplicaMetrics(clock, self.elector, self.services.relists, self.tasks, self.fleet.elsewhere)
+        itself = ReplicaMetrics(
+            clock, self.elector, self.services.relists, self.tasks, self.fleet.elsewhere, self.services.capacity
+        )
         self.metrics.registry.register(itself)
 
     async def run(self) -> None:

@@ -113,6 +113,7 @@ class Reporter:
 
     def close(self) -> None:
         """The group is gone, or somebody else's."""
+        self._looked_at = None
         self._services.metrics.forget(self._key)
         self._services.board.forget(self._key)
 

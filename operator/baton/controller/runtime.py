@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from baton.controller.aside import aside
+from baton.controller.aside import MUCH, aside
+from baton.controller.large_work import LargeWork
 from baton.engine import Effect, GroupState, Step, dump, load, step
 from baton.engine.observation import HeldBack, Observation, Outcome
 from baton.kube.ledger import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
@@ -50,7 +51,7 @@ class Queues(Protocol):
 class GroupRuntime:
     """One group between its clock, its ledger and its queues."""
 
-    def __init__(self, state: GroupState, clock: Clock, ledger: LedgerWriter, queues: Queues) -> None:
+    def __init__(self, state: GroupState, clock: Clock, ledger: LedgerWriter, queues: Queues, large_work: LargeWork) -> None:
         self.state = state
         """As it stands in the ledger."""
         self.wake_at: float | None = None
@@ -60,6 +61,7 @@ class GroupRuntime:
         self._clock = clock
         self._ledger = ledger
         self._queues = queues
+        self._large_work = large_work
         self._unsettled: deque[tuple[Mapping[str, str], Step, frozenset[Outcome]]] = deque(maxlen=MOST_UNKNOWN)
         """Steps of which nobody knows whether they were written: the ledger's texts, the step, and the outcomes it was shown."""
 
@@ -74,11 +76,14 @@ class GroupRuntime:
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
         # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
         try:
-            made, texts, self.held_back = await asyncio.to_thread(_decide, self.state, shown, self._clock.now(), limit)
+            much = max(len(self.state.slots), sum(one.partitions for one in shown.queues.values()))
+            made, texts, self.held_back = await self._large_work.do(much, _decide, self.state, shown, self._clock.now(), limit)
         except TooLarge as error:
             self.held_back = error
             raise
         if texts is not None:
+            if much > MUCH:
+                self._unsettled.clear()  # each would take as much memory as the group; one that was written is read back
             self._unsettled.append((texts, made, told))
             await self._ledger.write(texts)
             self._unsettled.clear()
@@ -97,6 +102,11 @@ class GroupRuntime:
         _, made, told = found
         self._take(made, told)
         return made
+
+    def forget(self) -> None:
+        """Keep nothing of the group: what refers to this one may be around for a while."""
+        self.state = GroupState.new(self.state.group)
+        self._unsettled.clear()
 
     def _take(self, made: Step, told: frozenset[Outcome]) -> None:
         self.state, self.wake_at = made.state, made.wake_at

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from baton.controller.adapters import OpenQueue
+from baton.controller.capacity import Capacity
+from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
 from baton.controller.mirror import Mirror
 from baton.controller.pace import Pace
@@ -37,6 +39,8 @@ class Services:
     board: QueueBoard
     relists: Relists
     releases: Releases
+    capacity: Capacity
+    large_work: LargeWork
     admission_policy: bool = False
     """The API server holds consumers to their own sessions (the chart's admission policies)."""
     ledger_limit: int = SIZE_LIMIT

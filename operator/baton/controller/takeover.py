@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
+from baton.controller.booking import Booking
 from baton.controller.ending import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_sight import GroupSight
 from baton.controller.problems import Problem, worst
 from baton.controller.refusals import Stuck, ledger_refused
-from baton.controller.relists import Relists
 from baton.controller.scribe import REFUSALS, Scribe
+from baton.controller.services import Services
 from baton.controller.tell import Teller
 from baton.engine import GroupState, load
+from baton.engine.ledger_bounds import partitions_named
 from baton.kube.ledger import Owner
 from baton.kube.objects import FINALIZER
 from baton.model.ledger import LedgerError
@@ -35,7 +37,8 @@ class Takeover:
         finalizer: Finalizer,
         scribe: Scribe,
         teller: Teller,
-        relists: Relists,
+        booking: Booking,
+        services: Services,
         say: Callable[[Problem], None],
     ) -> None:
         """`say` is called with what keeps the group from beginning."""
@@ -44,7 +47,9 @@ class Takeover:
         self._finalizer = finalizer
         self._scribe = scribe
         self._teller = teller
-        self._relists = relists
+        self._relists = services.relists
+        self._booking = booking
+        self._large_work = services.large_work
         self._say = say
 
     async def see(self, since: float) -> bool:
@@ -55,6 +60,17 @@ class Takeover:
             if problem := worst(self._relists.problems(self._owner.namespace)):
                 self._say(problem)
         return True
+
+    async def room(self) -> bool:
+        """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
+        while (group := self._sight.group) is not None:
+            partitions = self._relists.ledger_partitions((self._owner.namespace, self._owner.group))
+            if self._booking.begin(partitions, at_all_events=group.deleting):
+                return True
+            assert self._booking.problem is not None
+            self._say(self._booking.problem)
+            await asyncio.sleep(SEEN_WITHIN)
+        return False
 
     async def state(self) -> GroupState | None:
         """Where to carry on; None: the group is gone. Raises Stuck and Deposed."""
@@ -69,7 +85,11 @@ class Takeover:
             if not group.deleting or not can_forsake_ledger(error, self._scribe.attempts.lasted):
                 raise Stuck(ledger_refused(self._owner, error)) from error
             data = self._scribe.forsake()
-        state, unread = await asyncio.to_thread(_read, group.full_name, data)
+        partitions = 0 if data is None else await asyncio.to_thread(partitions_named, data)
+        if not self._booking.begin(partitions, at_all_events=group.deleting):
+            assert self._booking.problem is not None
+            raise Stuck(self._booking.problem)  # it has more than its metadata told
+        state, unread = await self._large_work.do(partitions, _read, group.full_name, data)
         if unread is not None:
             self._teller.warn(EventReason.LEDGER_REBUILT, unread)
         return state

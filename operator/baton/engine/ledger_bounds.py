@@ -2,18 +2,35 @@
 anything is made of it, and to read one costs no more than to read one of a large group, whatever stands there.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from baton.model.ledger import LedgerError
+from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import count_named
 
 MOST_PARTITIONS = 100_000
 """Of all queues of a group together."""
 
+WITHDRAWN_OF_ONE = 4
+"""Partitions that were withdrawn, and of which only the epoch is kept, take as much memory as one that the group has."""
+
 _MOST_NAMED = 8 * MOST_PARTITIONS
 """A partition stands with its owner or among the free, and may have a move, an origin, a kept epoch, and places in a plan."""
+
+
+def partitions_named(data: Mapping[str, str]) -> int:
+    """How many partitions a group has by its ledger's data, without making any of them, and a quarter of those that were
+    withdrawn; 0: it does not read as a ledger."""
+    try:
+        group = json.loads(data.get(LEDGER_GROUP_KEY) or "{}")
+        Extent().of_group(group)
+        has = sum(facts["partitions"] for facts in group.get("queues", {}).values())
+        return int(has) + sum(map(count_named, group.get("tombs", {}).values())) // WITHDRAWN_OF_ONE
+    except (LedgerError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
+        return 0
 
 
 class Extent:

@@ -9,15 +9,20 @@ is replaced: that of an earlier group of the name, and that of this group, whoev
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.api import Api, Json, UnavailableError, core_path
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.releases import RELEASE_ANNOTATION, Releases, release_of
+from baton.kube.shelf import Manifest
 from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"
+PARTITIONS_ANNOTATION = "baton.dev/partitions"
+"""How many partitions were booked for the group: whoever leads next keeps room for them before it reads any ledger."""
+
 MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
 
 LONGEST_TERM = 18
@@ -66,6 +71,8 @@ class Stored:
     """Of the leader that wrote it; None: nobody can tell."""
     release: str | None = None
     """The release of that leader, likewise."""
+    partitions: int = 0
+    """See `partitions_of`."""
     finalizers: tuple[str, ...] = ()
     """Of others, which want to see it go."""
 
@@ -132,21 +139,30 @@ def stored(config_map: Json, group: str) -> Stored:
         owner_uid=owners[0] if owners and labelled else None,
         term=int(term) if term.isascii() and term.isdigit() and len(term) <= LONGEST_TERM else None,
         release=release_of(config_map),
+        partitions=partitions_of(config_map),
         finalizers=tuple(metadata.get("finalizers") or ()),
     )
+
+
+def partitions_of(config_map: Manifest) -> int:
+    """What was booked for its group, as the ledger's metadata tell it."""
+    text = (config_map["metadata"].get("annotations") or {}).get(PARTITIONS_ANNOTATION, "")
+    return min(int(text), MOST_PARTITIONS) if text.isascii() and text.isdigit() and len(text) <= LONGEST_TERM else 0
 
 
 class Ledger:
     """One group's ledger, as one leader writes it. Methods raise what `Api` raises, and ForeignConfigMap; those that look also
     raise ServedElsewhere."""
 
-    def __init__(self, api: Api, owner: Owner, term: int, release: str, releases: Releases) -> None:
+    def __init__(self, api: Api, owner: Owner, term: int, release: str, releases: Releases, booked: Callable[[], int]) -> None:
+        """`booked`: how many partitions the group has, or is about to have."""
         self._api = api
         self.owner = owner
         self.term = term
         """In which this leader leads."""
         self._release = release
         self._releases = releases
+        self._booked = booked
         self.written: Mapping[str, str] | None = None
         """What this leader wrote last."""
         self.found: Mapping[str, str] | None = None
@@ -167,12 +183,15 @@ class Ledger:
         found = await self._see()
         if found is not None:
             self.found = found.data if found.owner_uid == self.owner.uid else None
-        await self.write(self.found or {})
+        await self._write(self.found or {}, found.partitions if found is not None and self.found is not None else 0)
         return self.found
 
     async def write(self, data: Mapping[str, str]) -> None:
         """Replace what this leader wrote last. Raises ConflictError where something else stands there; then see `look`."""
-        body, sent = self._body(data), dict(data)
+        await self._write(data, self._booked())
+
+    async def _write(self, data: Mapping[str, str], partitions: int) -> None:
+        body, sent = self._body(data, partitions), dict(data)
         try:
             if self._stands is None:
                 made = await self._api.create(core_path(self.owner.namespace, "configmaps"), body)
@@ -213,11 +232,15 @@ class Ledger:
         self._stands = found
         return found
 
-    def _body(self, data: Mapping[str, str]) -> Json:
+    def _body(self, data: Mapping[str, str], partitions: int) -> Json:
         metadata: Json = {
             "name": self.owner.name,
             "labels": {GROUP_LABEL: self.owner.group, MANAGED_BY_LABEL: MANAGED_BY},
-            "annotations": {WRITER_ANNOTATION: str(self.term), RELEASE_ANNOTATION: self._release},
+            "annotations": {
+                WRITER_ANNOTATION: str(self.term),
+                RELEASE_ANNOTATION: self._release,
+                PARTITIONS_ANNOTATION: str(partitions),
+            },
             "ownerReferences": [
                 {
                     "apiVersion": GROUP_VERSION,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, load, summary
 from baton.engine.happenings import Happening
@@ -86,7 +87,7 @@ class _Run:
 
     def _begin(self) -> GroupRuntime:
         state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
-        return GroupRuntime(state, self, self, self._world.records)
+        return GroupRuntime(state, self, self, self._world.records, LargeWork())
 
     async def to_the_end(self) -> Result:
         times = sorted(self._batches, reverse=True)

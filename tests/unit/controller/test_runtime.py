@@ -1,9 +1,12 @@
 """A step, then the ledger, then the effects; and what becomes of a step of which nobody knows whether it was written."""
 
+import gc
 from collections.abc import Iterable, Mapping
 
 import pytest
 
+from baton.controller.aside import MUCH
+from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
@@ -38,9 +41,9 @@ class Surroundings:
         self.wanted = list(effects)
 
 
-def fleet(*names: str) -> Observation:
+def fleet(*names: str, partitions: int = 2) -> Observation:
     members = {MemberId(name): ObservedMember(Uid(f"uid-{name}")) for name in names}
-    return Observation(GroupSpec(delay=0.0), {ORDERS: ObservedQueue(2)}, members)
+    return Observation(GroupSpec(delay=0.0), {ORDERS: ObservedQueue(partitions)}, members)
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def around() -> Surroundings:
 
 @pytest.fixture
 def runtime(around: Surroundings) -> GroupRuntime:
-    return GroupRuntime(GroupState.new("shop/orders"), around, around, around)
+    return GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork())
 
 
 async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRuntime, around: Surroundings) -> None:
@@ -82,6 +85,22 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
 
 async def test_a_step_that_is_not_remembered_is_read_back(runtime: GroupRuntime, around: Surroundings) -> None:
     await runtime.advance(fleet("a"))
-    other = GroupRuntime(GroupState.new("shop/orders"), around, around, around)
+    other = GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork())
     assert await other.adopt(around.stands) is None
     assert other.state == runtime.state
+
+
+async def test_of_a_large_group_one_step_is_remembered_and_any_other_is_read_back(
+    runtime: GroupRuntime, around: Surroundings
+) -> None:
+    around.mute = True
+    stood = []
+    for members in (("a",), ("a", "b"), ("a", "b", "c")):
+        with pytest.raises(UnavailableError):
+            await runtime.advance(fleet(*members, partitions=MUCH + 1))
+        stood.append(around.stands)
+    kept = [one for one in gc.get_objects() if isinstance(one, GroupState) and len(one.slots) == MUCH + 1]
+    assert len(kept) == 1
+    del kept
+    assert await runtime.adopt(stood[0]) is None
+    assert runtime.state == load(stood[0])

@@ -7,11 +7,12 @@ import pytest
 from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.scribe import Scribe
+from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
-from baton.kube.ledger import Deposed, ForeignConfigMap, Landed, Ledger, Owner, size
+from baton.kube.ledger import PARTITIONS_ANNOTATION, Deposed, ForeignConfigMap, Landed, Ledger, Owner, partitions_of, size
 from baton.kube.releases import Releases
 
 OWNER = Owner("shop", "orders", "uid-1")
@@ -24,11 +25,14 @@ class Desk:
         self.api = api
         self.elector = Elector(api, "baton", "operator", identity, Terms(), Clock(), lambda: None)
         self._owner = owner
+        self.booked = 0
 
     async def open(self) -> Scribe:
         await self.elector.attempt()
         return Scribe(
-            Ledger(self.api, self._owner, self.elector.term, self.elector.release, Releases(self.api, Clock())),
+            Ledger(
+                self.api, self._owner, self.elector.term, self.elector.release, Releases(self.api, Clock()), lambda: self.booked
+            ),
             self.elector,
             Clock(),
         )
@@ -71,6 +75,29 @@ async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
     successor = await Desk(api, "one", Owner("shop", "orders", "uid-2")).open()
     assert await successor.claim() is None
     assert data(api) == {}
+
+
+async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_of_that() -> None:
+    api = ShopApi()
+    first = Desk(api)
+    scribe = await first.open()
+    await scribe.claim()
+    first.booked = 12
+    await scribe.write({"group": "1"})
+    assert partitions_of(api.objects[OWNER.path]) == 12
+    await first.elector.resign()
+    second = await Desk(api, "two").open()
+    await second.claim()
+    assert partitions_of(api.objects[OWNER.path]) == 12
+    await second.write({"group": "2"})
+    assert partitions_of(api.objects[OWNER.path]) == 0
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e9", "٣", "9" * 1000, "[" * 1000])
+def test_what_a_ledger_tells_of_partitions_may_be_anything(text: str) -> None:
+    assert partitions_of({"metadata": {"annotations": {PARTITIONS_ANNOTATION: text}}}) == 0
+    assert partitions_of({"metadata": {"annotations": {PARTITIONS_ANNOTATION: "9" * 9}}}) == MOST_PARTITIONS
+    assert partitions_of({"metadata": {}}) == 0
 
 
 async def test_what_is_written_already_is_not_written_again() -> None:

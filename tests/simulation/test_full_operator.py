@@ -1,0 +1,320 @@
+"""An operator whose groups have all the partitions that it takes: who is refused, who is not, and what comes of a restart."""
+
+import asyncio
+import gc
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.simulation.api_server import Fault, Refuse
+from tests.simulation.one_replica import OneReplica
+
+from baton.controller.fleet import LEDGERS_WITHIN
+from baton.engine import GroupState
+from baton.engine.ledger_bounds import WITHDRAWN_OF_ONE
+from baton.kube.api import core_path, group_path
+from baton.kube.events import EVENTS
+from baton.kube.leases import leases_path
+from baton.kube.ledger import PARTITIONS_ANNOTATION
+from baton.kube.objects import QueueView, groups_path, queues_path
+from baton.model.ids import QueueName
+from baton.model.ledger import MemberEntry
+from baton.model.names import GROUP_LABEL, ledger_name
+from baton.queues.external import ExternalQueue
+from baton.queues.protocol import Claimant, QueueAdapter
+from baton.simulation.virtual_time import run
+
+Json = dict[str, Any]
+MOST = 40
+"""Partitions: of each namespace half of it."""
+
+
+class Full(OneReplica):
+    """It serves `shop` and `bank`. Every group has an External queue of its name."""
+
+    def __init__(self) -> None:
+        super().__init__(most_partitions=MOST)
+        self.opened: list[str] = []
+        self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "bank"}})
+
+    async def _open(self, view: QueueView, claimant: Claimant) -> QueueAdapter:
+        self.opened.append(view.full_name)
+        return ExternalQueue()
+
+    def fleet(self, name: str, partitions: int, namespace: str = "shop", pods: int = 1) -> None:
+        source = {"type": "External", "external": {"onDeadline": "Force"}}
+        rebalance = {"delaySeconds": 0, "maxHandoffSeconds": 0}
+        spec = {"source": source, "partitions": partitions, "rebalance": rebalance}
+        self.make(queues_path(namespace), {"metadata": {"name": name}, "spec": spec})
+        whole = {"queues": [{"name": name}], "membership": {"session": "Optional"}}
+        self.make(groups_path(namespace), {"metadata": {"name": name}, "spec": whole})
+        for number in range(pods):
+            self.member(f"{name}-{number}", name, namespace)
+
+    def member(self, pod: str, group: str, namespace: str = "shop") -> None:
+        spec = {"containers": [{"name": "c", "image": "none"}]}
+        path = core_path(namespace, "pods")
+        self.make(path, {"metadata": {"name": pod, "labels": {GROUP_LABEL: group}}, "spec": spec})
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+        self.server.request("patch", f"{path}/{pod}/status", body={"status": {"phase": "Running", "conditions": [ready]}})
+
+    def resize(self, name: str, partitions: int, namespace: str = "shop") -> None:
+        self.server.request("patch", queues_path(namespace, name), body={"spec": {"partitions": partitions}})
+
+    async def restart(self, most: int = MOST) -> None:
+        await self.stop()
+        self.most_partitions = most
+        self.start()
+
+    async def told(self, name: str, namespace: str = "shop") -> tuple[str, str]:
+        found = (await self.admin.get(groups_path(namespace, name))).get("status") or {}
+        told = [one for one in found.get("conditions", ()) if one["type"] == "Ready"]
+        return (told[0]["reason"], told[0]["message"]) if told else ("", "")
+
+    async def config_map(self, name: str, namespace: str = "shop") -> Json:
+        return await self.found(core_path(namespace, "configmaps", ledger_name(name))) or {}
+
+    async def owned(self, name: str, namespace: str = "shop") -> dict[int, int]:
+        """Partitions, and at which epoch they are owned."""
+        data = (await self.config_map(name, namespace)).get("data") or {}
+        entries = [MemberEntry.from_json(text) for key, text in data.items() if key != "group"]
+        return {number: epoch for one in entries for number, epoch in one.owned.get(QueueName(name), {}).items()}
+
+    async def serves(self, name: str, partitions: int, namespace: str = "shop", seconds: float = 60.0) -> None:
+        async def how() -> tuple[str, int]:
+            return (await self.told(name, namespace))[0], len(await self.owned(name, namespace))
+
+        await self.until(how, ("Ready", partitions), seconds)
+
+    async def refuses(self, name: str, namespace: str = "shop", seconds: float = 60.0) -> str:
+        async def why() -> str:
+            return (await self.told(name, namespace))[0]
+
+        await self.until(why, "OperatorFull", seconds)
+        return (await self.told(name, namespace))[1]
+
+    def booked(self, namespace: str = "shop") -> float:
+        release = self.replica.elector.release
+        return self.metric("baton_booked_partitions", release=release, namespace=namespace) or 0.0
+
+
+def story(play: Callable[[Full], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make a test of it."""
+
+    async def all_of_it() -> None:
+        world = Full()
+        try:
+            await play(world)
+            assert not world.replica.tasks.failures
+        finally:
+            await world.stop()
+
+    def test() -> None:
+        run(all_of_it())
+
+    test.__name__, test.__doc__ = play.__name__, play.__doc__
+    return test
+
+
+@story
+async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(world: Full) -> None:
+    world.fleet("first", 12)
+    await world.serves("first", 12)
+    before = await world.owned("first")
+    world.fleet("second", 12)
+    message = await world.refuses("second")
+    assert "second, which spec.queues names, left as before: there is no room for 12 partitions more" in message
+    assert "the groups of namespace shop have 12 of the 20 partitions that one may have" in message
+    assert "mostPartitions and resources.limits.memory" in message
+    world.fleet("third", 8)
+    world.fleet("other", 20, "bank")
+    await world.serves("third", 8)
+    await world.serves("other", 20, "bank")
+    await asyncio.sleep(60)
+    assert await world.owned("first") == before
+    assert await world.owned("second") == {}
+    assert "shop/second" not in world.opened
+    events = (await world.admin.get(group_path(EVENTS, "shop", "events")))["items"]
+    refused = [(one["regarding"]["name"], one["type"]) for one in events if one["reason"] == "OperatorFull"]
+    assert refused == [("second", "Warning")]
+    release = world.replica.elector.release
+    assert world.metric("baton_groups_without_room", release=release, namespace="shop") == 1
+    assert world.metric("baton_most_partitions", release=release) == MOST
+    assert (world.booked(), world.booked("bank")) == (20, 20)
+
+
+@pytest.mark.parametrize("how", ["the group goes", "the queue shrinks"])
+def test_whoever_was_refused_is_let_in_as_soon_as_there_is_room(how: str) -> None:
+    @story
+    async def play(world: Full) -> None:
+        world.fleet("first", 12)
+        await world.serves("first", 12)
+        world.fleet("second", 14)
+        await world.refuses("second")
+        if how == "the group goes":
+            world.delete(groups_path("shop", "first"))
+        else:
+            world.resize("first", 4)
+        await world.serves("second", 14, seconds=10)
+        assert world.booked() == (14 if how == "the group goes" else 14 + 4 + 8 / WITHDRAWN_OF_ONE)
+        assert world.metric("baton_groups_without_room", release=world.replica.elector.release, namespace="shop") is None
+
+    play()
+
+
+@story
+async def test_a_restart_does_not_change_who_is_refused(world: Full) -> None:
+    world.fleet("z", 12)
+    await world.serves("z", 12)
+    world.fleet("a", 12)
+    await world.refuses("a")
+    before = await world.owned("z")
+    for _ in range(3):
+        await world.restart()
+        await world.serves("z", 12)
+        await world.refuses("a")
+        await asyncio.sleep(30)
+        assert await world.owned("z") == before
+        assert await world.owned("a") == {}
+
+
+@story
+async def test_lists_of_ledgers_that_fail_hold_up_nobody(world: Full) -> None:
+    world.fleet("first", 12)
+    await world.serves("first", 12)
+    lists = 0
+
+    def fail(verb: str, path: str) -> Fault | None:
+        nonlocal lists
+        lists += verb == "list" and "configmaps" in path
+        return (
+            Refuse(403, "Forbidden", "no") if verb == "list" and "configmaps" in path and lists > 1 else None
+        )  # the watch's own
+
+    world.trouble = fail
+    await world.restart()
+    world.member("first-1", "first")
+
+    async def both() -> list[str]:
+        return sorted((await world.config_map("first"))["data"])
+
+    await world.until(both, ["first-0", "first-1", "group"], seconds=LEDGERS_WITHIN)
+    assert lists > 1
+    assert world.booked() == 12
+
+
+@story
+async def test_groups_without_members_and_those_that_end_book_nothing(world: Full) -> None:
+    for number in range(10):
+        world.fleet(f"idle-{number}", 20, pods=0)
+    await asyncio.sleep(30)
+    assert {(await world.told(f"idle-{number}"))[0] for number in range(10)} == {"NoMembers"}
+    assert world.booked() == 0
+    world.member("idle-7-0", "idle-7")
+    await world.serves("idle-7", 20)
+    world.member("idle-3-0", "idle-3")
+    await world.refuses("idle-3")
+    world.delete(groups_path("shop", "idle-7"))
+    await world.serves("idle-3", 20)
+    assert world.booked() == 20
+
+
+@story
+async def test_a_queue_that_grows_beyond_the_room_stays_as_it_was(world: Full) -> None:
+    world.fleet("first", 8)
+    world.fleet("second", 10)
+    await world.serves("first", 8)
+    await world.serves("second", 10)
+    world.resize("first", 16)
+    message = await world.refuses("first")
+    assert "no room for 8 partitions more" in message
+    assert len(await world.owned("first")) == 8
+    world.member("first-1", "first")
+    await asyncio.sleep(30)
+    assert sorted((await world.config_map("first"))["data"]) == ["first-0", "first-1", "group"], "the rest of it goes on"
+    assert len(await world.owned("first")) == 8
+    world.delete(groups_path("shop", "second"))
+    await world.serves("first", 16)
+
+
+@story
+async def test_what_a_lower_limit_leaves_out_stays_as_its_ledger_says_until_there_is_room(world: Full) -> None:
+    world.fleet("a", 8)
+    world.fleet("z", 8)
+    await world.serves("a", 8)
+    await world.serves("z", 8)
+    ledger = (await world.config_map("z"))["data"]
+    for _ in range(2):
+        await world.restart(most=24)
+        message = await world.refuses("z")
+        assert "no room for the 8 partitions that its ledger has" in message
+        await world.serves("a", 8)
+        await asyncio.sleep(30)
+        assert (await world.config_map("z"))["data"] == ledger
+    await world.restart()
+    await world.serves("z", 8)
+    assert await world.owned("z") == dict.fromkeys(range(8), 1)
+
+
+@story
+async def test_a_group_that_was_left_out_can_be_deleted(world: Full) -> None:
+    world.fleet("a", 8)
+    world.fleet("z", 8)
+    await world.serves("a", 8)
+    await world.serves("z", 8)
+    await world.restart(most=24)
+    await world.refuses("z")
+    world.fleet("new", 8)
+    await world.refuses("new")
+    for name in ("z", "new"):
+        world.delete(groups_path("shop", name))
+    await asyncio.sleep(20)
+    assert [one["metadata"]["name"] for one in (await world.admin.get(groups_path("shop")))["items"]] == ["a"]
+    assert world.booked() == 8
+
+
+@story
+async def test_a_ledger_that_tells_less_than_it_has_is_not_read_either(world: Full) -> None:
+    world.fleet("a", 8)
+    world.fleet("z", 8)
+    await world.serves("a", 8)
+    await world.serves("z", 8)
+    await world.stop()
+    path = core_path("shop", "configmaps", ledger_name("z"))
+    world.server.request("patch", path, body={"metadata": {"annotations": {PARTITIONS_ANNOTATION: "1"}}})
+    await world.restart(most=24)
+    await world.refuses("z")
+    assert json.loads((await world.config_map("z"))["data"]["group"])["queues"] == {"z": {"partitions": 8}}
+    assert world.booked() == 8 + 1
+
+
+def kept(group: str) -> list[GroupState]:
+    """States of a group that somebody refers to."""
+    return [one for one in gc.get_objects() if isinstance(one, GroupState) and one.group == group and one.slots]
+
+
+@story
+async def test_who_leads_no_more_keeps_nothing_of_its_groups_until_garbage_is_collected(world: Full) -> None:
+    """Then it may be long: see `baton.controller.collector`. And whoever leads again would have all of it twice."""
+    world.fleet("first", 12)
+    await world.serves("first", 12)
+    gc.disable()
+    try:
+        assert kept("shop/first")
+        world.server.request("patch", leases_path("baton-system", "operator"), body={"spec": {"holderIdentity": "two"}})
+        await world.until(_leading(world), False)
+        await asyncio.sleep(5)
+        assert kept("shop/first") == []
+        await world.until(_leading(world), True)
+        await world.serves("first", 12)
+        assert world.booked() == 12
+    finally:
+        gc.enable()
+
+
+def _leading(world: Full) -> Callable[[], Coroutine[Any, Any, bool]]:
+    async def leads() -> bool:
+        return world.replica.elector.leading
+
+    return leads

@@ -1,0 +1,123 @@
+"""What a group books, and which of its queues find no room."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from baton.controller.booking import Booking, holds
+from baton.controller.capacity import Capacity
+from baton.controller.observe import QueueSight
+from baton.controller.problems import Reason
+from baton.controller.queue_facts import QueueFacts
+from baton.engine import GroupState
+from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.state import Slot
+from baton.kube.objects import QueueView
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from baton.resources import PartitionedQueueSpec
+
+KEY = ("shop", "orders")
+REDIS = {"type": "Redis", "redis": {"url": "redis://r"}}
+
+
+def sight(name: str, spec: int, recorded: int | None = None, source: dict[str, Any] = REDIS, **changes: Any) -> QueueSight:
+    made = QueueView("shop", name, "u", 1, PartitionedQueueSpec.model_validate({"source": source, "partitions": spec}))
+    return replace(QueueSight(QueueName(name), True, made, QueueFacts(), recorded=recorded), **changes)
+
+
+def external(name: str, spec: int, recorded: int | None = None) -> QueueSight:
+    return sight(name, spec, recorded, {"type": "External"})
+
+
+def having(*queues: QueueSight, withdrawn: int = 0) -> GroupState:
+    """What these have recorded; of the first, partitions were `withdrawn` besides."""
+    slots = {Partition(one.name, n): Slot(Epoch(1), MemberId("a")) for one in queues for n in range(one.recorded or 0)}
+    first = queues[0]
+    tombs = {Partition(first.name, (first.recorded or 0) + n): Epoch(1) for n in range(withdrawn)}
+    return replace(GroupState.new("shop/orders"), slots=slots, tombs=tombs)
+
+
+@pytest.mark.parametrize(
+    ("sights", "members", "without", "booked"),
+    [
+        ([sight("a", 60), sight("b", 50)], True, {"b"}, 60),
+        ([sight("a", 101), sight("b", 50)], True, {"a"}, 50),
+        ([sight("a", 60, 60), sight("b", 50)], True, {"b"}, 60),
+        ([sight("a", 60), sight("b", 50, 50)], True, {"a"}, 50),
+        ([sight("a", 90, 60, facts=QueueFacts(partitions=90)), sight("b", 40, 40)], True, {"a"}, 100),
+        ([sight("a", 30, 60), sight("b", 40)], True, set(), 100),
+        # as its spec asks for, or as it has answered if that is more
+        ([sight("a", 4, None, facts=QueueFacts(partitions=101))], True, {"a"}, 0),
+        ([sight("a", 101, None, facts=QueueFacts(partitions=4))], True, {"a"}, 0),
+        # one that was recorded, and has not answered this operator yet
+        ([sight("a", 101, 60)], True, {"a"}, 60),
+        # nobody is there for a queue that records nothing
+        ([external("a", 101)], False, set(), 0),
+        ([external("a", 101)], True, {"a"}, 0),
+        ([external("a", 90, 90)], False, set(), 90),
+        ([sight("a", 90)], False, set(), 90),
+        # not the group's, or not any more
+        ([sight("a", 101, named=False)], True, set(), 0),
+        ([sight("a", 101, view=None)], True, set(), 0),
+        # what no group may have is told as that
+        ([sight("a", 4, None, facts=QueueFacts(partitions=MOST_PARTITIONS + 1)), sight("b", 4)], True, set(), 4),
+    ],
+)
+def test_what_is_booked_and_what_finds_no_room(sights: list[QueueSight], members: bool, without: set[str], booked: int) -> None:
+    books = Capacity(100)
+    booking = Booking(KEY, books)
+    assert booking.take(having(*sights), sights, members=members) == without
+    assert books.booked(KEY) == booked
+    assert (booking.problem is not None) is bool(without)
+    assert bool(books.waiting) is bool(without)
+    if booking.problem is not None:
+        assert booking.problem.reason is Reason.OPERATOR_FULL
+        assert f"{', '.join(sorted(without))}, which spec.queues names" in booking.problem.message
+
+
+def test_what_was_withdrawn_counts_a_quarter_and_comes_back_in_its_place() -> None:
+    books = Capacity(100)
+    booking = Booking(KEY, books)
+    small = sight("a", 20, 20, facts=QueueFacts(partitions=20))
+    shrunk = having(small, withdrawn=80)
+    assert holds(shrunk) == 40
+    assert booking.take(shrunk, [small], members=True) == set()
+    assert books.booked(KEY) == 40
+    grows = sight("a", 100, 20, facts=QueueFacts(partitions=20))
+    assert booking.take(shrunk, [grows], members=True) == set()
+    assert books.booked(KEY) == 100
+
+
+def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
+    books = Capacity(100)
+    books.book(("shop", "other"), 50)
+    booking = Booking(KEY, books)
+    assert not booking.begin(51, at_all_events=False)
+    assert booking.problem is not None
+    assert "the 51 partitions that its ledger has" in booking.problem.message
+    assert (books.booked(KEY), books.waiting) == (0, {"shop": 1})
+    assert booking.begin(50, at_all_events=False)
+    assert (books.booked(KEY), books.waiting, booking.problem) == (50, {}, None)
+    assert booking.begin(60, at_all_events=True)
+    assert books.booked(KEY) == 60
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ({("shop", "other"): 40}, "the groups of namespace shop have 40 of the 50 partitions that one may have"),
+        (
+            {("bank", "other"): 50, ("lab", "other"): 45},
+            "the groups of this operator have 95 of the 100 partitions that it takes",
+        ),
+    ],
+)
+def test_whoever_is_refused_hears_which_bound_it_is(others: dict[tuple[str, str], int], told: str) -> None:
+    books = Capacity(100, shared=True)
+    for key, partitions in others.items():
+        books.book(key, partitions)
+    booking = Booking(KEY, books)
+    booking.take(having(sight("a", 20)), [sight("a", 20)], members=True)
+    assert booking.problem is not None
+    assert told in booking.problem.message
