@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
+import pytest
 from tests.simulation.crowd import Crowd
 from tests.simulation.test_large_groups import LONGEST_TURN, least, timed
 
@@ -62,5 +63,6 @@ async def crowd() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.timeout(3600)
 def test_a_thousand_groups_with_ten_thousand_pods_do_not_stop_the_event_loop() -> None:
     assert least(LONGEST_TURN, lambda: timed(crowd)[1]) < LONGEST_TURN

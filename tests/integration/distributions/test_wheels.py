@@ -15,7 +15,7 @@ import pytest
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.pods import lag
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton import __version__
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -130,7 +130,7 @@ async def test_it_consumes_from_a_real_redis_by_a_ledger_in_a_directory(
         until(lambda: printed.read_text().split() == ["a", "b", "c"])
         (ledger / "orders-0").unlink()
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
         assert await lag(queue) == 0
     finally:
         process.kill()

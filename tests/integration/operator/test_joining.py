@@ -84,7 +84,8 @@ async def test_a_member_that_returns_within_the_delay_costs_no_move(shop: World)
     await shop.group("back", rebalance={"delaySeconds": 2})
     await asyncio.gather(shop.pod("back-a", "back"), shop.pod("back-b", "back"))
     await shop.spread("back", 3, 3)
-    await shop.change("consumergroups", "back", {"spec": {"rebalance": {"delaySeconds": 60}}})
+    await shop.change("consumergroups", "back", {"spec": {"rebalance": {"delaySeconds": 600}}})
+    await shop.seen("back")
     before = await shop.owned("back")
     await shop.delete_pod("back-b")
 
@@ -186,6 +187,7 @@ async def test_a_pod_that_is_ready_again_in_time_has_kept_its_external_partition
     await eventually(lambda: _standby(shop, "wink-b", "wink"), "the second one stands by")
     before = await shop.owned("wink")
     await shop.change("consumergroups", "wink", {"spec": {"rebalance": {"delaySeconds": 600}}})
+    await shop.seen("wink")
     await shop.set_ready("wink-a", False)
 
     async def state(wanted: str) -> bool:

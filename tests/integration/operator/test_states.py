@@ -79,7 +79,7 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
         assert (told["status"], told["reason"]) == ("False", "Paused")
         assert "12 of 12 partitions have no owner: spec.paused" in told["message"]
     labels = {"namespace": "shop", "group": "unborn", "queue": "unborn"}
-    assert shared_operator.metric("baton_partitions", **labels, state="Unassigned") == 12
+    await shared_operator.measures("baton_partitions", lambda value: value == 12, **labels, state="Unassigned")
     await shop.change("consumergroups", "unborn", {"spec": {"paused": False}})
     assert await waited(control_plane, "unborn", SETTLED, seconds=120)
     assert (await shown(control_plane, "unborn"))["UNOWNED"] == "0"

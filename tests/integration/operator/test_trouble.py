@@ -215,7 +215,8 @@ async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_oper
     await eventually(told, "the pod has an event", 15)
     note = next(event["note"] for event in await shop.events("NoSuchGroup") if event["regarding"]["name"] == "stray-a")
     assert "baton.dev/group: strayed" in note and "correct the label" in note
-    assert shared_operator.metric("baton_pods_without_group", namespace="shop", group="strayed") == 1.0
+    labels = {"namespace": "shop", "group": "strayed"}
+    await shared_operator.measures("baton_pods_without_group", lambda value: value == 1, **labels)
     await shop.external("strayed")
     await shop.group("strayed")
     await shop.spread("strayed", 6)

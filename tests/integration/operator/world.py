@@ -203,6 +203,15 @@ class World:
 
         return str((await eventually(so, f"there is an event {reason} about {regarding or 'something'}"))[0]["note"])
 
+    async def seen(self, group: str) -> None:
+        """Wait until the operator has seen the group's spec as it is now: it may hear of a pod's change first."""
+
+        async def so() -> bool:
+            found = await self.get_group(group) or {}
+            return bool((found.get("status") or {}).get("observedGeneration") == found["metadata"]["generation"])
+
+        await eventually(so, f"the change of {group} is seen", shown=lambda: self.get_group(group))
+
     async def counted(self, group: str, **numbers: int) -> None:
         """Wait until the status has these numbers: it follows the ledger."""
 

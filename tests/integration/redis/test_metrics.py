@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.metrics import ConsumerMetrics
@@ -90,7 +90,7 @@ async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> 
     queue.send("a", "b", "c")
     queue.send("of nobody", partition=1)
     await queue.operator.grant(0, UID, Epoch(1))
-    async with measured(queue, tmp_path, lambda _: go_on.wait(30) and None) as pod:
+    async with measured(queue, tmp_path, lambda _: go_on.wait(PATIENCE) and None) as pod:
         pod.ledger({0: 1})
         until(lambda: pod.says("takeover_seconds_count") == 1)
         assert pod.says("lag") == 3
