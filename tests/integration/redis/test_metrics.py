@@ -18,6 +18,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisReader
+from baton.queues.redis.keys import partition_keys
 
 pytestmark = pytest.mark.integration
 
@@ -96,6 +97,14 @@ async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> 
         assert pod.says("lag") == 3
         go_on.set()
         until(lambda: pod.says("lag") == 0)
+
+
+async def test_the_consumers_lag_is_the_operators(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    reader = await queue.granted("uid-of-b", 1)
+    reader.ack(0, Epoch(1), [reader.read(0, Epoch(1))[0].offset])
+    queue.raw().hincrby(partition_keys(queue.name, 1).progress, "staged", 2)  # as while the number of partitions changes
+    assert reader.lag(range(queue.partitions)) == sum((await queue.operator.lag()).values()) == 4
 
 
 async def test_a_refusal_is_counted_and_is_no_release(queue: Queue, tmp_path: Path) -> None:

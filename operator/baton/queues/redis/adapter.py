@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, Owner, QueueConflict, Resizing
-from baton.queues.redis import answers, records, scripts
+from baton.queues.redis import answers, backlog, records, scripts
 from baton.queues.redis.announcing import Announcing
 from baton.queues.redis.batch import Batches, Hint, Request
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 256
 """Questions to partitions in one round trip: so few that the event loop is free again in a few milliseconds."""
 
-_PROGRESS = ("last", "done", "lost", "staged")
+_PROGRESS = (*backlog.FIELDS, "lost")
 
 
 class RedisQueue:
@@ -146,9 +146,8 @@ class RedisQueue:
         """Entries added and not finished with, per partition."""
         progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, *_PROGRESS), answers.fields(4))
         with self._transport.explained():
-            of = {n: dict(zip(_PROGRESS, map(records.number, found, _PROGRESS), strict=True)) for n, found in progress.items()}
-            self._tell_lost({n: found["lost"] for n, found in of.items()})
-            return {n: found["last"] - found["done"] + found["staged"] for n, found in of.items()}
+            self._tell_lost({n: records.number(lost, "lost") for n, (*_, lost) in progress.items()})
+            return {n: backlog.lag(found) for n, (*found, _) in progress.items()}
 
     async def stale_refused(self) -> Mapping[int, int]:
         refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused), answers.text)
