@@ -93,12 +93,14 @@ def _to_peace(world: World, tenants: list[Tenant]) -> None:
     _rest(good)
     for tenant in bad:
         world.say("the neighbour repents")
+        hung = bool(world.troubles.windows)
         world.troubles.windows.clear()
         if tenant.deleted:
             gone(tenant, f"/api/v1/namespaces/{tenant.namespace}")
             continue
         tenant.lift_the_limit()
         tenant.neighbour.repent()
+        world.run(AFTERMATH if hung else 0.0)  # requests that hang end, and are made again
         _rest(tenant)
 
 
