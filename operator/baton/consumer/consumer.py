@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from baton.consumer.announcements import AnnouncedAssignments
 from baton.consumer.batches import BatchStream
 from baton.consumer.callbacks import Call, Callbacks, Partitions
+from baton.consumer.deadlines import LedgerDeadlines
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializer, Deserializers
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function
@@ -21,7 +22,7 @@ from baton.consumer.signals import ending
 from baton.consumer.source import Assignments, AssignmentSource
 from baton.consumer.terms import HandlerOptions, HandlerTerms
 from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
-from baton.model.ids import QueueName, Uid
+from baton.model.ids import Partition, QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.queues.protocol import QueueUnreachable
 
@@ -52,13 +53,15 @@ class Consumer:
         callbacks: Callbacks | None = None,
         deserializers: Deserializers | None = None,
         metrics: "ConsumerMetrics | None" = None,
+        deadlines: Callable[[Partition], float | None] = lambda partition: None,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
+        `deadlines`: seconds until a partition that is called back is taken away, where that is known.
         """
         if metrics is not None:
             open_queue, source = metrics.around(open_queue), metrics.following(source)
-        self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks())
+        self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
         self._deserializers = deserializers or Deserializers()
         self._calling = HandlerRun(lambda _: None)
         """Calls callbacks outside an event loop."""
@@ -113,6 +116,7 @@ class Consumer:
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
             metrics=metrics,
+            deadlines=LedgerDeadlines(pod.ledger).left,
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:

@@ -60,8 +60,6 @@ class Holding:
     """When the queue last said that the partition is ours."""
     since: float = field(default_factory=time.monotonic)
     """When it was granted, as far as this process knows."""
-    until: float | None = None
-    """Called back: when it is taken away (monotonic), if that is known."""
     served_at: float = 0.0
     """When it had its turn last; 0: never."""
 

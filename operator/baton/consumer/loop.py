@@ -21,7 +21,7 @@ from baton.consumer.session import Session
 from baton.consumer.source import Assignments
 from baton.consumer.supply import Supply
 from baton.consumer.work import SURE_FOR, Work
-from baton.model.ids import QueueName, Uid
+from baton.model.ids import Partition, QueueName, Uid
 from baton.model.session import Release
 
 _IDLE = 5.0
@@ -55,8 +55,11 @@ class ConsumerLoop:
         session: Session | None,
         grace: float,
         callbacks: Callbacks,
+        deadlines: Callable[[Partition], float | None],
     ) -> None:
-        """`grace`: seconds from `stop` to the end of the process."""
+        """`grace`: seconds from `stop` to the end of the process. `deadlines`: seconds until a partition that is called back is
+        taken away, where that is known."""
+        self._deadlines = deadlines
         self._source = source
         self._uid = uid
         self._session = session
@@ -176,11 +179,12 @@ class ConsumerLoop:
             return False
 
     def time_left(self, holding: Holding) -> float | None:
-        now = time.monotonic()
-        ends = [] if self._stop_at is None else [self._stop_at + _LAST_ENTRIES]
-        if holding.letting_go and holding.until is not None:
-            ends.append(holding.until)
-        return max(0.0, min(ends) - now) if ends else None
+        """Seconds until its partition is taken away, or the process ends; None: neither is known."""
+        if holding.over:
+            return 0.0
+        until = None if self._stop_at is None else max(0.0, self._stop_at + _LAST_ENTRIES - time.monotonic())
+        called_back = self._deadlines(holding.partition) if holding.letting_go else None
+        return min((left for left in (until, called_back) if left is not None), default=None)
 
     def join(self) -> None:
         """Wait for the end; for a queue that hangs no longer than there is time. Then the last word to the operator."""

@@ -1,6 +1,8 @@
 """Pods with a consumer against a real Redis and a ledger in a directory; the operator is played by the test."""
 
+import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,11 +15,14 @@ from tests.waiting import PATIENCE, eventually
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.callbacks import Callbacks
+from baton.consumer.deadlines import LedgerDeadlines
 from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import Handler
 from baton.consumer.terms import HandlerOptions
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
+from baton.model.names import LEDGER_GROUP_KEY
+from baton.model.ranges import format_grants
 from baton.model.session import Release
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisAnnouncements, RedisReader
@@ -70,6 +75,7 @@ class Pod:
             grace=self._grace,
             callbacks=self._callbacks,
             deserializers=self._deserializers,
+            deadlines=LedgerDeadlines(self._directory).left,
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -95,6 +101,12 @@ class Pod:
         fresh = self._directory / "fresh"
         fresh.write_text(entry.to_json())
         fresh.rename(self._directory / "pod")
+
+    def moving(self, grants: Grants, length: float) -> None:
+        """The ledger's word on hand-offs that have just begun, with so many seconds for each."""
+        name = QueueName(self.queue.name.removeprefix("shop/"))
+        move = {"deadline": time.time() + length, "length": length, "to": {"other": {name: format_grants(_epochs(grants))}}}
+        (self._directory / LEDGER_GROUP_KEY).write_text(json.dumps({"moves": [move]}))
 
     def values(self, partition: int = 0) -> list[bytes]:
         return [value for number, value, _ in self.log if number == partition]

@@ -193,7 +193,28 @@ async def test_a_queue_that_does_not_answer_counts_as_no(tmp_path: Path) -> None
         await queue.close()
 
 
-async def test_a_handler_learns_how_long_it_may_take(operator: Operator, queue: Queue) -> None:
+async def test_a_handler_learns_when_its_partition_is_taken_away(operator: Operator, queue: Queue) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    left: list[float | None] = []
+
+    def handle(entry: HeldEntry) -> None:
+        entered.set()
+        go_on.wait(10)
+        left.append(entry.time_left())
+
+    queue.send("a")
+    pod = operator.pod("a", handler=handle)
+    await operator.grant(pod, (0, 1))
+    assert entered.wait(10)
+    pod.moving({0: 2}, length=120)
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.consumer.interrupted)
+    go_on.set()
+    until(lambda: left)
+    assert left[0] is not None and 0 < left[0] <= 120
+
+
+async def test_a_handler_learns_when_its_process_ends(operator: Operator, queue: Queue) -> None:
     entered, go_on = threading.Event(), threading.Event()
     left: list[float | None] = []
 
