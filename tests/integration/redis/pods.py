@@ -94,13 +94,7 @@ class Pod:
             self.exit = end.code
 
     def ledger(self, owned: Grants, revoking: Grants | None = None) -> None:
-        name = QueueName(self.queue.name.removeprefix("shop/"))
-        entry = MemberEntry(
-            "shop/orders", MemberId("pod"), self.uid, 1, True, {name: _epochs(owned)}, {name: _epochs(revoking or {})}
-        )
-        fresh = self._directory / "fresh"
-        fresh.write_text(entry.to_json())
-        fresh.rename(self._directory / "pod")
+        write_ledger(self._directory, self.queue, self.uid, owned, revoking)
 
     def moving(self, grants: Grants, length: float) -> None:
         """The ledger's word on hand-offs that have just begun, with so many seconds for each."""
@@ -134,6 +128,15 @@ class HearingPod(Pod):
     def _assignments(self) -> Assignments:
         announcements = RedisAnnouncements(self.queue.url, GROUP.group, self.uid)
         return AnnouncedAssignments(super()._assignments(), announcements, GROUP.group, MemberId("pod"), self.uid)
+
+
+def write_ledger(directory: Path, queue: Queue, uid: Uid, owned: Grants, revoking: Grants | None = None) -> None:
+    """As it is mounted into a pod."""
+    name = QueueName(queue.name.removeprefix("shop/"))
+    entry = MemberEntry("shop/orders", MemberId("pod"), uid, 1, True, {name: _epochs(owned)}, {name: _epochs(revoking or {})})
+    fresh = directory / "fresh"
+    fresh.write_text(entry.to_json())
+    fresh.rename(directory / "pod")
 
 
 def _epochs(grants: Grants) -> dict[int, Epoch]:

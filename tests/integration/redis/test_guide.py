@@ -1,0 +1,238 @@
+"""The programs of the guide to consumers do what it says, each in a process of its own; and how a process ends."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import write_ledger
+from tests.waiting import eventually, until
+
+from baton.model.ids import Epoch, Uid
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / "consumer.md").read_text(), re.DOTALL | re.MULTILINE)
+SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, DATABASE, SEQUENCES, FLUSH = PROGRAMS
+
+
+class Process:
+    """A pod's container, with a program of the guide."""
+
+    def __init__(self, queue: Queue, directory: Path, uid: str, program: str) -> None:
+        self.uid, self._queue = uid, queue
+        self._ledger = directory / f"ledger-{uid}"
+        self._ledger.mkdir()
+        self._output = directory / f"output-{uid}"
+        arguments = (str(Path(__file__).with_name("guide_program.py")), uid, str(self._ledger), queue.url, queue.name)
+        with self._output.open("w") as output:
+            self.process = subprocess.Popen(
+                (sys.executable, *arguments),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+            )
+        assert self.process.stdin is not None
+        self.process.stdin.write(program.encode())
+        self.process.stdin.close()
+
+    def ledger(self, owned: Mapping[int, int], revoking: Mapping[int, int] | None = None) -> None:
+        write_ledger(self._ledger, self._queue, Uid(self.uid), owned, revoking)
+
+    @property
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+class Fleet:
+    """Processes that take over from each other."""
+
+    def __init__(self, queue: Queue, directory: Path) -> None:
+        self.queue, self._directory = queue, directory
+        self.processes: list[Process] = []
+        self._epoch = 0
+
+    async def start(self, program: str) -> Process:
+        """Another process, to which both partitions are granted."""
+        self.processes.append(Process(self.queue, self._directory, f"pod-{len(self.processes)}", program))
+        await self.grant(self.processes[-1])
+        return self.processes[-1]
+
+    async def grant(self, process: Process) -> None:
+        self._epoch += 1
+        for partition in (0, 1):
+            await self.queue.operator.grant(partition, Uid(process.uid), Epoch(self._epoch))
+        process.ledger({0: self._epoch, 1: self._epoch})
+
+    async def call_back(self, process: Process) -> None:
+        process.ledger({}, {0: self._epoch, 1: self._epoch})
+        for partition in (0, 1):
+            await self.queue.operator.pause(partition, Epoch(self._epoch))
+
+    async def outstanding(self) -> int:
+        return sum([await self.queue.operator.outstanding(partition) for partition in (0, 1)])
+
+    async def outstanding_is(self, count: int) -> bool:
+        return await self.outstanding() == count
+
+    async def lag_is_none(self) -> bool:
+        return await self.lag() == 0
+
+    async def lag(self) -> int:
+        return sum((await self.queue.operator.lag()).values())
+
+    def rows(self, question: str) -> list[tuple[bytes, object]]:
+        if not (self._directory / "state.db").exists():
+            return []
+        with closing(sqlite3.connect(self._directory / "state.db", timeout=30)) as database:
+            return database.execute(question).fetchall()
+
+
+@pytest.fixture
+async def fleet(queue: Queue, tmp_path: Path) -> AsyncIterator[Fleet]:
+    fleet = Fleet(queue, tmp_path)
+    yield fleet
+    for process in fleet.processes:
+        if process.process.poll() is None:
+            process.process.kill()
+            process.process.wait()
+
+
+@pytest.mark.parametrize("program", [SMALLEST, BATCHES], ids=["smallest", "batches"])
+async def test_a_program_prints_its_entries_and_acknowledges_them(fleet: Fleet, queue: Queue, program: str) -> None:
+    process = await fleet.start(program)
+    queue.send("hello", "world")
+    until(lambda: "world" in process.output, process.output)
+    until(lambda: [line.rpartition(" ")[2] for line in process.output.splitlines()][-2:] == ["b'hello'", "b'world'"])
+    await eventually(fleet.lag_is_none)
+    await fleet.call_back(process)
+    assert process.end() == 0
+
+
+async def test_deserializers(fleet: Fleet, queue: Queue) -> None:
+    process = await fleet.start(DESERIALIZERS)
+    queue.send('{"n": 1}', "no JSON", '{"n": 2}')
+    until(lambda: f"{queue.key(0).decode()} 2" in process.output)
+    assert f"{queue.key(0).decode()} 1" in process.output
+    await eventually(fleet.lag_is_none)
+    assert (await queue.operator.dead_letters())[0] == 1
+
+
+async def test_callbacks(fleet: Fleet, queue: Queue) -> None:
+    process = await fleet.start(CALLBACKS)
+    queue.send("a")
+    until(lambda: "b'a'" in process.output)
+    await fleet.call_back(process)
+    until(lambda: "revoked" in process.output)
+    await fleet.grant(process)
+    until(lambda: process.output.count("assigned") == 2)
+    words = [line for line in process.output.splitlines() if line.startswith(("assigned", "revoked", "lost", "b'"))]
+    assert words == ["assigned [0, 1]", "b'a'", "revoked [0, 1]", "assigned [0, 1]"]
+
+
+async def test_state_in_a_shared_database_is_right_after_a_crash_and_a_hand_off(fleet: Fleet, queue: Queue) -> None:
+    first = await fleet.start(DATABASE)
+    queue.send(*["1"] * 300)
+    until(lambda: fleet.rows("SELECT total FROM totals WHERE total > 20"))
+    first.end(signal.SIGKILL)
+    second = await fleet.start(DATABASE)
+    queue.send(*["1"] * 100)
+    await eventually(fleet.lag_is_none)
+    await fleet.call_back(second)
+    await fleet.start(DATABASE)
+    queue.send(*["1"] * 100)
+    await eventually(fleet.lag_is_none)
+    assert fleet.rows("SELECT * FROM totals") == [(queue.key(0), 500)]
+
+
+async def test_a_sequence_that_is_not_complete_goes_to_the_next_owner_from_its_beginning(fleet: Fleet, queue: Queue) -> None:
+    one, other = queue.key(0, 0), queue.key(0, 1)
+    first = await fleet.start(SEQUENCES)
+    queue.producer.send_many([(one, "a"), (other, "x"), (one, "b"), (other, "end")])
+    until(lambda: fleet.rows("SELECT * FROM orders") == [(other, b"x end")])
+    assert await fleet.outstanding() == 2
+    await fleet.call_back(first)
+    await fleet.start(SEQUENCES)
+    queue.producer.send_many([(one, "c"), (one, "end")])
+    until(lambda: len(fleet.rows("SELECT * FROM orders")) == 2)
+    assert fleet.rows("SELECT * FROM orders ORDER BY items") == [(one, b"a b c end"), (other, b"x end")]
+    await eventually(fleet.lag_is_none)
+
+
+async def test_state_in_memory_is_flushed_when_its_partition_goes(fleet: Fleet, queue: Queue) -> None:
+    first = await fleet.start(FLUSH)
+    queue.send(*["1"] * 300)
+    await eventually(lambda: fleet.outstanding_is(300))
+    assert fleet.rows("SELECT * FROM totals") == []
+    await fleet.call_back(first)
+    await eventually(lambda: fleet.outstanding_is(0))
+    assert fleet.rows("SELECT * FROM totals") == [(queue.key(0), 300)]
+    second = await fleet.start(FLUSH)
+    queue.send(*["1"] * 100)
+    await eventually(lambda: fleet.outstanding_is(100))
+    assert second.end(signal.SIGINT) == 0
+    assert fleet.rows("SELECT * FROM totals") == [(queue.key(0), 400)]
+    assert await fleet.lag() == 0
+
+
+SLOW = """
+import time
+from baton.consumer import Consumer
+
+def handle(entry):
+    print("begun", entry.value, flush=True)
+    time.sleep(%s)
+    print("ended", entry.value, flush=True)
+
+Consumer.from_environment(on_revoked=lambda partitions, time_left: print("revoked", flush=True)).run(handle)
+"""
+
+
+async def test_the_first_ctrl_c_finishes_what_is_being_worked_on(fleet: Fleet, queue: Queue) -> None:
+    process = await fleet.start(SLOW % 0.5)
+    queue.send("a", "b")
+    until(lambda: "begun" in process.output)
+    assert process.end(signal.SIGINT) == 0
+    words = [line for line in process.output.splitlines() if line.startswith(("begun", "ended", "revoked"))]
+    assert words[:2] == ["begun b'a'", "ended b'a'"]
+    assert set(words[2:]) == {"revoked"}
+    assert await fleet.lag() == 1
+
+
+async def test_the_second_ctrl_c_ends_it_at_once(fleet: Fleet, queue: Queue) -> None:
+    process = await fleet.start(SLOW % 3600)
+    queue.send("a", "b")
+    until(lambda: "begun" in process.output)
+    process.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.process.wait(0.5)
+    process.process.send_signal(signal.SIGINT)
+    assert process.process.wait(60) != 0
+    assert "KeyboardInterrupt" in process.output
+    assert "ended" not in process.output
+    assert await fleet.lag() == 2
+
+
+async def test_sigterm_goes_on_until_the_partitions_were_taken(fleet: Fleet, queue: Queue) -> None:
+    process = await fleet.start(SMALLEST)
+    queue.send("a")
+    until(lambda: "b'a'" in process.output)
+    process.process.send_signal(signal.SIGTERM)
+    queue.send("b")
+    until(lambda: "b'b'" in process.output)
+    await fleet.start(SMALLEST)
+    assert process.process.wait(60) == 0

@@ -1,0 +1,156 @@
+"""What is in hand of a partition or a key, in order, whatever becomes of it."""
+
+from collections.abc import Sequence
+from itertools import count
+from math import inf
+
+import pytest
+
+from baton.consumer.held import HeldEntry
+from baton.consumer.holding import Holding
+from baton.consumer.lane import Lane, backoff
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome
+from baton.consumer.receipt import Acknowledgement
+from baton.model.ids import Epoch, Partition, QueueName
+from baton.queues.entry import Entry
+
+ORDERS = QueueName("orders")
+
+
+class Heard:
+    """A loop that only listens."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[tuple[HeldEntry, Outcome]] = []
+
+    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Acknowledgement | None = None) -> None:
+        self.outcomes += outcomes
+
+    def still_mine(self, holding: Holding) -> bool:
+        return True
+
+    def time_left(self, holding: Holding) -> float | None:
+        return None
+
+
+def holding(*values: str, by_key: bool = False) -> Holding:
+    """With entries in hand, whose keys are their first letters."""
+    made = Holding(Partition(ORDERS, 0), Epoch(1), Heard(), by_key)
+    entries = (
+        Entry(ORDERS, 0, f"{n}-0", value[:1].encode(), value.encode(), 0, Epoch(1), False) for n, value in enumerate(values)
+    )
+    made.take_in(entries, 0)
+    return made
+
+
+def lane(*values: str) -> Lane:
+    return holding(*values).lanes[None]
+
+
+def told(entries: Sequence[HeldEntry]) -> list[str]:
+    return [entry.value.decode() for entry in entries]
+
+
+def test_entries_come_in_order_and_nothing_is_begun_beside_them() -> None:
+    one = lane("a", "b", "c")
+    assert told(one.hand_out(2)) == ["a", "b"]
+    assert not one.ready(0.0)
+    assert one.ready(0.0, shared=True)
+    assert told(one.hand_out(2)) == ["c"]
+    assert not one.ready(0.0, shared=True)
+
+
+def test_what_was_not_begun_goes_back_to_its_place() -> None:
+    one = lane("a", "b", "c", "d")
+    entries = one.hand_out(3)
+    one.settle(entries[0], ACK, 0.0)
+    one.give_back(entries)
+    assert told(one.hand_out(9)) == ["b", "c", "d"]
+    assert one.holding.handled == ["0-0"]
+
+
+def test_what_failed_is_first_again_when_its_time_has_come() -> None:
+    one = lane("a", "b")
+    (first,) = one.hand_out(1)
+    one.settle(first, Nack("no", delay=5.0), 100.0)
+    assert not one.ready(104.9, shared=True)
+    assert one.ready(105.0)
+    assert one.hand_out(9) == [], "the queue counts it first"
+    one.failed.clear()
+    assert told(one.hand_out(9)) == ["a", "b"]
+
+
+def test_several_that_failed_are_in_order_again_in_whatever_order_they_did() -> None:
+    one = lane("a", "b", "c", "d")
+    entries = one.hand_out(3)
+    for index in (1, 2, 0):
+        one.settle(entries[index], Nack("no"), 0.0)
+    assert told(list(one.waiting)) == ["a", "b", "c", "d"]
+
+
+def test_each_try_waits_longer() -> None:
+    assert [backoff(tries) for tries in (1, 2, 3, 7, 1000)] == [0.1, 0.2, 0.4, 5.0, 5.0]
+    one = lane("a")
+    for expected in (0.1, 0.2, 0.4):
+        (entry,) = one.hand_out(1)
+        one.settle(entry, Nack("no"), 0.0)
+        assert one.due == pytest.approx(expected)
+        one.failed.clear()
+
+
+def test_only_the_first_word_on_an_entry_counts() -> None:
+    one = lane("a", "b")
+    first, second = one.hand_out(2)
+    assert one.settle(first, ACK, 0.0)
+    assert not one.settle(first, Nack("late"), 0.0)
+    assert one.settle(second, DeadLetter("no"), 0.0)
+    assert not one.settle(second, ACK, 0.0)
+    assert (one.holding.handled, one.holding.aside) == (["0-0"], [("1-0", "no")])
+    assert one.due == inf
+
+
+def test_what_is_kept_holds_nothing_up_and_may_be_acknowledged_later() -> None:
+    one = lane("a", "b")
+    (first,) = one.hand_out(1)
+    one.settle(first, KEPT, 0.0)
+    assert one.ready(0.0)
+    assert one.settle(first, ACK, 0.0)
+    assert one.holding.handled == ["0-0"]
+
+
+def test_a_failure_while_it_is_called_back_leaves_the_rest_to_the_next_owner() -> None:
+    one = lane("a", "b", "c")
+    (first,) = one.hand_out(1)
+    one.holding.let_go()
+    one.settle(first, Nack("no"), 0.0)
+    assert one.idle
+    assert one.holding.handled == []
+
+
+def test_a_bounded_batch_takes_what_fits() -> None:
+    one = lane("a" * 9, "b" * 9, "c" * 9)
+    assert told(one.hand_out(9, most_bytes=20)) == ["a" * 9, "b" * 9]  # the keys have a byte each
+    assert one.hand_out(9, most_bytes=9) == []
+
+
+def test_keys_have_lanes_of_their_own_that_are_forgotten_when_nothing_is_in_hand() -> None:
+    one = holding("a1", "b1", "a2", by_key=True)
+    assert {key: told(list(each.waiting)) for key, each in one.lanes.items()} == {b"a": ["a1", "a2"], b"b": ["b1"]}
+    for each in list(one.ready(0.0)):
+        for entry in each.hand_out(9):
+            each.settle(entry, ACK, 0.0)
+    one.tidy()
+    assert one.lanes == {}
+    assert one.handled == ["0-0", "2-0", "1-0"]
+
+
+def test_words_of_an_entry_reach_the_loop() -> None:
+    heard = Heard()
+    one = Holding(Partition(ORDERS, 0), Epoch(1), heard)
+    counter = count()
+    one.take_in([Entry(ORDERS, 0, f"{next(counter)}-0", b"k", b"v", 0, Epoch(1), False) for _ in range(3)], 0)
+    first, second, third = one.lanes[None].hand_out(3)
+    first.ack()
+    second.nack(7.0, "why")
+    third.dead_letter("x" * 1000)
+    assert heard.outcomes == [(first, ACK), (second, Nack("why", 7.0)), (third, DeadLetter("x" * 500))]

@@ -1,0 +1,95 @@
+"""What exceptions say of an entry, what deserializers make of it, and what may be asked of a handler."""
+
+import asyncio
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.unit.consumer.test_lane import lane
+
+from baton.consumer import Reject, Retry
+from baton.consumer.deserializing import Deserializers
+from baton.consumer.handler import is_coroutine_function
+from baton.consumer.outcome import DeadLetter, Nack, Outcome, outcome_of
+from baton.consumer.receipt import Acknowledgement
+from baton.consumer.terms import HandlerTerms
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (RuntimeError("no"), Nack("RuntimeError: no")),
+        (Retry("closed", delay=60), Nack("closed", 60)),
+        (Retry(), Nack("the handler asked for another try")),
+        (Reject("no such customer"), DeadLetter("no such customer")),
+        (KeyError("a"), DeadLetter("KeyError: 'a'")),
+        (RuntimeError("x" * 1000), Nack("RuntimeError: " + "x" * 486)),
+    ],
+)
+def test_what_an_exception_says(error: Exception, outcome: Outcome) -> None:
+    assert outcome_of(error, (LookupError,)) == outcome
+
+
+def test_what_cannot_be_deserialized_is_hopeless_and_the_rest_is_in_order() -> None:
+    entries = lane("[1]", "[", "[2]").hand_out(3)
+    readable, hopeless = Deserializers(bytes.decode, json.loads).apply(entries)
+    assert [(entry.key, entry.value) for entry in readable] == [("[", [1]), ("[", [2])]
+    ((entry, outcome),) = hopeless
+    assert entry is entries[1]
+    assert isinstance(outcome, DeadLetter) and outcome.why.startswith("it cannot be read: JSONDecodeError")
+    assert Deserializers().apply(entries) == (entries, [])
+
+
+def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
+    async def handle(more: int, entry: object) -> None: ...
+
+    class Handler:
+        async def __call__(self, entry: object) -> None: ...
+
+    assert is_coroutine_function(partial(handle, 1))
+    assert is_coroutine_function(Handler())
+    assert not is_coroutine_function(lambda entry: handle(1, entry))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"concurrency": 0}, "concurrency is 0: set it to 1 or more"),
+        ({"order": "queue"}, "order is 'queue': set it to 'partition' or 'key'"),
+        ({"max_bytes": 5}, "set max_entries too"),
+        ({"threads": 5}, "threads: no option; there are concurrency, order"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_named(options: Any, said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        HandlerTerms.of(options, Deserializers())
+
+
+def test_an_acknowledgement_is_complete_when_all_its_partitions_are() -> None:
+    receipt = Acknowledgement()
+    receipt.expect(2)
+    receipt.part(taken=True)
+    with pytest.raises(TimeoutError):
+        receipt.wait(0)
+    receipt.part(taken=True)
+    assert receipt.wait(0)
+
+
+def test_an_acknowledgement_of_which_a_part_was_lost_says_so() -> None:
+    receipt = Acknowledgement()
+    receipt.expect(2)
+    receipt.part(taken=True)
+    receipt.part(taken=False)
+
+    async def wait() -> bool:
+        return await receipt
+
+    assert not receipt.wait(0)
+    assert asyncio.run(wait()) is False
+
+
+def test_an_acknowledgement_of_nothing_is_complete() -> None:
+    receipt = Acknowledgement()
+    receipt.expect(0)
+    assert receipt.wait(0)
