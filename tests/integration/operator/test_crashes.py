@@ -62,7 +62,7 @@ async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start
     await second.leads()
     await empty.pod("b", "orders", annotations={"baton.dev/subscribed": "nothing"})
     await empty.delete_pod("a")
-    await empty.told("orders", "Ready")
+    await empty.told("orders", "BadAnnotation")
     await empty.pod("c", "orders")
 
     async def taken() -> bool:
