@@ -12,7 +12,7 @@ from tests.redis_server import RedisServer
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueConflict, Resizing
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, scripts
-from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
 
 pytestmark = pytest.mark.integration
@@ -194,3 +194,52 @@ def fill(raw: redis.Redis, first: int = 0) -> int:
         except redis.exceptions.OutOfMemoryError:
             first = number
     return first
+
+
+async def test_a_record_of_the_queue_that_somebody_deletes_is_found_again_with_its_partitions(queue: Queue) -> None:
+    for count in (3, 1, 4, 2):
+        await queue.operator.ensure(count)
+    with queue.raw() as raw:
+        before = raw.hget(queue_key(queue.name), "table")
+        for wanted in (2, 5):
+            raw.delete(queue_key(queue.name))
+            assert await queue.operator.ensure(wanted) is None
+            if wanted == 2:
+                assert raw.hget(queue_key(queue.name), "table") == before
+            assert await queue.operator.partitions() == wanted
+            accepted_once(raw, queue.name, 5)
+    assert set(await queue.operator.owners()) == set()
+
+
+async def test_a_change_goes_on_although_somebody_deletes_the_record_of_the_queue(queue: Queue) -> None:
+    owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
+    queue.send("before")
+    await queue.operator.ensure(3)
+    queue.producer.send(key(0, 2), "after")
+    with queue.raw() as raw:
+        raw.delete(queue_key(queue.name))
+        resizing = await queue.operator.ensure(3)
+        assert resizing is not None and resizing.waits_for == (0,)
+        assert finish(new, 2) == []
+        assert finish(owner, 0) == [b"before"]
+        assert await queue.operator.ensure(3) is None
+        assert finish(new, 2) == [b"after"]
+        accepted_once(raw, queue.name, 3)
+
+
+async def test_slots_that_were_sealed_and_never_opened_come_back_with_the_record(queue: Queue) -> None:
+    with queue.raw() as raw:
+        scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(key(0, 0))])
+        raw.delete(queue_key(queue.name))
+        await queue.operator.ensure(2)
+        accepted_once(raw, queue.name, 2)
+
+
+def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
+    """Each slot, by the partition that the table names."""
+    version, text = raw.hmget(queue_key(name), "version", "table")
+    table = RoutingTable.from_text(int(version), text.decode())
+    for partition in range(partitions):
+        slots = raw.hgetall(partition_keys(name, partition).slots)
+        accepted = {int(slot) for slot, value in slots.items() if not value.endswith(b"moved")}
+        assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}

@@ -11,6 +11,7 @@ from baton.queues.redis import answers, backlog, records, scripts
 from baton.queues.redis.announcing import Announcing
 from baton.queues.redis.batch import Batches, Hint, Request
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.recalling import known
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.resizing import Change
 from baton.queues.redis.routing import RoutingTable
@@ -98,13 +99,15 @@ class RedisQueue:
         with self._transport.explained():
             there = records.count(found)
             table, change = records.table(version, text, there), records.change(version, text, *under_way)
-            known = limits == [b"%d" % limit for limit in self._limits]
+            if ready is None and table.version == 1 and (found_again := await known(self._transport, self._keys, there)):
+                await self._transport.run(scripts.RECALL, [key], found_again.record(table), answers.number)
+                return await self.ensure(count)
+            told = limits == [b"%d" % limit for limit in self._limits]
             server = self._transport.server or await self._transport.discover()
-            if not (ready and known and self._made == (server.run_id, there)):
+            if not (ready and told and self._made == (server.run_id, there)):
                 await self._create(table, range(there))
-                await self._transport.run(
-                    scripts.READY, [key], self._limits, answers.number
-                )  # the last: until then all is done again
+                # The last: until then all is done again.
+                await self._transport.run(scripts.READY, [key], self._limits, answers.number)
                 self._made = (server.run_id, there)
             if change is None and there != count:
                 change = Change(table, table.resized(count), count, published=False)

@@ -4,6 +4,12 @@
 -- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots…
 look()
 summary()
-for i = 4, #ARGV do redis.call('HSETNX', SLOTS, ARGV[i], ARGV[3]) end
+for i = 4, #ARGV do
+  if redis.call('HSETNX', SLOTS, ARGV[i], ARGV[3]) == 0 then
+    local to, version = place(redis.call('HGET', SLOTS, ARGV[i]))
+    -- It went elsewhere, and nobody knows of it any more: its record was deleted before it got there.
+    if not to and version < tonumber(ARGV[3]) then redis.call('HSET', SLOTS, ARGV[i], ARGV[3]) end
+  end
+end
 redis.call('HSET', OWNER, 'maxDeliveredUnacked', ARGV[1], 'maxRedeliveries', ARGV[2])
 return redis.status_reply('OK')

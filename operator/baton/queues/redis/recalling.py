@@ -1,0 +1,62 @@
+"""The record of a queue that somebody deleted, found again with its partitions: they know which slots they accept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from re import fullmatch
+from typing import Any
+
+from baton.queues.redis import answers, records, scripts
+from baton.queues.redis.keys import PartitionKeys
+from baton.queues.redis.routing import SLOTS, RoutingTable
+from baton.queues.redis.transport import Transport
+
+_LINE = r"([0-9]{1,4}) ([0-9]{1,16})(?: ([0-9]{1,4}))?"
+
+
+@dataclass
+class Known:
+    """What partitions know of slots."""
+
+    accepted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By slot, the version and the partition of the latest that accepts it."""
+    on_the_way: dict[int, int] = field(default_factory=dict)
+    """By slot, the partition that its entries wait for."""
+    highest: int = 0
+    """Version of any slot, those that went elsewhere included."""
+    partitions: int = 0
+    """That know of any."""
+
+    def take(self, partition: int, lines: str, highest: int) -> None:
+        """What one partition says."""
+        self.highest = max(self.highest, highest)
+        self.partitions = partition + 1 if highest else self.partitions
+        for line in lines.split(","):
+            found = fullmatch(_LINE, line)
+            if found is None or int(found[1]) >= SLOTS:
+                continue
+            slot, version = int(found[1]), int(found[2])
+            if version > self.accepted.get(slot, (0, 0))[0]:
+                self.accepted[slot] = (version, partition)
+                self.on_the_way.pop(slot, None)
+                if found[3] is not None:
+                    self.on_the_way[slot] = int(found[3])
+
+    def record(self, even: RoutingTable) -> Sequence[Any]:
+        """As scripts/recall.lua takes it; where nobody knows of a slot, it goes where an even table puts it."""
+        homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]
+        table = RoutingTable(self.highest + (not self.on_the_way), tuple(homes))
+        former = tuple(self.on_the_way.get(slot, home) for slot, home in enumerate(homes))
+        there = max(*homes, *former) + 1
+        under_way = (replace(table, partitions=former).to_text(), max(homes) + 1) if self.on_the_way else ()
+        return (table.version, table.to_text(), there, max(there, self.partitions), *under_way)
+
+
+async def known(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> Known | None:
+    """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
+    found, partition, highest = Known(), 0, 0
+    while partition < SLOTS and (partition < count or highest):
+        text, version = await transport.run(scripts.SLOTS, keys(partition), (), answers.scalars(2))
+        highest = records.number(version, "version")
+        found.take(partition, (answers.text(text) or b"").decode(errors="replace"), highest)
+        partition += 1
+    return found if found.highest else None
