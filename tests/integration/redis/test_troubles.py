@@ -75,12 +75,6 @@ async def test_what_is_recorded_is_not_repeated_to_people_where_no_group_can_be_
     assert "(unreadable)" in str(conflict.value) and "\x1b" not in str(conflict.value) and "a b" not in str(conflict.value)
 
 
-async def test_another_number_of_partitions_is_refused_with_the_cure(queue: Queue) -> None:
-    with pytest.raises(QueueConflict, match=r"has 2 partitions.*Set spec.partitions to 2, or make a new queue with 3"):
-        await queue.operator.ensure(3)
-    assert await queue.operator.partitions() == 2
-
-
 async def test_making_a_queue_again_changes_nothing(queue: Queue) -> None:
     queue.send("a")
     await queue.granted("a", 4)
