@@ -54,7 +54,8 @@ def test_every_option_of_a_command_is_documented(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     text = "".join((ROOT / "docs" / "reference" / f"{page}.md").read_text() for page in ("commands", "plan", "simulate"))
-    options = [max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)]
+    commands = [command, *command.commands.values()] if isinstance(command, click.Group) else [command]
+    options = [max(one.opts, key=len) for each in commands for one in each.params if isinstance(one, click.Option)]
     assert [option for option in options if option not in text] == []
 
 

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.cli.printing import console, printable, say, say_json
+from baton.cli.printing import console, printable, refuse, say, say_json
 from baton.model.wording import counted
 from baton.order import Fault, OrderChecker, Processing, RecordError, Report, in_order_of_time, processings, produced
 
@@ -60,11 +60,11 @@ def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, ex
                 checker.add(one)
             report = checker.report()
         except RecordError as error:
-            _refuse(str(error))
+            refuse(str(error), 2)
         except OSError as error:
-            _refuse(f"{error.filename or 'the input'} cannot be read: {error.strerror}")
+            refuse(f"{error.filename or 'the input'} cannot be read: {error.strerror}", 2)
     if not report.records and not known:
-        _refuse("there is no record in what was given: nothing was checked")
+        refuse("there is no record in what was given: nothing was checked", 2)
     if as_json:
         say_json(report.to_json())
     else:
@@ -82,11 +82,6 @@ def _opened(stack: ExitStack, file: Path) -> tuple[BinaryIO, str]:
     if str(file) == STANDARD_INPUT:
         return sys.stdin.buffer, "standard input"
     return stack.enter_context(file.open("rb")), file.name
-
-
-def _refuse(text: str) -> NoReturn:
-    say(f"baton check-order: {text}", error=True)
-    sys.exit(2)
 
 
 def _tell(report: Report, *, counted_to_the_end: bool) -> None:

@@ -1,16 +1,13 @@
 """What the commands that speak to a cluster share: the connection, and how a refusal reads."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
-from baton.cli.printing import say
+from baton.cli.printing import refuse
 from baton.cli.whom import Whom
 from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
 
@@ -69,9 +66,7 @@ def _missing(error: NotFoundError, namespace: str) -> str:
 
 def ask(work: Coroutine[Any, Any, T]) -> T:
     """What comes of it; a refusal is a line and exit 1."""
-    command = click.get_current_context().info_name
     try:
         return asyncio.run(work)
     except NoAnswerError as error:
-        say(f"baton {command}: {error}", error=True)
-        sys.exit(1)
+        refuse(str(error))

@@ -12,6 +12,7 @@ import baton
 _COMMANDS = {
     "approve": "baton.cli.approve",
     "check-order": "baton.cli.check_order",
+    "dead-letters": "baton.cli.dead_letters",
     "operator": "baton.cli.operator",
     "plan": "baton.cli.plan",
     "rebalance": "baton.cli.rebalance",

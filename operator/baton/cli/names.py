@@ -37,5 +37,6 @@ _SIGNS = "small letters, digits, - and ., such as orders"
 NAMESPACE = _Name(_PART, 63, "no name of a namespace: give small letters, digits and -, such as shop")
 OBJECT = _Name(_OBJECT, 253, f"no name of an object: give {_SIGNS}")
 GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a group: give NAME or NAMESPACE/NAME, of {_SIGNS}")
+QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")

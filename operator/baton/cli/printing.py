@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterable
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -40,6 +40,17 @@ def say(text: str = "", *, error: bool = False) -> None:
     """One line for people; `error`: on standard error."""
     _tolerant(sys.stderr if error else sys.stdout)
     click.echo(printable(text), err=error)
+
+
+def refuse(text: str, status: int = 1) -> NoReturn:
+    """Ends the command with a line on standard error that begins with its name."""
+    context: click.Context | None = click.get_current_context()
+    names: list[str] = []
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    say(f"baton {' '.join(names)}: {text}", error=True)
+    sys.exit(status)
 
 
 def say_json(value: Any, **options: Any) -> None:

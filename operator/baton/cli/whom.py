@@ -38,7 +38,7 @@ def cluster_options(command: F) -> F:
     def with_whom(*args: Any, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: Any) -> Any:
         return command(*args, whom=Whom(kubeconfig, context, namespace), **rest)
 
-    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The group's namespace. Default: the context's.")
+    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="Default: the context's.")
     context = click.option("--context", type=CONTEXT, metavar="NAME", help="Of the kubeconfig. Default: the current one.")
     kubeconfig = click.option(
         "--kubeconfig",

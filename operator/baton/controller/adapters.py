@@ -19,6 +19,10 @@ class UnsupportedSource(Exception):  # noqa: N818 -- a condition's reason, in th
     """This operator has no adapter for the source. The message is the user's."""
 
 
+class SecretForbidden(QueueUnreachable):
+    """The Secret with the URL may not be read. The message is for the operator's user."""
+
+
 async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAdapter:
     """The adapter for one queue as one group uses it; it connects when it is first asked something.
 
@@ -31,7 +35,7 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
         case SourceType.REDIS:
             from baton.queues.redis import RedisQueue
 
-            url, stands_in = await _redis_url(api, queue, spec)
+            url, stands_in = await redis_url(api, queue, spec)
             return RedisQueue(
                 url.get_secret_value(),
                 queue=queue.full_name,
@@ -51,8 +55,8 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
             )
 
 
-async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> tuple[SecretStr, str]:
-    """The URL, and where it stands."""
+async def redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> tuple[SecretStr, str]:
+    """The URL, and where it stands. Raises SecretForbidden, another QueueUnreachable, and what `Api` raises."""
     source = spec.source.redis
     assert source is not None
     if source.url is not None:
@@ -72,7 +76,7 @@ async def _redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> 
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
-        raise QueueUnreachable(
+        raise SecretForbidden(
             f"{where} may not be read by the operator: set the chart's value rbac.secrets.{queue.namespace} to "
             f"[{reference.name}], or give the operator's service account the verb get on it by a Role in namespace "
             f"{queue.namespace}: {error.message}"

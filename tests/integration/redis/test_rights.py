@@ -11,7 +11,7 @@ from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.protocol import Claimant, Owner, QueueUnreachable
-from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import announcements_key, partition_keys
 from baton.queues.redis.routing import RoutingTable
 
@@ -214,6 +214,21 @@ async def test_a_consumer_cannot_announce(roles: Roles) -> None:
         raw.execute_command("AUTH", "consumer", "word")
         with pytest.raises(redis.exceptions.NoPermissionError):
             raw.xadd(announcements_key(GROUP.group, "b"), {"queue": "orders", "partitions": "0"})
+
+
+async def test_a_producers_rights_are_enough_for_dead_letters(roles: Roles) -> None:
+    await roles.operator.ensure(1)
+    await roles.owned()
+    roles.send(3)
+    for entry in roles.consumer.read(0, Epoch(1)):
+        roles.consumer.set_aside(0, Epoch(1), entry.offset, "no")
+    with RedisDeadLetters(f"redis://producer:word@{roles.server.bind}:{roles.server.port}/0", QUEUE) as letters:
+        first, *others = next(letters.every(0, letters.until_now()))
+        found = letters.find(first.letter)
+        assert found is not None and found.value == b"0"
+        assert letters.redrive([one.letter for one in others]).sent == 2
+        assert letters.drop([first.letter]) == 1
+        assert letters.counts() == {0: 0}
 
 
 async def test_keys_that_are_not_permitted_are_named(roles: Roles) -> None:

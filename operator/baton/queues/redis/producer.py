@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
@@ -24,6 +24,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
 class _Numbered(NamedTuple):
+    producer: str
+    """Who counts: for each slot the queue knows the last sequence."""
     slot: int
     sequence: int
     key: bytes
@@ -62,10 +64,20 @@ class RedisProducer:
         anything else than bytes or str, before anything is sent."""
         deadline = time.monotonic() + self._patience
         given = [(_bytes(key, "key"), _bytes(value, "value"), pack(*headers)) for key, value, *headers in entries]
+        self._deliver(deadline, lambda: [self._number(*each) for each in given])
+
+    def send_again(self, entries: Iterable[tuple[str, bytes, bytes, bytes]]) -> None:
+        """Send (name, key, value, packed headers), each under a name of its own: the queue takes it once within an hour, whoever
+        sends it under this name, however often."""
+        deadline = time.monotonic() + self._patience
+        waiting = [_Numbered(name, slot_of(key), 1, key, value, headers) for name, key, value, headers in entries]
+        self._deliver(deadline, lambda: waiting)
+
+    def _deliver(self, deadline: float, numbered: Callable[[], list[_Numbered]]) -> None:
         if not self._lock.acquire(timeout=self._patience):
             raise QueueUnreachable(f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s.")
         try:
-            waiting = [self._number(*each) for each in given]
+            waiting = numbered()
             pause = _FIRST_PAUSE
             while waiting:
                 waiting, problem = self._try(waiting)
@@ -89,7 +101,7 @@ class RedisProducer:
     def _number(self, key: bytes, value: bytes, headers: bytes) -> _Numbered:
         slot = slot_of(key)
         self._sequences[slot] += 1
-        return _Numbered(slot, self._sequences[slot], key, value, headers)
+        return _Numbered(self._name, slot, self._sequences[slot], key, value, headers)
 
     def _try(self, waiting: list[_Numbered]) -> tuple[list[_Numbered], str]:
         """Send what is waiting; what is left of it, in order, and why."""
@@ -138,7 +150,7 @@ class RedisProducer:
 
     def _request(self, partition: int, batch: Sequence[_Numbered]) -> tuple[Any, ...]:
         keys = partition_keys(self._queue, partition)
-        return (len(keys), *keys, self._name, *(field for entry in batch for field in entry))
+        return (len(keys), *keys, batch[0].producer, *(field for entry in batch for field in entry[1:]))
 
     def _read_table(self) -> RoutingTable | None:
         fields: list[Any] = self._client.hmget(queue_key(self._queue), "version", "table")
@@ -149,10 +161,12 @@ class RedisProducer:
 
 
 def _batches(entries: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
+    """What one script takes: of one producer each."""
     batch: list[_Numbered] = []
     size = 0
     for entry in entries:
-        if batch and (len(batch) == _BATCH or size + len(entry.value) + len(entry.headers) > _BATCH_BYTES):
+        full = len(batch) == _BATCH or size + len(entry.value) + len(entry.headers) > _BATCH_BYTES
+        if batch and (full or entry.producer != batch[0].producer):
             yield batch
             batch, size = [], 0
         batch.append(entry)

@@ -1,0 +1,210 @@
+"""`baton dead-letters`: entries that were set aside, and what becomes of them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from baton.cli.names import shown
+from baton.cli.printing import console, refuse, say, say_json
+from baton.cli.queue_server import QueueServer, queue_options
+from baton.model.wording import counted
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.routing import SLOTS
+
+if TYPE_CHECKING:
+    from baton.queues.redis import LetterId, LetterLine, RedisDeadLetters
+
+MOST = 1_000
+"""Letters in a list."""
+_WIDTH = 240
+
+
+class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+    name = "letter"
+
+    def convert(self, value: "str | LetterId", param: click.Parameter | None, ctx: click.Context | None) -> "LetterId":
+        from baton.queues.redis import LetterId
+
+        if isinstance(value, LetterId):
+            return value
+        try:
+            return LetterId.read(value)
+        except ValueError:
+            self.fail(
+                f"{shown(value)} is no dead letter such as 3/1795338000123-0: `baton dead-letters list` names them.", param, ctx
+            )
+
+
+_LETTER = _Letter()
+_partition = click.option("--partition", type=click.IntRange(0, SLOTS - 1), help="Only those of this partition.")
+_all = click.option("--all", "everything", is_flag=True, help="All that there are when it begins.")
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """Entries of a Redis queue that were set aside, for they failed too often: look at them, send them again, or drop them."""
+
+
+@dead_letters.command("list")
+@queue_options
+@_partition
+@click.option("--after", type=_LETTER, metavar="LETTER", help="Only those behind this one.")
+@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="So many at most.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
+def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, as_json: bool) -> None:
+    """List the dead letters of QUEUE, partition by partition, the oldest first."""
+    from baton.cli.letter_view import line_json, table
+
+    with _letters(server) as letters:
+        counts = _counts(letters, partition)
+        found = _page(letters, counts, after, limit)
+    following = str(found[limit - 1].letter) if len(found) > limit else None
+    found = found[:limit]
+    total = sum(counts.values())
+    if as_json:
+        say_json({"queue": server.queue, "count": total, "letters": [line_json(one) for one in found], "next": following})
+        return
+    of = f" of partition {partition}" if partition is not None else ""
+    say(f"{server.queue} has {counted(total, 'dead letter')}{of}.")
+    if found:
+        console(width=None if sys.stdout.isatty() else _WIDTH).print(table(found))
+    if following:
+        say(f"There are more: --after {following}")
+
+
+@dead_letters.command()
+@queue_options
+@click.argument("letter", type=_LETTER)
+@click.option("--hex", "as_hex", is_flag=True, help="The value in hexadecimal, also where it is text.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the value, as it is, into this file."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
+def show(server: QueueServer, letter: "LetterId", as_hex: bool, output: Path | None, as_json: bool) -> None:
+    """Show a dead letter, with its value."""
+    from baton.cli.letter_view import letter_json, lines
+
+    with _letters(server) as letters:
+        found = letters.find(letter)
+    if found is None:
+        refuse(
+            f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are"
+        )
+    if output is not None:
+        try:
+            output.write_bytes(found.value)
+        except OSError as error:
+            refuse(f"{output}: {error.strerror}")
+    if as_json:
+        say_json(letter_json(found))
+        return
+    for line in lines(found, as_hex=as_hex):
+        say(line)
+
+
+@dead_letters.command()
+@queue_options
+@click.argument("which", metavar="[LETTER...]", type=_LETTER, nargs=-1)
+@_all
+@_partition
+def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None) -> None:
+    """Send dead letters to the end of the queue again; each goes when the queue has it.
+
+    They are sent as a producer sends, so that keys keep their partitions, in the order in which they died. It may be repeated
+    when it was interrupted: within an hour nothing is sent twice. Ends with 1 where some could not be sent.
+    """
+    _one_of(which, everything, partition)
+    sent = kept = missing = 0
+    with _letters(server) as letters:
+        try:
+            for portion in _portions(letters, which, partition):
+                done = letters.redrive(portion)
+                sent, kept, missing = sent + done.sent, kept + done.kept, missing + done.missing
+        except QueueUnreachable as problem:
+            refuse(f"{counted(sent, 'dead letter')} sent again, then: {problem} Call it once more: nothing is sent twice")
+    say(f"{server.queue}: {counted(sent, 'dead letter')} sent again")
+    if kept:
+        say(
+            f"{counted(kept, 'dead letter')} stayed: no producer of Baton sent them, so look at them (show), then drop them",
+            error=True,
+        )
+    if missing:
+        say(f"{counted(missing, 'dead letter')} of those that you named are not there, or not any more", error=True)
+    if kept or missing:
+        sys.exit(1)
+
+
+@dead_letters.command()
+@queue_options
+@click.argument("which", metavar="[LETTER...]", type=_LETTER, nargs=-1)
+@_all
+@_partition
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None, yes: bool) -> None:
+    """Delete dead letters for good."""
+    _one_of(which, everything, partition)
+    dropped = 0
+    with _letters(server) as letters:
+        count = len(which) or sum(_counts(letters, partition).values())
+        if not yes and count:
+            click.confirm(f"Delete {counted(count, 'dead letter')} of {server.queue} for good?", abort=True)
+        for portion in _portions(letters, which, partition):
+            dropped += letters.drop(portion)
+    say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")
+
+
+@contextmanager
+def _letters(server: QueueServer) -> "Iterator[RedisDeadLetters]":
+    from baton.queues.redis import RedisDeadLetters
+
+    try:
+        with RedisDeadLetters(server.url, server.queue, stands_in=server.stands_in) as letters:
+            letters.counts()
+            yield letters
+    except QueueUnreachable as problem:
+        refuse(str(problem))
+
+
+def _counts(letters: "RedisDeadLetters", partition: int | None) -> dict[int, int]:
+    counts = letters.counts()
+    if partition is None:
+        return counts
+    if partition not in counts:
+        refuse(f"there is no partition {partition}: the queue has 0 to {len(counts) - 1}")
+    return {partition: counts[partition]}
+
+
+def _page(letters: "RedisDeadLetters", counts: dict[int, int], after: "LetterId | None", limit: int) -> "list[LetterLine]":
+    """One more than the limit, if there are."""
+    found: list[LetterLine] = []
+    for partition, count in counts.items():
+        if not count or (after is not None and partition < after.partition):
+            continue
+        behind = after if after is not None and after.partition == partition else None
+        while len(found) <= limit and (page := letters.page(partition, behind, limit + 1 - len(found))):
+            found += page
+            behind = page[-1].letter
+    return found
+
+
+def _one_of(which: "Iterable[LetterId]", everything: bool, partition: int | None) -> None:
+    if bool(which) == everything:
+        raise click.UsageError("name the letters, such as 3/1795338000123-0, or give --all")
+    if which and partition is not None:
+        raise click.UsageError("--partition is for --all: a letter's name has its partition")
+
+
+def _portions(letters: "RedisDeadLetters", which: "tuple[LetterId, ...]", partition: int | None) -> "Iterator[list[LetterId]]":
+    """Those that are named, in the order in which they died; or all, so that those that die meanwhile are not among them."""
+    if which:
+        yield from ([one] for one in sorted(set(which), key=lambda one: one.died()))
+        return
+    now = letters.until_now()
+    for number, count in _counts(letters, partition).items():
+        if count:
+            for page in letters.every(number, now):
+                yield from letters.portions(page)

@@ -1,0 +1,82 @@
+"""Where the server of a Redis queue is: as told, or as the queue's own resource says."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import click
+
+from baton.cli.cluster import NoAnswerError, ask, cluster
+from baton.cli.names import QUEUE
+from baton.cli.whom import Whom, cluster_options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+VARIABLE = "BATON_REDIS_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueServer:
+    """A queue at its server."""
+
+    queue: str
+    """namespace/name"""
+    url: str = field(repr=False)
+    stands_in: str
+    """Where the URL is written."""
+
+
+def queue_options(command: F) -> F:
+    """QUEUE, --redis-url and those that name a cluster, which reach the command as `server`."""
+
+    @click.argument("queue", type=QUEUE)
+    @click.option(
+        "--redis-url", envvar=VARIABLE, show_envvar=True, help="The queue's server. Default: the queue's spec.source.redis says."
+    )
+    @cluster_options
+    @wraps(command)
+    def with_server(*args: Any, queue: str, redis_url: str | None, whom: Whom, **rest: Any) -> Any:
+        return command(*args, server=_server(queue, redis_url, whom), **rest)
+
+    return cast(F, with_server)
+
+
+def _server(queue: str, url: str | None, whom: Whom) -> QueueServer:
+    name, whom = whom.within(queue)
+    if url is None:
+        return ask(_of_resource(name, whom))
+    if whom.namespace is None:
+        raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE")
+    return QueueServer(f"{whom.namespace}/{name}", url, f"--redis-url or {VARIABLE}")
+
+
+async def _of_resource(name: str, whom: Whom) -> QueueServer:
+    from baton.controller.adapters import SecretForbidden, redis_url
+    from baton.kube.api import NotFoundError
+    from baton.kube.objects import queue_view, queues_path
+    from baton.queues.protocol import QueueUnreachable
+    from baton.resources import SourceType
+
+    async with cluster(whom) as (api, where):
+        try:
+            queue = queue_view(await api.get(queues_path(where, name)))
+        except NotFoundError:
+            raise NoAnswerError(
+                f"there is no PartitionedQueue {where}/{name}: kubectl get partitionedqueues -A lists them; "
+                "without a cluster give --redis-url"
+            ) from None
+        if queue.spec is None or queue.spec.source.type is not SourceType.REDIS:
+            raise NoAnswerError(
+                f"PartitionedQueue {queue.full_name} is none on Redis: {queue.problem or 'its spec.source.type is another'}"
+            )
+        try:
+            url, stands_in = await redis_url(api, queue, queue.spec)
+        except SecretForbidden:
+            raise NoAnswerError(
+                f"you may not read the Secret that spec.source.redis.urlSecretRef of {queue.full_name} names: put the URL into "
+                f"{VARIABLE}, or ask for the verb get on that Secret"
+            ) from None
+        except QueueUnreachable as problem:
+            raise NoAnswerError(str(problem)) from None
+        return QueueServer(queue.full_name, url.get_secret_value(), stands_in)

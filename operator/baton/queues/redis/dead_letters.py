@@ -1,0 +1,240 @@
+"""The dead letters of a queue, for whoever deals with them: what there is, one as a whole, back into the queue, or away."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from re import ASCII, fullmatch
+from typing import Any, NamedTuple, Self
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import scripts
+from baton.queues.redis.answers import OddAnswerError
+from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.headers import unpack
+from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.producer import RedisProducer
+from baton.queues.redis.records import ForeignRecord, count
+from baton.queues.redis.url import read
+
+PAGE = 100
+"""Letters that are asked for at once, and the most that are sent or dropped at once."""
+_BYTES = 4_000_000
+"""Of values that are held at once, where no single one is larger."""
+_TOLD = 300
+"""Bytes of a key or a reason in a list."""
+_FIRST, _LAST = "-", "+"
+
+
+class LetterId(NamedTuple):
+    """Names a dead letter of a queue. As text: `3/1795338000123-0`."""
+
+    partition: int
+    entry: str
+    """Its id in the partition's dead letters: the time in milliseconds, and a count."""
+
+    @classmethod
+    def read(cls, text: str) -> "LetterId":
+        """Raises ValueError."""
+        match = fullmatch(r"([0-9]{1,4})/([0-9]{1,15}-[0-9]{1,15})", text, ASCII)
+        if match is None:
+            raise ValueError("it is no dead letter's id, such as 3/1795338000123-0")
+        return cls(int(match[1]), match[2])
+
+    def died(self) -> tuple[int, int]:
+        """Grows from one letter of a partition to the next."""
+        milliseconds, _, count = self.entry.partition("-")
+        return int(milliseconds), int(count)
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.entry}"
+
+
+@dataclass(frozen=True, slots=True)
+class LetterLine:
+    """A line of a list."""
+
+    letter: LetterId
+    offset: str
+    key: bytes
+    """Its beginning."""
+    key_size: int
+    size: int
+    """Bytes of the value."""
+    timestamp: int | None
+    """When the queue took the entry: milliseconds since 1970. None: no producer of Baton's sent it, and it is not sent again."""
+    deliveries: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """As a whole."""
+
+    letter: LetterId
+    offset: str
+    key: bytes
+    value: bytes
+    timestamp: int | None
+    deliveries: int | None
+    why: str
+    packed_headers: bytes
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        return unpack(self.packed_headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What came of it."""
+
+    sent: int
+    kept: int
+    """Of which no producer of Baton's is the sender: they stay."""
+    missing: int
+    """There is no such letter, or not any more."""
+
+
+class RedisDeadLetters:
+    """Of one queue (`namespace/name`). Raises QueueUnreachable with a sentence. Needs no more rights than a producer has."""
+
+    def __init__(self, url: str, queue: str, *, stands_in: str = "the URL", patience: float = 30.0) -> None:
+        self._queue = queue
+        self._url = read(url, stands_in=stands_in)
+        self._client = client(self._url)
+        self._producer = RedisProducer(url, queue, patience=patience)
+
+    def counts(self) -> dict[int, int]:
+        """Of each partition that there is or was: how many."""
+        with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
+            partitions = self._partitions()
+            for partition in range(partitions):
+                pipe.xlen(self._keys(partition).dead)
+            return dict(enumerate(pipe.execute()))
+
+    def until_now(self) -> str:
+        """The last id that a letter can have that is there now."""
+        with explained(self._url, self._queue):
+            seconds, microseconds = self._client.time()
+        return f"{seconds * 1000 + microseconds // 1000}-{2**63 - 1}"
+
+    def page(self, partition: int, after: LetterId | None = None, limit: int = PAGE, last: str = _LAST) -> list[LetterLine]:
+        """Of a partition, in the order in which they died: those behind `after`."""
+        first = f"({after.entry}" if after is not None else _FIRST
+        with explained(self._url, self._queue):
+            found = scripts.LETTERS.run(self._client, self._keys(partition), [first, last, min(limit, PAGE), _TOLD])
+            return [_summary(partition, raw) for raw in found]
+
+    def every(self, partition: int, last: str = _LAST) -> Iterator[list[LetterLine]]:
+        """All pages of a partition; what is in a page may be dropped before the next is asked for."""
+        after = None
+        while page := self.page(partition, after, last=last):
+            yield page
+            after = page[-1].letter
+
+    def find(self, letter: LetterId) -> Letter | None:
+        [found] = self._read([letter])
+        return found
+
+    def redrive(self, letters: Sequence[LetterId]) -> Redriven:
+        """Send them to the end of their partition, in this order, as a producer does; each goes when the queue has it.
+
+        May be repeated after an error: what the queue has taken within the last hour is not sent twice.
+        """
+        found = self._read(letters)
+        good = [one for one in found if one is not None and one.timestamp is not None]
+        self._producer.send_again((_name(one.letter), one.key, one.value, one.packed_headers) for one in good)
+        self.drop([one.letter for one in good])
+        missing = found.count(None)
+        return Redriven(len(good), len(letters) - len(good) - missing, missing)
+
+    def portions(self, letters: Iterable[LetterLine]) -> Iterator[list[LetterId]]:
+        """As many at once as memory should hold."""
+        portion: list[LetterId] = []
+        size = 0
+        for one in letters:
+            if portion and (len(portion) == PAGE or size + one.size > _BYTES):
+                yield portion
+                portion, size = [], 0
+            portion.append(one.letter)
+            size += one.size
+        if portion:
+            yield portion
+
+    def drop(self, letters: Iterable[LetterId]) -> int:
+        """For good. How many there were."""
+        by_partition: dict[int, list[str]] = {}
+        for partition, entry in letters:
+            by_partition.setdefault(partition, []).append(entry)
+        with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
+            for partition, entries in by_partition.items():
+                pipe.xdel(self._keys(partition).dead, *entries)
+            return sum(pipe.execute())
+
+    def close(self) -> None:
+        self._producer.close()
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _partitions(self) -> int:
+        fields: list[Any] = self._client.hmget(queue_key(self._queue), "partitions", "most")
+        if fields[0] is None:
+            raise QueueUnreachable(absent(self._url, "queue", self._queue))
+        try:
+            return max(count(each) for each in fields if each is not None)
+        except ForeignRecord as what:
+            raise OddAnswerError(f"a foreign record: {what}") from None
+
+    def _read(self, letters: Sequence[LetterId]) -> list[Letter | None]:
+        with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
+            for partition, entry in letters:
+                pipe.xrange(self._keys(partition).dead, entry, entry)
+            answers = pipe.execute()
+        return [_letter(one, answer[0][1]) if answer else None for one, answer in zip(letters, answers, strict=True)]
+
+    def _keys(self, partition: int) -> PartitionKeys:
+        return partition_keys(self._queue, partition)
+
+
+def _name(letter: LetterId) -> str:
+    """Under which it is sent: however often, the queue takes it once."""
+    return f"dead-{letter.partition}-{letter.entry}"
+
+
+def _summary(partition: int, raw: Sequence[Any]) -> LetterLine:
+    entry, offset, key, key_size, size, timestamp, deliveries, why = raw
+    return LetterLine(
+        LetterId(partition, _text(entry)),
+        _text(offset),
+        key,
+        key_size,
+        size,
+        _number(timestamp),
+        _number(deliveries),
+        _text(why),
+    )
+
+
+def _letter(letter: LetterId, fields: dict[bytes, bytes]) -> Letter:
+    return Letter(
+        letter,
+        _text(fields.get(b"offset", b"")),
+        fields.get(b"key", b""),
+        fields.get(b"value", b""),
+        _number(fields.get(b"timestamp", b"")),
+        _number(fields.get(b"deliveries", b"")),
+        _text(fields.get(b"why", b"")),
+        fields.get(b"headers", b""),
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _number(raw: bytes) -> int | None:
+    return int(raw) if fullmatch(rb"[0-9]{1,15}", raw) else None

@@ -1,0 +1,57 @@
+"""`baton dead-letters` finds the queue's server in the cluster, if it may."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.operator.accounts import account
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+
+BATON = Path(sys.executable).parent / "baton"
+NAMESPACE = "letters"
+
+
+async def letters(kubeconfig: Path, command: str, queue: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [str(BATON), "dead-letters", command, "--kubeconfig", str(kubeconfig), "-n", NAMESPACE, queue, *arguments]
+    return await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
+
+
+async def test_the_server_is_the_one_that_the_queue_names(api: Cluster, kubeconfig: Path, tmp_path: Path) -> None:
+    world = await namespace(api, NAMESPACE)
+    name = f"{NAMESPACE}/orders"
+    with RedisServer() as server:
+        await world.secret("orders-redis", server.url)
+        source = {"type": "Redis", "redis": {"urlSecretRef": {"name": "orders-redis"}}}
+        await world.queue("orders", source, 1)
+        await world.external("others", partitions=1)
+        queue = RedisQueue(server.url, name, Claimant(name, "uid"))
+        await queue.ensure(1)
+        await queue.grant(0, Uid("a"), Epoch(1))
+        with RedisProducer(server.url, name) as producer, RedisReader(server.url, name, "a") as reader:
+            producer.send("key", "bad")
+            [entry] = reader.read(0, Epoch(1))
+            reader.set_aside(0, Epoch(1), entry.offset, "ValueError: no")
+            shown = await letters(kubeconfig, "list", "orders")
+            assert "has 1 dead letter." in shown.stdout and "ValueError: no" in shown.stdout, shown
+            sent = await letters(kubeconfig, "redrive", "orders", "--all")
+            assert "1 dead letter sent again" in sent.stdout, sent
+            assert [one.value for one in reader.read(0, Epoch(1))] == [b"bad"]
+        await queue.close()
+
+        looker = await account(api, "looks-at-queues", kubeconfig, tmp_path, [NAMESPACE])
+        refused = await letters(looker.kubeconfig, "list", "orders")
+        assert refused.returncode == 1
+        assert "you may not read the Secret" in refused.stderr and "BATON_REDIS_URL" in refused.stderr
+        missing = await letters(kubeconfig, "list", "nothing")
+        assert missing.returncode == 1 and f"no PartitionedQueue {NAMESPACE}/nothing" in missing.stderr
+        other = await letters(kubeconfig, "list", "others")
+        assert other.returncode == 1 and "none on Redis" in other.stderr
+        for done in (refused, missing, other):
+            assert len(done.stderr.splitlines()) == 1

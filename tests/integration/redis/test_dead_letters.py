@@ -1,0 +1,235 @@
+"""`baton dead-letters` on a real queue."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.test_foreign_entries import FOREIGN, add
+from tests.integration.redis.test_producer import LossyProxy
+from tests.redis_server import RedisServer
+
+from baton.cli.main import main
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
+from baton.queues.redis import LetterId, RedisDeadLetters
+from baton.queues.redis.keys import partition_keys
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+
+
+def call(queue: Queue, command: str, *arguments: object, url: str | None = None, given: str | None = None) -> Result:
+    words = ["dead-letters", command, "--redis-url", url or queue.url, queue.name, *map(str, arguments)]
+    return CliRunner().invoke(main, words, input=given)
+
+
+def listed(queue: Queue, *arguments: object) -> dict[str, object]:
+    found: dict[str, object] = json.loads(call(queue, "list", "--json", *arguments).output)
+    return found
+
+
+def ids(queue: Queue, *arguments: object) -> list[str]:
+    return [one["letter"] for one in listed(queue, *arguments)["letters"]]  # type: ignore[attr-defined]
+
+
+async def died(queue: Queue, *values: str, partition: int = 0, why: str = "ValueError: no") -> None:
+    """They are sent, handed out, and set aside."""
+    queue.send(*values, partition=partition)
+    owner = await queue.granted("a", 1, partition)
+    for entry in owner.read(partition, ONE):
+        owner.set_aside(partition, ONE, entry.offset, why)
+
+
+def read(queue: Queue, partition: int = 0) -> list[Entry]:
+    return queue.reader("a").read(partition, ONE, 1000)
+
+
+def told(entries: Sequence[Entry]) -> list[bytes]:
+    return [entry.value for entry in entries]
+
+
+async def test_they_are_listed_in_pages_with_reason_tries_and_size(queue: Queue) -> None:
+    assert "has 0 dead letters" in call(queue, "list").output
+    await died(queue, *(str(number) for number in range(7)))
+    await died(queue, "elsewhere", partition=1, why="\x1b[31mred\nTypeError")
+    everything = listed(queue)
+    first, *_, last = everything["letters"]  # type: ignore[misc]
+    assert (everything["count"], everything["next"]) == (8, None)
+    assert first["key"] == queue.key(0).decode() and (first["size"], first["deliveries"], first["why"]) == (
+        1,
+        1,
+        "ValueError: no",
+    )
+    assert (last["partition"], last["size"]) == (1, len("elsewhere"))
+    pages: list[str] = []
+    page = listed(queue, "--limit", 3)
+    while page["next"]:
+        pages += [one["letter"] for one in page["letters"]]  # type: ignore[attr-defined]
+        page = listed(queue, "--limit", 3, "--after", page["next"])
+    pages += [one["letter"] for one in page["letters"]]  # type: ignore[attr-defined]
+    assert pages == ids(queue) and len(pages) == 8
+    assert len(ids(queue, "--partition", 0)) == 7
+    screen = call(queue, "list", "--limit", 7).output
+    assert "has 8 dead letters" in screen and f"--after {pages[6]}" in screen
+    assert "\x1b" not in call(queue, "list").output
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"), [("two\nlines", "two"), ("\x1b[2Jcleared", "1b 5b 32 4a"), ("right\u202eleft", "e2 80 ae")]
+)
+async def test_one_is_shown_and_nothing_of_it_that_a_terminal_obeys(queue: Queue, value: str, seen: str) -> None:
+    await died(queue, value, why="\x1b[31mred")
+    [letter] = ids(queue)
+    shown = call(queue, "show", letter)
+    assert shown.exit_code == 0 and seen in shown.output
+    assert not {"\x1b", "\u202e"} & set(shown.output)
+    assert json.loads(call(queue, "show", letter, "--json").output)["value"] == value
+    assert value.encode()[:4].hex(" ") in call(queue, "show", letter, "--hex").output
+
+
+async def test_a_large_value_is_cut_on_the_screen_and_written_whole_into_a_file(queue: Queue, tmp_path: Path) -> None:
+    await died(queue, "x" * 200_000)
+    [letter] = ids(queue)
+    shown = call(queue, "show", letter, "--output", tmp_path / "value")
+    assert "200,000 bytes" in shown.output and "the rest is left out" in shown.output and len(shown.output) < 10_000
+    assert (tmp_path / "value").read_text() == "x" * 200_000
+
+
+async def test_one_is_sent_again_with_its_headers_behind_what_is_there(queue: Queue) -> None:
+    queue.producer.send(queue.key(0), "bad", {"trace": "1"})
+    queue.send("b", "c")
+    owner = await queue.granted("a", 1)
+    bad, *_ = owner.read(0, ONE)
+    owner.set_aside(0, ONE, bad.offset, "no")
+    [letter] = ids(queue)
+    done = call(queue, "redrive", letter)
+    assert (done.exit_code, done.output) == (0, f"{queue.name}: 1 dead letter sent again\n")
+    entries = read(queue)
+    assert told(entries) == [b"b", b"c", b"bad"]
+    assert (entries[-1].key, dict(entries[-1].headers)) == (queue.key(0), {"trace": b"1"})
+    assert ids(queue) == []
+    again = call(queue, "redrive", letter)
+    assert again.exit_code == 1 and "not there" in again.output
+
+
+async def test_all_are_sent_again_in_the_order_in_which_they_died(queue: Queue) -> None:
+    values = [str(number) for number in range(250)]
+    for begin in range(0, 250, 50):
+        await died(queue, *values[begin : begin + 50])
+    await died(queue, "elsewhere", partition=1)
+    assert "250 dead letters sent again" in call(queue, "redrive", "--all", "--partition", 0).output
+    assert told(read(queue)) == [value.encode() for value in values]
+    assert [one.partition("/")[0] for one in ids(queue)] == ["1"]
+
+
+async def test_a_letter_that_was_sent_and_did_not_go_is_not_sent_twice(queue: Queue) -> None:
+    """The reply was lost, or the command was killed, between the two."""
+    await died(queue, "a", "b")
+    dead = partition_keys(queue.name, 0).dead
+    with queue.raw() as raw:
+        before = raw.dump(dead)
+        assert call(queue, "redrive", "--all").exit_code == 0
+        raw.restore(dead, 0, before, replace=True)  # type: ignore[arg-type]
+    assert len(ids(queue)) == 2
+    assert call(queue, "redrive", "--all").exit_code == 0
+    assert told(read(queue)) == [b"a", b"b"]
+    assert ids(queue) == []
+
+
+async def test_lost_replies_make_no_duplicates_and_lose_nothing(queue: Queue, server: RedisServer) -> None:
+    values = [str(number) for number in range(60)]
+    await died(queue, *values)
+    proxy = LossyProxy(server, lost=4)
+    try:
+        assert call(queue, "redrive", "--all", url=proxy.url).exit_code == 0
+    finally:
+        proxy.close()
+    assert told(read(queue)) == [value.encode() for value in values]
+    assert ids(queue) == []
+
+
+async def test_what_no_producer_has_sent_stays_until_it_is_dropped(queue: Queue) -> None:
+    await died(queue, "a")
+    add(queue, *FOREIGN)
+    queue.send("b")
+    await queue.granted("a", 1)
+    assert told(read(queue)) == [b"b"]
+    assert len(ids(queue)) == 1 + len(FOREIGN)
+    done = call(queue, "redrive", "--all")
+    assert done.exit_code == 1
+    assert "1 dead letter sent again" in done.stdout and "3 dead letters stayed" in done.stderr
+    assert "by no producer of Baton" in call(queue, "show", ids(queue)[0]).output
+    assert "3 dead letters deleted" in call(queue, "drop", "--all", "--yes").output
+
+
+async def test_letters_of_partitions_that_went_go_to_where_their_keys_are_now(queue: Queue) -> None:
+    await died(queue, "a", partition=1)
+    while await queue.operator.ensure(1) is not None:
+        pass
+    assert ids(queue)[0].startswith("1/")
+    assert call(queue, "redrive", "--all").exit_code == 0
+    await queue.granted("a", 1)
+    assert told(read(queue)) == [b"a"]
+
+
+async def test_to_drop_asks_first(queue: Queue) -> None:
+    await died(queue, "a", "b", "c")
+    first, *_ = ids(queue)
+    refused = call(queue, "drop", "--all", given="n\n")
+    assert refused.exit_code == 1 and "Delete 3 dead letters" in refused.output
+    assert len(ids(queue)) == 3
+    assert call(queue, "drop", first, given="y\n").exit_code == 0
+    assert len(ids(queue)) == 2
+    assert "2 dead letters deleted" in call(queue, "drop", "--all", "-y").output
+
+
+async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
+    await died(queue, "a")
+    with RedisDeadLetters(queue.url, queue.name) as letters:
+        now = letters.until_now()
+        with queue.raw() as raw:
+            milliseconds = int(now.partition("-")[0])
+            raw.xadd(partition_keys(queue.name, 0).dead, {"key": "k", "value": "later"}, id=f"{milliseconds + 60_000}-0")
+        assert [[one.size for one in page] for page in letters.every(0, now)] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "0/1-0"], "has no dead letter 0/1-0"),
+        (["list", "--partition", "7"], "no partition 7"),
+        (["redrive"], "--all"),
+        (["drop", "--all", "0/1-0"], "--all"),
+        (["drop", "0/1-0", "--partition", "0"], "--all"),
+        (["show", "0/\x1b[31m"], "is no dead letter"),
+    ],
+)
+async def test_what_cannot_be_is_said_with_the_cure(queue: Queue, arguments: list[str], words: str) -> None:
+    result = call(queue, *arguments)
+    assert result.exit_code in (1, 2) and words in result.stderr
+    assert "Traceback" not in result.output and "\x1b" not in result.output
+
+
+async def test_another_server_another_queue_and_a_missing_namespace_are_said(queue: Queue) -> None:
+    gone = call(queue, "list", url="redis://:secret@127.0.0.1:1/0")
+    assert gone.exit_code == 1 and "does not answer" in gone.stderr and "secret" not in gone.output
+    assert gone.stderr.startswith("baton dead-letters list: ")
+    runner = CliRunner()
+    other = runner.invoke(main, ["dead-letters", "list", "shop/nothing"], env={"BATON_REDIS_URL": queue.url})
+    assert other.exit_code == 1 and "has no queue shop/nothing" in other.stderr
+    bare = runner.invoke(main, ["dead-letters", "list", "orders"], env={"BATON_REDIS_URL": queue.url})
+    assert bare.exit_code == 2 and "NAMESPACE/orders" in bare.stderr
+
+
+@pytest.mark.parametrize("text", ["3", "3/", "a/1-0", "3/1-0x", "-1/1-0", "3/1", "3/" + "9" * 30 + "-0"])
+def test_what_is_no_letters_id(text: str) -> None:
+    with pytest.raises(ValueError, match="no dead letter's id"):
+        LetterId.read(text)
+
+
+def test_an_id_reads_as_it_was_written() -> None:
+    assert str(LetterId.read("3/1795338000123-7")) == "3/1795338000123-7"
