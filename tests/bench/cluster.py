@@ -181,6 +181,7 @@ def _with_node() -> list[Case]:
             )
             with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), mounts, _Firsts(server, f"moves/{QUEUE}") as firsts:
                 until(lambda: ledger.rests(min(pods), owning=True))
+                ledger.forget()  # hand-offs of the fleet's start, before there was a load
                 for _ in range(ROUNDS):
                     for subscribed in ("nothing", None):
                         ledger.subscribe(min(pods), subscribed)
@@ -238,6 +239,10 @@ class _Versions:
         """What the pod reads; None: all queues of its group."""
         body = {"metadata": {"annotations": {SUBSCRIBED_ANNOTATION: queue}}}
         client.CoreV1Api(self._api).patch_namespaced_pod(pod, self._namespace, body)
+
+    def forget(self) -> None:
+        """What was handed off until now."""
+        self.pauses = {}
 
     def rests(self, pod: str, *, owning: bool) -> bool:
         """Nothing moves, and the pod owns something, or nothing."""
