@@ -60,7 +60,12 @@ class Lane:
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
         """The first entries, up to one that has failed before: the queue has to count that one first."""
-        entries: list[HeldEntry] = []
+        if not self.failed and len(self.waiting) <= most and most_bytes == inf:
+            entries = list(self.waiting)
+            self.waiting.clear()
+            self.out.update((entry.offset, entry) for entry in entries)
+            return entries
+        entries = []
         while self.waiting and len(entries) < most and self.waiting[0].offset not in self.failed:
             most_bytes -= self.waiting[0].size if most_bytes < inf else 0
             if most_bytes < 0:
@@ -94,7 +99,8 @@ class Lane:
 
     def give_back(self, entries: Iterable[HeldEntry]) -> None:
         """Those that were handed out and not begun."""
-        self._put_back([entry for entry in entries if self.out.pop(entry.offset, None)])
+        if self.out:
+            self._put_back([raw for entry in entries if (raw := self.out.pop(entry.offset, None))])
 
     def try_at_once(self) -> None:
         for offset, failure in self.failed.items():

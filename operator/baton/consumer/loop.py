@@ -71,6 +71,7 @@ class ConsumerLoop:
         self._notices = Notices(callbacks, self.time_left)
         self._supply = Supply(self._holdings, self._work)
         self._stop_at: float | None = None
+        self._reported: set[Holding] = set()
         self._leaving = False
         self._leave_by = inf
         self._aborted = False
@@ -253,9 +254,12 @@ class ConsumerLoop:
         now = time.monotonic()
         concerned: set[Holding] = set()
         for entry, outcome in outcomes:
-            if entry.lane.settle(entry, outcome, now):
+            settled = entry.lane.settle(entry, outcome, now)
+            if receipt is None:
+                continue
+            if settled:
                 concerned.add(entry.lane.holding)
-            elif receipt is not None and entry.lane.holding.over:
+            elif entry.lane.holding.over:
                 receipt.lost()
         if receipt is not None:
             receipt.expect(len(concerned))
@@ -308,11 +312,13 @@ class ConsumerLoop:
 
     def _report(self) -> None:
         """Exactly what the ledger still counts as ours and we have let go of."""
-        if self._session is not None:
+        if self._session is None:
+            return
+        released = {holding: holding.partition for holding in self._holdings if holding.phase is Phase.RELEASED}
+        if released.keys() != self._reported:
+            self._reported = set(released)
             self._session.release(
-                Release(self._uid, holding.partition.queue, holding.partition.number, holding.epoch)
-                for holding in self._holdings
-                if holding.phase is Phase.RELEASED
+                Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
             )
 
     def _rest(self) -> None:
@@ -325,8 +331,9 @@ class ConsumerLoop:
         else:
             self._watched_at = now
             self._holdings.watch(lambda holding, reader: self._at_rest(holding, reader, now))
+        until = min(until, self._work.retry_at(now))
         for holding in self._holdings:
-            if not holding.over:
+            if not (holding.at_rest or holding.over):
                 until = min(until, self._due(holding, now))
         try:
             self._take_in(self._words.get(timeout=max(0.0, until - now)))
@@ -342,8 +349,6 @@ class ConsumerLoop:
         """When something is to be done for it by the clock."""
         away = self._work.not_before(holding)
         times = [max(away, lane.due) for lane in holding.lanes.values()]
-        if away:
-            times.append(away)
         if not self._supply.shared and holding.out:
             times.append(holding.sure_at + SURE_FOR)
         return min((time for time in times if time > now), default=inf)

@@ -133,14 +133,20 @@ class Work:
 
     def has_work(self, holding: Holding, reader: Reader) -> bool:
         """A wake-up for one partition must not cost a question for each of the others."""
+        if holding.lanes and holding.waiting:
+            return True
         if holding.letting_go:
-            return holding.waiting or not holding.read_before
-        return holding.waiting or reader.ready(holding.partition.number, holding.epoch)
+            return not holding.read_before
+        return reader.ready(holding.partition.number, holding.epoch)
 
     def not_before(self, holding: Holding) -> float:
         """When its queue is asked again (monotonic): one that is away is waited for once, for all of its partitions."""
         outage = self._outages.get(holding.partition.queue)
         return outage.until if outage is not None else 0.0
+
+    def retry_at(self, now: float) -> float:
+        """When the next queue that is away is asked again."""
+        return min((outage.until for outage in self._outages.values() if outage.until > now), default=inf)
 
     def away(self, queue: QueueName) -> bool:
         """It did not answer when it was asked last."""
