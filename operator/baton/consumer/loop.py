@@ -83,6 +83,9 @@ class ConsumerLoop:
     # For any thread
 
     def start(self) -> None:
+        """Raises RuntimeError the second time."""
+        if self._thread.ident is not None:
+            raise RuntimeError("a consumer runs once: make another with Consumer.from_environment()")
         self._thread.start()
 
     def serve(self, workers: int, *, by_key: bool = False, shared: bool = False) -> None:
@@ -122,7 +125,9 @@ class ConsumerLoop:
         return any(delivery.recalled for delivery in list(self._supply.out))
 
     def want(self, want: Want) -> None:
-        """Ask for what is wanted; `want.answer` is what comes of it."""
+        """Ask for what is wanted; `want.answer` is what comes of it. Raises RuntimeError where nobody would ever answer."""
+        if self._thread.ident is None:
+            raise RuntimeError("the consumer does not run: use it in `with consumer:` or `async with consumer:`")
         if not self.ended:
             self._words.put(want)
 

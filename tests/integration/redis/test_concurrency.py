@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, lag, operating
-from tests.waiting import until
+from tests.integration.redis.pods import Operator, Pod, lag, operating
+from tests.waiting import eventually, until
 
-from baton.consumer import HeldEntry
+from baton.consumer import Batch, HeldEntry
+from baton.model.ids import Epoch
 
 pytestmark = pytest.mark.integration
 
@@ -177,3 +178,58 @@ async def test_what_a_coroutine_raises_to_end_the_process_ends_it(operator: Oper
     until(pod.gone)
     assert pod.exit == 7
     assert await lag(queue) == 3
+
+
+@pytest.mark.parametrize("way", ["threads", "tasks", "batches"])
+async def test_every_entry_is_handled_once_and_in_order_through_hand_offs(operator: Operator, queue: Queue, way: str) -> None:
+    """Two pods pass both partitions to and fro, under load."""
+    handled: list[tuple[bytes, int, bool]] = []
+    wait = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        wait.wait(0.0005)
+        handled.append((entry.key, int(entry.value), entry.redelivered))
+
+    async def handle_async(entry: HeldEntry) -> None:
+        await asyncio.sleep(0.0005)
+        handled.append((entry.key, int(entry.value), entry.redelivered))
+
+    def handle_batch(batch: Batch) -> None:
+        for entry in batch:
+            handle(entry)
+
+    def pod(uid: str) -> Pod:
+        match way:
+            case "threads":
+                return operator.pod(uid, handler=handle, concurrency=4, order="key")
+            case "tasks":
+                return operator.pod(uid, handler=handle_async, concurrency=4, order="key")
+            case _:
+                return operator.pod(uid, handler=handle_batch, max_entries=20, max_wait=0.01)
+
+    keys, each = 4, 150
+    pods = pod("a"), pod("b")
+    sending = threading.Thread(target=send, args=(queue, keys, each))
+    sending.start()
+    for turn in range(8):
+        epoch, (owner, other) = turn + 1, pods if turn % 2 == 0 else pods[::-1]
+        if turn:
+            other.ledger({}, revoking={0: turn, 1: turn})
+            for partition in (0, 1):
+                await queue.operator.pause(partition, Epoch(turn))
+            until(lambda other=other, turn=turn: other.released() == {(0, turn), (1, turn)})  # type: ignore[misc]
+        before = len(handled)
+        await operator.grant(owner, (0, epoch), (1, epoch))
+        until(lambda before=before: len(handled) > before + 10 or len(handled) >= 2 * keys * each)  # type: ignore[misc]
+    sending.join()
+    until(lambda: len(handled) >= 2 * keys * each)
+    order: dict[bytes, list[int]] = defaultdict(list)
+    for key, number, redelivered in handled:
+        assert not redelivered
+        order[key].append(number)
+    assert all(numbers == list(range(each)) for numbers in order.values())
+    await eventually(lambda: lag_is_none(queue))
+
+
+async def lag_is_none(queue: Queue) -> bool:
+    return await lag(queue) == 0
