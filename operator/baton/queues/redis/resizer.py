@@ -101,6 +101,8 @@ class Resizer:
         history = histories.pop()
         if self._done[0] != (history, change.version):
             self._done = ((history, change.version), set())
+            if len(sources) < len(change.leaving):
+                return await self._drained(change)  # what was known of the others does not count any more
         return history, {source for source, (_, done) in zip(sources, found, strict=True) if done == 1}
 
     async def _unblock(self, change: Change, history: str, drained: set[int]) -> set[Way]:
