@@ -66,6 +66,8 @@ def astray(original: Path, mutations: Iterable[Mutation]) -> list[str]:
 
 def main() -> int:
     chosen = [one for one in MUTATIONS if not sys.argv[1:] or any(word in f"{one.rule}: {one.name}" for word in sys.argv[1:])]
+    if not chosen:
+        raise SystemExit("No mutation has this in its rule or name; `make mutate` takes them all.")
     began, survivors = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(os.cpu_count()) as pool:
         original = Path(place) / "clone"  # so that nobody's work of the next minutes comes between
