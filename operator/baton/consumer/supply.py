@@ -121,20 +121,22 @@ class Supply:
         now = time.monotonic()
         having = self._having()
         worked = False
-        for holding, reader in having:
-            entries, room = self._ready(having, now, size)
-            if entries >= size.entries or room <= 0:
+        amounts = [self._amount(holding, now, size) for holding, _ in having]
+        entries, large = sum(count for count, _ in amounts), sum(total for _, total in amounts)
+        for (holding, reader), before in zip(having, amounts, strict=True):
+            if entries >= size.entries or large >= size.bytes:
                 break
             if self._may_read(holding, now, size.entries):
                 holding.served_at = now
-                worked |= self._work.read(holding, reader, min(size.entries - entries, self._work.within(room)))
+                worked |= self._work.read(holding, reader, min(size.entries - entries, self._work.within(size.bytes - large)))
+                after = self._amount(holding, now, size)
+                entries, large = entries + after[0] - before[0], large + after[1] - before[1]
                 if not quiet():
                     return True
-        entries, room = self._ready(having, now, size)
         if not entries:
             return worked
         want.since = want.since or now
-        enough = entries >= size.entries or room <= 0 or now >= self.due
+        enough = entries >= size.entries or large >= size.bytes or now >= self.due
         if not enough and not any(holding.letting_go for holding, _ in having):
             return worked
         if batch := self._gather(having, size, now):
@@ -149,11 +151,11 @@ class Supply:
             return False  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
-    def _ready(self, having: Sequence[tuple[Holding, Reader]], now: float, size: BatchSize) -> tuple[int, float]:
-        """How many entries there are for a batch, and how many more bytes it may have."""
-        lanes = [lane for holding, _ in having for lane in holding.ready(now, shared=self.shared)]
-        room = size.bytes if size.bytes == inf else size.bytes - sum(entry.size for lane in lanes for entry in lane.waiting)
-        return sum(len(lane.waiting) for lane in lanes), room
+    def _amount(self, holding: Holding, now: float, size: BatchSize) -> tuple[int, int]:
+        """How many of its entries a batch may have, and, where that matters, how many bytes these are."""
+        lanes = list(holding.ready(now, shared=self.shared))
+        total = sum(entry.size for lane in lanes for entry in lane.waiting) if size.bytes < inf else 0
+        return sum(len(lane.waiting) for lane in lanes), total
 
     def _gather(self, having: Sequence[tuple[Holding, Reader]], size: BatchSize, now: float) -> list[HeldEntry]:
         entries: list[HeldEntry] = []
