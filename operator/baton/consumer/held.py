@@ -79,5 +79,5 @@ class HeldEntry(Entry):
         return self.lane.holding.hearing.still_mine(self.lane.holding)
 
     def time_left(self) -> float | None:
-        """Seconds until its partition is taken away; None: nobody has asked for it, or nobody has said when."""
+        """Seconds until its partition is taken away; None: it is not called back, or the time is not known."""
         return self.lane.holding.hearing.time_left(self.lane.holding)

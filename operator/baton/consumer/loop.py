@@ -125,14 +125,14 @@ class ConsumerLoop:
         return any(delivery.recalled for delivery in list(self._supply.out))
 
     def want(self, want: Want) -> None:
-        """Ask for what is wanted; `want.answer` is what comes of it. Raises RuntimeError where nobody would ever answer."""
+        """Ask for entries; `want.answer` is what comes of it. Raises RuntimeError where nobody would ever answer."""
         if self._thread.ident is None:
             raise RuntimeError("the consumer does not run: use it in `with consumer:` or `async with consumer:`")
         if not self.ended:
             self._words.put(want)
 
     def take(self, want: Want) -> Delivery | Call | None:
-        """Wait for what is wanted. None: the consumer has ended. Raises what ended it, if that was no stop."""
+        """Wait for entries, or a callback that is due. None: the consumer has ended. Raises what ended it, if that was no stop."""
         self.want(want)
         while not self.ended:
             try:
