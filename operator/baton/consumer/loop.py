@@ -132,7 +132,7 @@ class ConsumerLoop:
             self._words.put(want)
 
     def take(self, want: Want) -> Delivery | Call | None:
-        """Wait for entries, or a callback that is due. None: the consumer has ended. Raises what ended it, if that was no stop."""
+        """Wait for entries, or a callback that is due. None: the consumer has ended. Raises what ended it, if no stop did."""
         self.want(want)
         while not self.ended:
             try:
