@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.names import shown
-from baton.cli.printing import console, refuse, say, say_json
+from baton.cli.printing import console, need_redis, refuse, say, say_json
 from baton.cli.queue_server import QueueServer, queue_options
 from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.routing import SLOTS
 
 if TYPE_CHECKING:
     from baton.queues.redis import LetterId, LetterLine, RedisDeadLetters
@@ -27,6 +26,7 @@ class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument
     name = "letter"
 
     def convert(self, value: "str | LetterId", param: click.Parameter | None, ctx: click.Context | None) -> "LetterId":
+        need_redis()
         from baton.queues.redis import LetterId
 
         if isinstance(value, LetterId):
@@ -40,7 +40,7 @@ class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument
 
 
 _LETTER = _Letter()
-_partition = click.option("--partition", type=click.IntRange(0, SLOTS - 1), help="Only those of this partition.")
+_partition = click.option("--partition", type=click.IntRange(0), help="Only those of this partition.")
 _all = click.option("--all", "everything", is_flag=True, help="All that there are when it begins.")
 
 

@@ -13,6 +13,7 @@ _COMMANDS = {
     "approve": "baton.cli.approve",
     "check-order": "baton.cli.check_order",
     "dead-letters": "baton.cli.dead_letters",
+    "dev": "baton.cli.dev",
     "operator": "baton.cli.operator",
     "plan": "baton.cli.plan",
     "rebalance": "baton.cli.rebalance",

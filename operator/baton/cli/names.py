@@ -40,3 +40,19 @@ GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a gro
 QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
+DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give small letters, digits and -, such as orders")
+
+
+class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
+    """What is no URL is not shown: a password may stand in it."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(value) > _LONGEST_URL or not fullmatch(r"(rediss?|unix)://[!-~]+", value, ASCII):
+            self.fail("this is no URL of a Redis: give one such as redis://127.0.0.1:6379/0.", param, ctx)
+        return value
+
+
+_LONGEST_URL = 2048
+REDIS_URL = _RedisUrl()

@@ -7,6 +7,7 @@ anything, or begins a line.
 import json
 import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,6 +52,12 @@ def refuse(text: str, status: int = 1) -> NoReturn:
         context = context.parent
     say(f"baton {' '.join(names)}: {text}", error=True)
     sys.exit(status)
+
+
+def need_redis() -> None:
+    """Ends the command where the library for it is not installed."""
+    if find_spec("redis") is None:
+        refuse("it needs redis-py: pip install 'baton-operator[redis]'")
 
 
 def say_json(value: Any, **options: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.names import QUEUE
+from baton.cli.names import QUEUE, REDIS_URL
+from baton.cli.printing import need_redis
 from baton.cli.whom import Whom, cluster_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,11 +33,16 @@ def queue_options(command: F) -> F:
 
     @click.argument("queue", type=QUEUE)
     @click.option(
-        "--redis-url", envvar=VARIABLE, show_envvar=True, help="The queue's server. Default: the queue's spec.source.redis says."
+        "--redis-url",
+        type=REDIS_URL,
+        envvar=VARIABLE,
+        show_envvar=True,
+        help="The queue's server. Default: the queue's spec.source.redis says.",
     )
     @cluster_options
     @wraps(command)
     def with_server(*args: Any, queue: str, redis_url: str | None, whom: Whom, **rest: Any) -> Any:
+        need_redis()
         return command(*args, server=_server(queue, redis_url, whom), **rest)
 
     return cast(F, with_server)

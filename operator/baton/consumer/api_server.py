@@ -60,6 +60,14 @@ class ApiConnection:
         return cls(f"https://{address}:{port}", pool, lambda: f"Bearer {token.read_text().strip()}")
 
     @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """The one that BATON_API_SERVER names, with the token BATON_API_TOKEN (`baton dev run` sets both); else as `in_pod`."""
+        if url := environment.get("BATON_API_SERVER"):
+            token = environment.get("BATON_API_TOKEN", "")
+            return cls(url, urllib3.PoolManager(maxsize=4), lambda: f"Bearer {token}")
+        return cls.in_pod(environment=environment)
+
+    @classmethod
     def from_kubeconfig(cls, path: str | None = None) -> Self:
         """As kubectl would connect (`path` or $KUBECONFIG), for development. Needs the distribution `kubernetes`."""
         try:

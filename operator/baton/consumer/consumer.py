@@ -99,7 +99,7 @@ class Consumer:
         except QueueUnreachable as problem:
             raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
         group = f"{pod.namespace}/{pod.group}"
-        lease = KubernetesLease(ApiConnection.in_pod(), pod.namespace, session_lease_name(pod.name))
+        lease = KubernetesLease(ApiConnection.from_environment(), pod.namespace, session_lease_name(pod.name))
         session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
         return cls(
             lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),

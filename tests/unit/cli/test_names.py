@@ -25,8 +25,17 @@ NO_OBJECT = {
     "another's digits": "a٣",
     "a dash": "-a-",
 }
-FREE = {("simulate", "scenarios"), ("simulate", "changes"), ("operator", "metrics_address")}
+FREE = {("simulate", "scenarios"), ("simulate", "changes"), ("operator", "metrics_address"), ("dev run", "command")}
 """Texts that are no names."""
+NEEDS = {
+    "approve": ["orders"],
+    "rebalance": ["orders"],
+    "plan": ["--explain", "--group", "orders"],
+    "dead-letters list": ["orders"],
+    "dead-letters show": ["orders", "0/1-0"],
+    "dead-letters redrive": ["orders", "0/1-0"],
+    "dead-letters drop": ["orders", "0/1-0"],
+}
 
 
 def parameters() -> Iterator[tuple[str, click.Parameter]]:
@@ -35,19 +44,20 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None
-        for parameter in command.params:
-            other = isinstance(parameter.type, click.Choice | click.File | click.IntRange | click.Path | type(click.FLOAT))
-            if not (other or getattr(parameter, "is_flag", False) or (name, parameter.name) in FREE):
-                yield name, parameter
+        inner = command.commands if isinstance(command, click.Group) else {}
+        for words, one in ((name, command), *((f"{name} {sub}", each) for sub, each in inner.items())):
+            for parameter in one.params:
+                other = isinstance(parameter.type, click.Choice | click.File | click.IntRange | click.Path | type(click.FLOAT))
+                if not (other or getattr(parameter, "is_flag", False) or (words, parameter.name) in FREE):
+                    yield words, parameter
 
 
 def line(command: str, parameter: click.Parameter, value: str) -> list[str]:
     """A command with this value, and all else that it needs to come as far as a name."""
     if isinstance(parameter, click.Argument):
-        before = ["orders"] if parameter.name == "proposal" else []
-        return [command, "--", *before, value]
-    needs = {"approve": ["orders"], "rebalance": ["orders"], "plan": ["--explain", "--group", "orders"]}.get(command, [])
-    return [command, *needs, parameter.opts[0], value]
+        before = ["orders"] if parameter.name in ("proposal", "letter", "which") else []
+        return [*command.split(), "--", *before, value]
+    return [*command.split(), *NEEDS.get(command, []), parameter.opts[0], value]
 
 
 @pytest.mark.parametrize("what", NONE)

@@ -1,0 +1,79 @@
+"""What `baton dev` leaves on the disk: where it is to be found, and the ledger, as the kubelet would mount it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+class DevError(Exception):
+    """The message is one line, with the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a `baton dev` that runs is to be found, and what its processes need."""
+
+    api: str
+    token: str
+    redis_url: str
+    namespace: str
+    group: str
+
+
+class DevFolder:
+    """Nobody else's: the address has a token, and perhaps a password."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._address = path / "address.json"
+        self.ledger = path / "ledger"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """By one `baton dev` at a time. Begins with an empty ledger. Raises DevError."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            lock = (self.path / "lock").open("w")
+        except OSError as error:
+            raise DevError(f"{self.path} cannot be used: {error.strerror}: name another with --folder") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DevError(f"another `baton dev` runs with {self.path}: stop it, or name another with --folder") from None
+            self.ledger.mkdir(exist_ok=True)
+            self.write({})
+            try:
+                yield
+            finally:
+                self._address.unlink(missing_ok=True)
+
+    def announce(self, address: Address) -> None:
+        fresh = self._address.with_suffix(".fresh")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(asdict(address), file)
+        fresh.rename(self._address)
+
+    def address(self) -> Address:
+        """Raises DevError where no `baton dev` runs."""
+        try:
+            return Address(**json.loads(self._address.read_text()))
+        except (OSError, ValueError, TypeError):
+            raise DevError(f"no `baton dev` runs with {self.path}: start one in another terminal first") from None
+
+    def write(self, ledger: Mapping[str, str]) -> None:
+        """A key is a file; each is the old one or the new one, never a part."""
+        for path in self.ledger.iterdir():
+            if path.name not in ledger:
+                path.unlink()
+        for key, text in ledger.items():
+            path = self.ledger / key
+            if not path.exists() or path.read_text() != text:
+                fresh = self.path / "fresh"
+                fresh.write_text(text)
+                fresh.rename(path)

@@ -1,0 +1,157 @@
+"""The group of `baton dev`: processes and Leases into the engine, its effects to the queue, the ledger to the disk."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from baton.controller.keeper import Keeper
+from baton.controller.large_work import LargeWork
+from baton.controller.runtime import GroupRuntime
+from baton.dev.folder import DevFolder
+from baton.dev.server import DevServer, Process
+from baton.engine import Effect, GroupState
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
+from baton.kube.clock import Clock
+from baton.kube.leases import LeaseView, view
+from baton.kube.members import membership
+from baton.kube.pods import PodView
+from baton.kube.sessions import SessionClock
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ranges import format_numbers
+from baton.queues.protocol import Claimant, QueueAdapter
+from baton.queues.redis import RedisQueue
+
+NAMESPACE = "dev"
+_UID = "baton-dev"
+_LOOK_EVERY = 1.0
+"""Seconds, for sessions that lapse."""
+
+
+class DevGroup:
+    """One group with one Redis queue. `told` is called whenever somebody owns something else, and with problems."""
+
+    def __init__(
+        self, url: str, name: str, partitions: int, delay: float, folder: DevFolder, told: Callable[[str], None]
+    ) -> None:
+        self._name, self._queue = name, QueueName(name)
+        self._spec = GroupSpec(delay=delay)
+        self._folder = folder
+        self._told = told
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._clock = Clock()
+        self._sessions = SessionClock()
+        self._since: dict[Uid, float] = {}
+        self._settled: str | None = ""
+        """The run of the server whose owner records the engine has seen."""
+        self._last = ""
+        self.server = DevServer(NAMESPACE, name, self._changed)
+        claimant = Claimant(f"{NAMESPACE}/{name}", _UID)
+
+        async def connect() -> QueueAdapter:
+            return RedisQueue(url, f"{NAMESPACE}/{name}", claimant)
+
+        self._keeper = Keeper(self._queue, connect, self._clock, self._news.set)
+        self._keeper.ask_for(partitions)
+        state = GroupState.new(f"{NAMESPACE}/{name}")
+        self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork())
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self.server.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keeper.run())
+                await self._work()
+        finally:
+            self.server.close()
+
+    async def _work(self) -> None:
+        while True:
+            self._news.clear()
+            facts = self._observed()
+            if facts is not None:
+                before = self._runtime.state
+                await self._runtime.advance(facts)
+                self._settled = self._keeper.facts.incarnation
+                if self._runtime.state != before:
+                    self._news.set()
+            self._tell()
+            wake_at = self._runtime.wake_at
+            until = _LOOK_EVERY if wake_at is None else min(_LOOK_EVERY, max(0.005, wake_at - self._clock.now()))
+            try:
+                async with asyncio.timeout(until):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    def _observed(self) -> Observation | None:
+        """None: the queue has not answered yet."""
+        facts = self._keeper.facts
+        if facts.partitions is None:
+            return None
+        afresh = self._settled != facts.incarnation
+        now = self._clock.ticks()
+        leases = [lease for lease in map(view, self.server.leases()) if lease is not None]
+        for lease in leases:
+            self._sessions.renewed(lease, now)
+        self._sessions.listed(None, now)
+        pods = [self._pod(process) for process in self.server.processes()]
+        seen = membership(self._name, pods, leases, lambda lease: self._lapsed(lease, now), sessions_required=True)
+        return Observation(
+            spec=self._spec,
+            queues={
+                self._queue: ObservedQueue(
+                    partitions=facts.partitions, incarnation=facts.incarnation, owners=facts.owners if afresh else {}
+                )
+            },
+            members=seen.members,
+            away=seen.away,
+            releases=seen.releases,
+        )
+
+    def _lapsed(self, lease: LeaseView, now: float) -> bool:
+        return self._sessions.lapsed(lease, now)
+
+    def _pod(self, process: Process) -> PodView:
+        since = self._since.setdefault(process.uid, self._clock.now())
+        return PodView(
+            NAMESPACE, process.name, process.uid, self._name, ready_since=since, terminating=process.ending, running=True
+        )
+
+    def _tell(self) -> None:
+        problem = self._keeper.facts.problem
+        text = problem.message if problem is not None else _owners(self._runtime.state)
+        if text != self._last:
+            self._last = text
+            self._told(text)
+
+    def _changed(self) -> None:
+        """From any thread."""
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    # -- what the runtime asks for: a ledger, and queues
+
+    async def write(self, data: Mapping[str, str]) -> None:
+        self._folder.write(data)
+
+    @property
+    def drained(self) -> frozenset[tuple[Partition, Epoch]]:
+        return frozenset(self._keeper.effects.work.drained)
+
+    @property
+    def outcomes(self) -> frozenset[Outcome]:
+        return frozenset(self._keeper.effects.work.outcomes)
+
+    def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
+        self._keeper.effects.want({one.partition: one for one in effects}, {one.partition for one in told})
+
+
+def _owners(state: GroupState) -> str:
+    """`orders-1: 0-2 | orders-2: 3-5`"""
+    owned: dict[MemberId, list[int]] = {}
+    for partition, slot in state.slots.items():
+        if slot.owner is not None:
+            owned.setdefault(slot.owner, []).append(partition.number)
+    free = [partition.number for partition, slot in state.slots.items() if slot.owner is None]
+    parts = [f"{member}: {format_numbers(numbers)}" for member, numbers in sorted(owned.items())]
+    return " | ".join([*parts, f"nobody: {format_numbers(free)}"] if free else parts)

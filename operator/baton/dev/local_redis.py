@@ -1,0 +1,58 @@
+"""A Redis of its own, for as long as `baton dev` runs."""
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from baton.dev.folder import DevError
+
+_STARTS_WITHIN = 30.0
+
+
+@contextmanager
+def local_redis() -> Iterator[str]:
+    """The URL of one that is started, and stopped in the end; it keeps nothing. Raises DevError."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise DevError(
+            "there is no redis-server here to start: install it (apt-get install redis-server, or brew install redis), "
+            "or name one that runs with --redis-url"
+        )
+    with tempfile.TemporaryDirectory(prefix="baton-dev-") as directory:
+        port = _free_port()
+        command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", "", "--appendonly", "no"]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            url = f"redis://127.0.0.1:{port}/0"
+            _wait(url, process)
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + _STARTS_WITHIN
+    with redis.Redis.from_url(url) as client:
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                client.ping()
+                return
+            except redis.RedisError:
+                time.sleep(0.02)
+    raise DevError("redis-server does not start: start one yourself, and name it with --redis-url")

@@ -1,0 +1,81 @@
+"""A process that stands for a pod: it is told where everything is, and its coming, ending and going are reported."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import urllib3
+
+from baton.dev.folder import DevError, DevFolder
+
+GRACE = 30.0
+"""Seconds, as a pod's terminationGracePeriodSeconds are by default."""
+
+
+class LocalProcess:
+    """See above. Raises DevError where no `baton dev` answers."""
+
+    def __init__(self, folder: DevFolder) -> None:
+        self._address = folder.address()
+        self._folder = folder
+        self._pool = urllib3.PoolManager()
+        found = self._request("POST", "/processes")
+        self.name, self._uid = str(found["name"]), str(found["uid"])
+
+    def run(self, command: Sequence[str]) -> int:
+        """The command's exit code; 128 and the signal's number where a signal ended it. SIGTERM is passed on; Ctrl-C reaches it
+        by itself."""
+        try:
+            child = subprocess.Popen(command, env=os.environ | self.environment())
+        except OSError as error:
+            self._request("DELETE", f"/processes/{self.name}")
+            raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
+
+        def ends(number: int, _frame: FrameType | None) -> None:
+            self._quietly("PATCH")
+            if number == signal.SIGTERM:
+                child.terminate()
+
+        before = {number: signal.signal(number, ends) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            code = child.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._quietly("DELETE")
+        return code if code >= 0 else 128 - code
+
+    def environment(self) -> dict[str, str]:
+        """What a pod's spec would set, and where the stand-in for the API server is."""
+        address = self._address
+        return {
+            "BATON_GROUP": address.group,
+            "BATON_REDIS_URL": address.redis_url,
+            "BATON_LEDGER": str(self._folder.ledger.resolve()),
+            "BATON_GRACE_SECONDS": str(GRACE),
+            "BATON_API_SERVER": address.api,
+            "BATON_API_TOKEN": address.token,
+            "POD_NAME": self.name,
+            "POD_NAMESPACE": address.namespace,
+            "POD_UID": self._uid,
+        }
+
+    def _quietly(self, method: str) -> None:
+        """Where `baton dev` has ended, there is nobody to tell."""
+        try:
+            self._request(method, f"/processes/{self.name}")
+        except DevError:
+            return
+
+    def _request(self, method: str, path: str) -> Any:
+        headers = {"Authorization": f"Bearer {self._address.token}"}
+        try:
+            answer = self._pool.request(method, self._address.api + path, headers=headers, timeout=5.0, retries=False)
+        except urllib3.exceptions.HTTPError:
+            raise DevError("the `baton dev` that ran here does not answer: start it again") from None
+        if answer.status != 200:
+            raise DevError(f"`baton dev` refused: {answer.status}: start it again")
+        return answer.json()

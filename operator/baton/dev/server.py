@@ -1,0 +1,143 @@
+"""The few requests that a consumer makes of an API server (its own Lease), and those by which its processes come and go."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hmac import compare_digest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from secrets import token_hex
+from typing import Any
+from uuid import uuid4
+
+from baton.model.ids import MemberId, Uid
+from baton.model.names import session_lease_name
+
+Json = dict[str, Any]
+
+_LARGEST = 2**20
+"""Bytes of a request."""
+_ABSENT, _CONFLICT = 404, 409
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What a pod would be."""
+
+    name: MemberId
+    uid: Uid
+    ending: bool = False
+    """It was asked to stop."""
+
+
+class DevServer:
+    """On a port of 127.0.0.1. `changed` is called, on any thread, when something is another than it was."""
+
+    def __init__(self, namespace: str, group: str, changed: Callable[[], None]) -> None:
+        self._leases_path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._group = group
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._leases: dict[str, Json] = {}
+        self._processes: dict[str, Process] = {}
+        self._versions = count(1)
+        self.token = token_hex(16)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def start(self) -> None:
+        threading.Thread(target=self._server.serve_forever, name="baton-dev-server", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def leases(self) -> list[Json]:
+        with self._lock:
+            return list(self._leases.values())
+
+    def processes(self) -> list[Process]:
+        with self._lock:
+            return list(self._processes.values())
+
+    def answer(self, method: str, path: str, body: Json) -> tuple[int, Json]:
+        """Status and what is answered."""
+        with self._lock:
+            status, found = self._answered(method, path, body)
+        if method != "GET" and status == 200:
+            self._changed()
+        return status, found
+
+    def _answered(self, method: str, path: str, body: Json) -> tuple[int, Json]:
+        top, _, name = path.rpartition("/")
+        match method:
+            case "POST" if path == "/processes":
+                return 200, self._begin()
+            case "PATCH" if top == "/processes" and name in self._processes:
+                self._processes[name] = replace(self._processes[name], ending=True)
+                return 200, {}
+            case "DELETE" if top == "/processes" and name in self._processes:
+                process = self._processes.pop(name)
+                self._leases.pop(session_lease_name(process.name), None)
+                return 200, {}
+            case "GET" if top == self._leases_path and name in self._leases:
+                return 200, self._leases[name]
+            case "POST" if path == self._leases_path:
+                name = str((body.get("metadata") or {}).get("name"))
+                return (_CONFLICT, {}) if name in self._leases else (200, self._put(name, body))
+            case "PUT" if top == self._leases_path and name in self._leases:
+                before = self._leases[name]["metadata"]["resourceVersion"]
+                same = (body.get("metadata") or {}).get("resourceVersion") == before
+                return (200, self._put(name, body)) if same else (_CONFLICT, {})
+        return _ABSENT, {"message": f"{method} {path}: baton dev has nothing there"}
+
+    def _begin(self) -> Json:
+        name = next(name for number in count(1) if (name := f"{self._group}-{number}") not in self._processes)
+        self._processes[name] = Process(MemberId(name), Uid(str(uuid4())))
+        return {"name": name, "uid": self._processes[name].uid}
+
+    def _put(self, name: str, body: Json) -> Json:
+        metadata = {**body["metadata"], "name": name, "resourceVersion": str(next(self._versions))}
+        self._leases[name] = {**body, "metadata": metadata}
+        return self._leases[name]
+
+
+def _handler(server: DevServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            if length > _LARGEST:
+                self._say(413, {"message": "too large"})
+                self.close_connection = True
+                return
+            raw = self.rfile.read(length)
+            if not compare_digest(self.headers.get("Authorization") or "", f"Bearer {server.token}"):
+                self._say(401, {"message": "the token is another: start the process with `baton dev run`"})
+                return
+            try:
+                body = json.loads(raw) if raw else {}
+            except ValueError:
+                body = None
+            if not isinstance(body, dict):
+                self._say(400, {"message": "no JSON object"})
+                return
+            self._say(*server.answer(self.command, self.path.partition("?")[0], body))
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the library's names
+
+        def _say(self, status: int, body: Json) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
+            """Nothing."""
+
+    return Handler

@@ -1,0 +1,168 @@
+"""`baton dev`: two consumers, a producer and a Redis on this machine; nothing of Kubernetes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+from baton.cli.main import main
+from baton.queues.redis import RedisProducer
+
+pytestmark = pytest.mark.integration
+
+BATON = Path(sys.executable).parent / "baton"
+KEYS = 40
+CONSUMER = """
+import json, os, sys, time
+from baton.consumer import Consumer
+
+def handle(entry):
+    with open(sys.argv[1], "a") as lines:
+        record = {"key": entry.key.decode(), "sequence": int(entry.value), "partition": entry.partition, "epoch": entry.epoch,
+                  "member": os.environ["POD_NAME"], "time": time.time(), "redelivered": entry.redelivered}
+        lines.write(json.dumps(record) + chr(10))
+
+Consumer.from_environment().run(handle)
+"""
+
+
+class Dev:
+    """A `baton dev` that runs, and processes of it."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder, self._stack = folder, stack
+        self.environment = {**os.environ, "BATON_DEV_FOLDER": str(folder / "dev")}
+        self.environment.pop("BATON_REDIS_URL", None)
+        self.said = folder / "said"
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return self._run([str(BATON), "dev", *arguments], self.said)
+
+    def consumer(self, name: str) -> subprocess.Popen[bytes]:
+        command = [str(BATON), "dev", "run", "--", sys.executable, "-c", CONSUMER, str(self.folder / f"{name}.jsonl")]
+        return self._run(command, self.folder / f"{name}.log")
+
+    def last(self) -> str:
+        """What was said last of who owns what."""
+        lines = self.said.read_text().splitlines()
+        return lines[-1].partition("  ")[2] if lines else ""
+
+    def _run(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
+        file = self._stack.enter_context(output.open("wb"))
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=self.environment, start_new_session=True)
+        self._stack.callback(ended, process)
+        return process
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[Dev]:
+    with ExitStack() as stack:
+        yield Dev(tmp_path, stack)
+
+
+def says(dev: Dev, *words: str) -> Callable[[], bool]:
+    return lambda: all(word in dev.last() for word in words)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_two_consumers_share_and_hand_over_in_order(dev: Dev, number: signal.Signals) -> None:
+    dev.start("--partitions", "4", "--delay", "0")
+    until((dev.folder / "dev" / "address.json").exists, "it says where it is")
+    url = json.loads((dev.folder / "dev" / "address.json").read_text())["redis_url"]
+    records = [dev.folder / f"{name}.jsonl" for name in ("a", "b")]
+    sent = dev.folder / "sent.jsonl"
+
+    def handled() -> int:
+        return sum(len(file.read_text().splitlines()) for file in records if file.exists())
+
+    with RedisProducer(url, "dev/orders", patience=60) as producer:
+
+        def send(begin: int, end: int) -> None:
+            producer.send_many((f"key-{key}", str(sequence)) for sequence in range(begin, end) for key in range(KEYS))
+            until(lambda: handled() >= KEYS * (end - 1), "all are handled")
+
+        first = dev.consumer("a")
+        until(says(dev, "orders-1: 0-3"), "the first has all", 60)
+        send(1, 20)
+        second = dev.consumer("b")
+        until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
+        send(20, 40)
+        os.killpg(first.pid, number)
+        until(says(dev, "orders-2: 0-3"), "the second has all", 60)
+        until(lambda: first.poll() is not None, "the first has ended")
+        send(40, 60)
+    os.killpg(second.pid, number)
+    until(lambda: second.poll() is not None, "the second has ended")
+    sent.write_text("".join(json.dumps({"key": f"key-{key}", "sequence": 59}) + "\n" for key in range(KEYS)))
+    checked = CliRunner().invoke(main, ["check-order", "--json", *map(str, records), "--produced", str(sent)])
+    assert checked.exit_code == 0, checked.output
+    assert all(file.exists() for file in records)
+
+
+def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
+    dev.start("--partitions", "2", "--delay", "0")
+    until((dev.folder / "dev" / "address.json").exists)
+    killed, _ = dev.consumer("a"), dev.consumer("b")
+    until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
+    os.killpg(killed.pid, signal.SIGKILL)
+    until(lambda: "|" not in dev.last() and "0-1" in dev.last(), "the other has both when the session has lapsed", 60)
+
+
+def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
+    with RedisServer() as server:
+        for _ in range(2):
+            process = dev.start("--redis-url", server.url, "--delay", "0")
+            until((dev.folder / "dev" / "address.json").exists)
+            consumer = dev.consumer("a")
+            until(says(dev, "orders-1: 0-5"), "it has all", 60)
+            ended(consumer)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+            assert not (dev.folder / "dev" / "address.json").exists()
+
+
+def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
+    alone = subprocess.run([BATON, "dev", "run", "--", "true"], env=dev.environment, capture_output=True, text=True, check=False)
+    assert alone.returncode == 1 and "start one in another terminal" in alone.stderr
+    nothing = dev.environment | {"PATH": str(tmp_path)}
+    bare = subprocess.run([BATON, "dev"], env=nothing, capture_output=True, text=True, check=False)
+    assert bare.returncode == 1 and "no redis-server here" in bare.stderr and "--redis-url" in bare.stderr
+    dev.start()
+    until((dev.folder / "dev" / "address.json").exists)
+    second = subprocess.run([BATON, "dev"], env=dev.environment, capture_output=True, text=True, check=False)
+    assert second.returncode == 1 and "another `baton dev` runs" in second.stderr
+    wrong = [BATON, "dev", "run", "--", str(tmp_path / "nothing")]
+    absent = subprocess.run(wrong, env=dev.environment, capture_output=True, text=True, check=False)
+    assert absent.returncode == 1 and "cannot be run" in absent.stderr
+    for done in (alone, bare, second, absent):
+        assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
+    failed = subprocess.run(
+        [BATON, "dev", "run", "--", sys.executable, "-c", "raise SystemExit(7)"], env=dev.environment, check=False
+    )
+    assert failed.returncode == 7
+
+
+def test_a_redis_that_does_not_answer_is_said_and_waited_for(dev: Dev) -> None:
+    with RedisServer(append_only=False) as server:
+        server.kill()
+        process = dev.start("--redis-url", server.url, "--delay", "0")
+        until(says(dev, "does not answer"), "it says so")
+        server.start()
+        until(says(dev, "nobody: 0-5"), "it goes on")
+        assert process.poll() is None
+    assert "Traceback" not in dev.said.read_text()

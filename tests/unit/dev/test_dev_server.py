@@ -1,0 +1,71 @@
+"""What stands in for the API server under `baton dev`, with the consumer's own client."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection, ApiRefused
+from baton.dev.server import DevServer
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/dev/leases"
+
+
+class Served:
+    def __init__(self) -> None:
+        self.changes = 0
+        self.server = DevServer("dev", "orders", self._changed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def connection(self, token: str | None = None) -> ApiConnection:
+        word = self.server.token if token is None else token
+        return ApiConnection.from_environment({"BATON_API_SERVER": self.server.url, "BATON_API_TOKEN": word})
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    made = Served()
+    made.server.start()
+    yield made
+    made.server.close()
+
+
+def test_a_lease_is_written_once_per_version(served: Served) -> None:
+    lease = KubernetesLease(served.connection(), "dev", "baton-orders-1")
+    assert lease.read() is None
+    first = lease.write({"metadata": {}, "spec": {"holderIdentity": "a"}})
+    assert first is not None and lease.read() == first
+    assert lease.write({"metadata": {}, "spec": {}}) is None, "it is there"
+    second = lease.write({**first, "spec": {"holderIdentity": "b"}})
+    assert second is not None and served.server.leases() == [second]
+    assert lease.write(first) is None, "it has changed meanwhile"
+    assert served.changes == 2
+
+
+def test_processes_have_names_and_uids_of_their_own_and_their_leases_go_with_them(served: Served) -> None:
+    ask = served.connection().request
+    first, second = ask("POST", "/processes"), ask("POST", "/processes")
+    assert (first["name"], second["name"]) == ("orders-1", "orders-2") and first["uid"] != second["uid"]
+    KubernetesLease(served.connection(), "dev", "baton-orders-1").write({"metadata": {}, "spec": {}})
+    ask("PATCH", "/processes/orders-1")
+    assert [one.ending for one in served.server.processes()] == [True, False]
+    ask("DELETE", "/processes/orders-1")
+    assert [one.name for one in served.server.processes()] == ["orders-2"] and served.server.leases() == []
+    again = ask("POST", "/processes")
+    assert again["name"] == "orders-1" and again["uid"] != first["uid"]
+
+
+@pytest.mark.parametrize("token", ["", "another"])
+def test_nobody_without_the_token_is_heard(served: Served, token: str) -> None:
+    with pytest.raises(ApiRefused, match="401"):
+        served.connection(token).request("POST", "/processes")
+    assert served.server.processes() == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api"), ("DELETE", "/processes/none"), ("PUT", f"{PATH}/none")])
+def test_what_is_not_there_is_said(served: Served, method: str, path: str) -> None:
+    with pytest.raises(ApiRefused, match="404"):
+        served.connection().request(method, path)
+    assert served.changes == 0
