@@ -13,6 +13,8 @@ import redis
 from baton.dev.folder import DevError
 
 _STARTS_WITHIN = 30.0
+_WHILE_READ = '"$@" & server=$!; cat; kill "$server"; wait "$server"'
+"""A server that ends with whoever holds the other end of its input, however that one ends."""
 
 
 @contextmanager
@@ -28,15 +30,18 @@ def local_redis() -> Iterator[str]:
         port = _free_port()
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", "", "--appendonly", "no"]
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            ["sh", "-c", _WHILE_READ, "sh", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process, which ends it last
         )
         try:
             url = f"redis://127.0.0.1:{port}/0"
             _wait(url, process)
             yield url
         finally:
-            process.terminate()
-            process.wait()
+            process.communicate()
 
 
 def _free_port() -> int:

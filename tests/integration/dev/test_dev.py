@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import redis
 from click.testing import CliRunner
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.cli.main import main
 from baton.queues.redis import RedisProducer
@@ -45,7 +46,9 @@ class Dev:
         self.said = folder / "said"
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return self._run([str(BATON), "dev", *arguments], self.said)
+        process = self._run([str(BATON), "dev", *arguments], self.said)
+        self._stack.callback(stopped, process)
+        return process
 
     def consumer(self, name: str) -> subprocess.Popen[bytes]:
         command = [str(BATON), "dev", "run", "--", sys.executable, "-c", CONSUMER, str(self.folder / f"{name}.jsonl")]
@@ -61,6 +64,13 @@ class Dev:
         process = subprocess.Popen(command, stdout=file, stderr=file, env=self.environment, start_new_session=True)
         self._stack.callback(ended, process)
         return process
+
+
+def stopped(process: subprocess.Popen[bytes]) -> None:
+    """As by Ctrl-C: it takes its Redis with it."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
 
 
 def ended(process: subprocess.Popen[bytes]) -> None:
@@ -134,6 +144,23 @@ def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
             assert not (dev.folder / "dev" / "address.json").exists()
+
+
+def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
+    address = dev.folder / "dev" / "address.json"
+    process = dev.start()
+    until(address.exists)
+    with redis.Redis.from_url(json.loads(address.read_text())["redis_url"]) as client:
+        assert client.ping()
+        ended(process)
+
+        def gone() -> bool:
+            try:
+                return not client.ping()
+            except redis.ConnectionError:
+                return True
+
+        until(gone, "its Redis has ended")
 
 
 def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
