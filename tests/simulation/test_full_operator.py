@@ -27,7 +27,7 @@ from baton.simulation.virtual_time import run
 
 Json = dict[str, Any]
 MOST = 40
-"""Partitions: of each namespace half of it."""
+"""Partitions: of each namespace half of it, and a tenth is kept for small shares."""
 
 
 class Full(OneReplica):
@@ -128,9 +128,9 @@ async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(wo
     assert "the groups of namespace shop have 12 of the 20 partitions that one may have" in message
     assert "mostPartitions and resources.limits.memory" in message
     world.fleet("third", 8)
-    world.fleet("other", 20, "bank")
+    world.fleet("other", 16, "bank")
     await world.serves("third", 8)
-    await world.serves("other", 20, "bank")
+    await world.serves("other", 16, "bank")
     await asyncio.sleep(60)
     assert await world.owned("first") == before
     assert await world.owned("second") == {}
@@ -141,7 +141,7 @@ async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(wo
     release = world.replica.elector.release
     assert world.metric("baton_groups_without_room", release=release, namespace="shop") == 1
     assert world.metric("baton_most_partitions", release=release) == MOST
-    assert (world.booked(), world.booked("bank")) == (20, 20)
+    assert (world.booked(), world.booked("bank")) == (20, 16)
 
 
 @pytest.mark.parametrize("how", ["the group goes", "the queue shrinks"])

@@ -72,6 +72,8 @@ class Booking:
             full = f"the groups of namespace {namespace} have {has:,} of the {books.of_namespace:,} partitions that one may have"
         else:
             full = f"the groups of this operator have {books.total:,} of the {books.most:,} partitions that it takes"
+            if books.kept:
+                full = f"{full}, of which it keeps {books.kept:,} for the first {books.few:,} of each namespace"
         return (
             f"{full}. Raise the chart's values mostPartitions and resources.limits.memory together, serve the namespace by a "
             "release of its own (watchNamespaces), or use fewer partitions. As soon as there is room it goes on by itself"

@@ -1,7 +1,7 @@
 """How many partitions all groups of this operator have together: its memory has a bound, and each partition takes some of it.
 
-What a group has is booked. Where groups of several namespaces are served, one namespace has half at most; and a few partitions of
-each count as none, so that large groups do not shut small ones out. Pure.
+What a group has is booked. Where groups of several namespaces are served, one namespace has half at most; and a part of the whole
+is kept for the first few partitions of each, so that large groups do not shut small ones out. Pure.
 """
 
 from collections import Counter
@@ -11,11 +11,13 @@ GroupKey = tuple[str, str]
 """Namespace and name of a ConsumerGroup."""
 
 MOST_IN_ALL = 200_000
-"""What the chart's memory limit has room for, beside a thousand small groups."""
+"""What the chart's memory limit has room for."""
 
+KEPT = 10
+"""One part in so many of the whole is kept for small groups: 20,000 partitions where it is as above."""
 
 FEW = 200
-"""The part of the whole that each namespace has besides it: a thousand partitions where it is as above."""
+"""One part in so many of the whole is what a namespace may have of those at most: a thousand partitions where it is as above."""
 
 
 class Capacity:
@@ -25,17 +27,18 @@ class Capacity:
         """`most`: partitions. `shared`: several namespaces are served."""
         self.most = most
         self.of_namespace = most // 2 if shared else most
-        self._few = most // FEW
-        self._counted = 0
+        self.kept = most // KEPT if shared else 0
+        """Partitions that only the first `few` of each namespace take, as long as some are left."""
+        self.few = most // FEW
+        self.total = 0
+        """What is booked."""
+        self._first = 0
+        """What all namespaces have together of their first few."""
         self.freed: Callable[[GroupKey], None] = lambda key: None
         self._booked: dict[GroupKey, int] = {}
         self._by_namespace: Counter[str] = Counter()
         self._waiting: dict[GroupKey, None] = {}
         """In the order in which they found no room."""
-
-    @property
-    def total(self) -> int:
-        return self._by_namespace.total()
 
     @property
     def by_namespace(self) -> Mapping[str, int]:
@@ -53,7 +56,8 @@ class Capacity:
     def room(self, key: GroupKey) -> int:
         """Partitions that this group may have, with those that it has."""
         has = self._by_namespace[key[0]]
-        left = max(0, self.most - self._counted) + max(0, self._few - has)
+        shared = self.most - self.kept - (self.total - min(self._first, self.kept))
+        left = max(0, shared) + max(0, min(self.few - has, self.kept - self._first))
         return self.booked(key) + max(0, min(left, self.of_namespace - has))
 
     def book(self, key: GroupKey, partitions: int) -> None:
@@ -64,7 +68,8 @@ class Capacity:
         before = self._by_namespace.pop(key[0], 0)
         if before + more:
             self._by_namespace[key[0]] = before + more
-        self._counted += max(0, before + more - self._few) - max(0, before - self._few)
+        self.total += more
+        self._first += min(before + more, self.few) - min(before, self.few)
         if more < 0:
             for waiting in list(self._waiting):
                 self.freed(waiting)
@@ -92,5 +97,5 @@ class Capacity:
         """This operator leads no more."""
         self._booked.clear()
         self._by_namespace.clear()
-        self._counted = 0
+        self.total = self._first = 0
         self._waiting.clear()

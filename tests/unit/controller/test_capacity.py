@@ -1,5 +1,7 @@
 """The books of all groups' partitions."""
 
+from random import Random
+
 import pytest
 
 from baton.controller.capacity import Capacity, GroupKey
@@ -13,10 +15,11 @@ A, B, C = ("shop", "a"), ("shop", "b"), ("bank", "c")
         (False, {}, {A: 100, C: 100}),
         (True, {}, {A: 50, C: 50}),
         (False, {A: 70}, {A: 100, B: 30, C: 30}),
+        # a tenth is kept for others
         (True, {A: 30}, {A: 50, B: 20, C: 50}),
-        (True, {A: 30, B: 20, C: 40}, {A: 30, B: 20, C: 50}),
+        (True, {A: 30, B: 20, C: 30}, {A: 30, B: 20, C: 40}),
         # what is there is booked also where there is no room
-        (True, {A: 90}, {A: 90, B: 0, C: 10}),
+        (True, {A: 90}, {A: 90, B: 0, C: 0}),
         (False, {A: 90, C: 30}, {A: 90, B: 0, C: 30}),
     ],
 )
@@ -34,18 +37,47 @@ def test_large_groups_do_not_shut_small_ones_of_other_namespaces_out() -> None:
     books = Capacity(200_000, shared=True)
     books.book(A, 100_000)
     books.book(("lab", "d"), 12)
-    assert books.room(C) == 100_000
-    books.book(C, 100_000)
-    books.book(("mill", "e"), 3_000)
+    assert books.room(C) == 180_000 - 99_000 + 1_000
+    books.book(C, books.room(C))
     assert {key: books.room(key) for key in (A, B, C, ("lab", "f"), ("mill", "e"))} == {
         A: 100_000,
         B: 0,
-        C: 100_000,
+        C: 82_000,
         ("lab", "f"): 988,
-        ("mill", "e"): 3_000,
+        ("mill", "e"): 1_000,
     }
     books.forget(A)
     assert books.room(B) == 100_000
+
+
+@pytest.mark.parametrize("order", ["large first", "small first"])
+def test_small_shares_of_many_namespaces_are_bounded_together(order: str) -> None:
+    books = Capacity(200_000, shared=True)
+    large = [("shop", "a"), ("bank", "c")]
+    small = [(f"small-{number}", "g") for number in range(1_000)]
+    for key in large + small if order == "large first" else small + large:
+        books.book(key, min(books.room(key), 1_000 if key in small else 100_000))
+    assert books.total == 200_000
+    assert [books.room(key) - books.booked(key) for key in (*large, *small, ("other", "z"))] == [0] * 1_003
+    served = sum(books.booked(key) == 1_000 for key in small)
+    assert served == (18 if order == "large first" else 200), "first come, first served"
+
+
+def test_whoever_has_room_keeps_it_in_any_order() -> None:
+    """So that another replica admits the same groups."""
+    books = Capacity(2_000, shared=True)
+    keys = [(f"small-{number}", "g") for number in range(100)]
+    random = Random(1)
+    for key in keys:
+        books.book(key, min(books.room(key), random.randrange(1, 60)))
+    had = {key: books.booked(key) for key in keys if books.booked(key)}
+    for _ in range(20):
+        random.shuffle(keys)
+        books.clear()
+        for key in keys:
+            if key in had:
+                assert books.room(key) >= had[key]
+                books.book(key, had[key])
 
 
 def test_whoever_waits_hears_when_there_is_more_room_and_only_then() -> None:
