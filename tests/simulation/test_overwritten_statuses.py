@@ -71,6 +71,31 @@ def test_a_status_that_is_refused_is_tried_ever_more_seldom() -> None:
     played(story)
 
 
+@pytest.mark.parametrize("code", [404, 409])
+def test_one_refusal_leaves_no_status_of_a_queue_that_is_there_stale(code: int) -> None:
+    """Of two who wrote at once one may be told 409, and 404 while the kind is not served."""
+
+    async def story(lone: Lone) -> None:
+        path, refused = PATHS["queue"], list[float]()
+
+        def refuse_once(verb: str, at: str) -> Refuse | None:
+            if verb == "patch" and at == f"{path}/status" and not refused:
+                refused.append(lone.loop.time())
+                return Refuse(code, "", "once")
+            return None
+
+        await lone.group("shop", "a")
+        await asyncio.sleep(10)
+        before = (await lone.api.get(path))["status"]
+        lone.fails = refuse_once
+        lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": {"conditions": [LATE]}})
+        await asyncio.sleep(BOARD_EVERY + LONGEST_RETRY)
+        assert refused
+        assert _timeless((await lone.api.get(path))["status"]) == _timeless(before)
+
+    played(story)
+
+
 def _timeless(status: dict[str, Any]) -> dict[str, Any]:
     conditions = [{**one, "lastTransitionTime": ""} for one in status["conditions"]]
     return {**status, "conditions": conditions, "lastLookTime": ""}

@@ -27,6 +27,9 @@ SPREAD = 20.0
 
 LAST_LOOK = "lastLookTime"
 
+INVALID = 422
+"""The status of a refusal of a JSON patch whose test fails."""
+
 log = structlog.get_logger("baton.status")
 
 
@@ -93,10 +96,11 @@ class StatusWriter:
                 await self._api.replace_status(self._path, self._uid, shown)
             self._written, self._beat_at = wanted, self._clock.now() + self._every
             self._pause = APART
-        except (NotFoundError, ConflictError):
-            pass  # it is gone, and what has its name now is not this writer's
         except (ApiError, UnavailableError) as error:
-            log.warning("a status could not be written", path=self._path, error=str(error))
+            if _of_another(error):
+                return  # what has its name now is not this writer's
+            if not isinstance(error, NotFoundError):  # it is gone, or its kind is not served at this moment
+                log.warning("a status could not be written", path=self._path, error=str(error))
             self._written = {}
             self._pause = min(LONGEST_RETRY, max(FIRST_RETRY, 2 * self._pause))
             self._news.set()
@@ -104,6 +108,11 @@ class StatusWriter:
 
 def _without_look(status: Mapping[str, Any]) -> Json:
     return {name: value for name, value in status.items() if name != LAST_LOOK}
+
+
+def _of_another(error: Exception) -> bool:
+    """The test of the UID failed. A 409 is another thing: so many wrote the object at once that the server gave up."""
+    return isinstance(error, ConflictError) and error.status == INVALID
 
 
 def _seconds(text: object) -> float:
