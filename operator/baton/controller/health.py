@@ -1,11 +1,27 @@
-"""/metrics, /healthz and /readyz, on a thread of their own: they answer also when the event loop does not."""
+"""/metrics, /healthz and /readyz, on a thread of their own: they answer also when the event loop does not.
 
+Whoever reaches the port may open connections, and be silent on them or slow. So a connection costs no thread, has a few seconds,
+and there are only so many: a new one, which may be a probe's, takes the place of the oldest.
+"""
+
+import asyncio
+import socket
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+ASKED_WITHIN = 5.0
+"""Seconds for a whole request."""
+ANSWERED_WITHIN = 10.0
+"""Seconds until its answer is taken."""
+MOST_CONNECTIONS = 32
+_LONGEST = 16 * 1024
+"""Bytes of a request."""
 
 Check = Callable[[], str | None]
 """None: fine; else what is wrong."""
@@ -18,48 +34,94 @@ class PortTaken(Exception):  # noqa: N818 -- what is wrong, for the user
 class HealthServer:
     """Serves until closed."""
 
-    def __init__(self, address: str, port: int, registry: CollectorRegistry, alive: Check, ready: Check) -> None:
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        registry: CollectorRegistry,
+        alive: Check,
+        ready: Check,
+        *,
+        asked_within: float = ASKED_WITHIN,
+    ) -> None:
         """Port 0 takes a free one. Raises PortTaken."""
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                match self.path.partition("?")[0]:
-                    case "/metrics":
-                        self._answer(200, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
-                    case "/healthz":
-                        self._check(alive())
-                    case "/readyz":
-                        self._check(ready())
-                    case _:
-                        self._answer(404, "text/plain", b"/metrics, /healthz, /readyz\n")
-
-            def _check(self, problem: str | None) -> None:
-                self._answer(200 if problem is None else 503, "text/plain", f"{problem or 'ok'}\n".encode())
-
-            def _answer(self, status: int, kind: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class' name
-                """Probes are no news."""
-
+        self._registry = registry
+        self._checks = {"/healthz": alive, "/readyz": ready}
+        self._asked_within = asked_within
+        self._connections: dict[asyncio.Task[None], None] = {}
+        """The oldest first."""
+        self._pages = ThreadPoolExecutor(1, "metrics")
+        """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""
         try:
-            self._server = ThreadingHTTPServer((address, port), Handler)
+            self._socket = socket.create_server((address, port), backlog=MOST_CONNECTIONS)
         except OSError as error:
             raise PortTaken(f"cannot serve on port {port} of {address or 'all addresses'}: {error}") from None
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
 
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._pages.shutdown(cancel_futures=True)
+        self._socket.close()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        async with await asyncio.start_server(self._connected, sock=self._socket, limit=_LONGEST):
+            await self._stop.wait()
+            for connection in tuple(self._connections):  # a server waits for its connections, from Python 3.12 on
+                connection.cancel()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MOST_CONNECTIONS:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.cancel()
+        connection = self._loop.create_task(self._converse(reader, writer))
+        self._connections[connection] = None
+        connection.add_done_callback(partial(self._left, writer))
+
+    def _left(self, writer: asyncio.StreamWriter, connection: asyncio.Task[None]) -> None:
+        self._connections.pop(connection, None)
+        writer.transport.abort()  # here, for what is cancelled before it begins has no end of its own
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(self._asked_within):
+                request = await reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(ANSWERED_WITHIN):
+                writer.write(await self._answer(request))
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever asks so gets no answer
+
+    async def _answer(self, request: bytes) -> bytes:
+        method, _, rest = request.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0].decode(errors="replace")
+        if method != b"GET":
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET\n")
+        if path == "/metrics":
+            page = await self._loop.run_in_executor(self._pages, generate_latest, self._registry)
+            return _response(HTTPStatus.OK, page, CONTENT_TYPE_PLAIN_0_0_4)
+        if check := self._checks.get(path):
+            problem = check()
+            status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
+            return _response(status, f"{problem or 'ok'}\n".encode())
+        return _response(HTTPStatus.NOT_FOUND, b"/metrics, /healthz, /readyz\n")
+
+
+def _response(status: HTTPStatus, body: bytes, kind: str = "text/plain") -> bytes:
+    head = f"HTTP/1.0 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body

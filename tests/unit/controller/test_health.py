@@ -1,14 +1,18 @@
 """/metrics, /healthz and /readyz."""
 
+import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
-from tests.waiting import PATIENCE
+from prometheus_client import CollectorRegistry, Gauge
+from tests.waiting import HOUR, PATIENCE
 
-from baton.controller.health import HealthServer, PortTaken
+from baton.controller.health import MOST_CONNECTIONS, HealthServer, PortTaken
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.kube.clock import Clock
 
@@ -68,6 +72,70 @@ def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
         assert line in page
     served.metrics.forget(key)
     assert 'group="orders"' not in served.get("/metrics")[1]
+
+
+def test_idle_connections_cost_no_thread_and_a_probe_beside_them_is_answered() -> None:
+    server = HealthServer("127.0.0.1", 0, CollectorRegistry(), lambda: None, lambda: None, asked_within=HOUR)
+    server.start()
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        idle = [connected(stack, server.port) for _ in range(10 * MOST_CONNECTIONS)]
+        assert Served(port=server.port).get("/healthz") == (200, "ok\n")
+        assert threading.active_count() <= threads
+        for one in idle[:-MOST_CONNECTIONS]:
+            assert closed(one), "the oldest make room"
+        idle[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert idle[-1].recv(100).startswith(b"HTTP/1.0 200 OK\r\n"), "the youngest is still heard"
+    server.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n", b"GET /" + b"x" * 100_000])
+def test_who_does_not_end_the_request_is_left(said: bytes) -> None:
+    server = HealthServer("127.0.0.1", 0, CollectorRegistry(), lambda: None, lambda: None, asked_within=0.1)
+    server.start()
+    with ExitStack() as stack:
+        one = connected(stack, server.port)
+        one.sendall(said)
+        assert closed(one)
+    server.close()
+
+
+def test_probes_are_answered_while_a_page_is_made_and_pages_are_made_one_at_a_time() -> None:
+    registry, going_on, making = CollectorRegistry(), threading.Event(), []
+
+    def look() -> float:
+        making.append(threading.current_thread().name)
+        begun.set()
+        assert going_on.wait(PATIENCE)
+        return 1.0
+
+    begun = threading.Event()
+    Gauge("slow", "Takes its time", registry=registry).set_function(look)
+    server = HealthServer("127.0.0.1", 0, registry, lambda: None, lambda: None)
+    server.start()
+    with ExitStack() as stack:
+        asking = [connected(stack, server.port) for _ in range(3)]
+        for one in asking:
+            one.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert begun.wait(PATIENCE)
+        assert Served(port=server.port).get("/healthz") == (200, "ok\n")
+        assert len(making) == 1
+        going_on.set()
+        assert all(one.recv(100).startswith(b"HTTP/1.0 200 OK\r\n") for one in asking)
+    assert len(set(making)) == 1
+    server.close()
+
+
+def connected(stack: ExitStack, port: int) -> socket.socket:
+    return stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+
+
+def closed(connection: socket.socket) -> bool:
+    """Waits for the server's end."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_a_port_that_is_taken_is_named(served: Served) -> None:
