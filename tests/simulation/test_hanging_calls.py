@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
-from tests.simulation.api_server import Fault, Hang
+from tests.simulation.api_server import Delay, Fault, Hang
 from tests.simulation.replicas import Lone, played
 from tests.simulation.seeds import manifests
 
-from baton.kube.api import core_path
+from baton.kube.api import core_path, group_path
 from baton.kube.objects import groups_path, queues_path
+from baton.kube.pods import DELETION_COST
 from baton.model.names import ledger_name
 
 BUSY = [f"busy-{number}" for number in range(100)]
@@ -77,3 +78,41 @@ def test_calls_that_hang_in_some_namespaces_hold_up_nobody_elsewhere(namespaces:
         assert lone.replica.stuck() is None
 
     played(story, namespaces=())
+
+
+def test_a_group_does_not_wait_until_the_pods_that_it_may_lose_are_marked() -> None:
+    """Each patch of a pod passes a webhook that takes its time; and the workload is made smaller when all of them are through."""
+    workers = group_path("apps/v1", "shop", "deployments", "workers")
+
+    async def story(lone: Lone) -> None:
+        pods = [f"pod-{number:02}" for number in range(42)]
+
+        async def marked() -> int:
+            found = [await lone.api.find(core_path("shop", "pods", pod)) or {"metadata": {}} for pod in pods]
+            return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
+
+        lowered = asyncio.Event()
+
+        def slow(verb: str, path: str) -> Fault | None:
+            if verb == "patch" and path == f"{workers}/scale":
+                lowered.set()
+                return Hang()
+            return Delay(there=5.0) if verb == "patch" and "/pods/" in path else None
+
+        await lone.api.create(group_path("apps/v1", "shop", "deployments"), manifests.deployment("workers"))
+        scale = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "workers"}}
+        await lone.group("shop", *pods, scale=scale)
+        await asyncio.sleep(10)
+        owner = next(pod for pod, count in (await lone.owned("shop")).items() if count)
+        lone.fails = slow
+        await lone.api.merge(groups_path("shop", "orders"), {"spec": {"replicas": 2}})
+        await asyncio.sleep(1)
+        await lone.delete_pod("shop", owner)
+        await asyncio.sleep(2)
+        owned = await lone.owned("shop")
+        assert not owned.get(owner) and sum(owned.values()) == 4
+        assert lone.replica.fleet.stuck(3.0) == []
+        await lowered.wait()
+        assert await marked() >= 39
+
+    played(story)

@@ -42,7 +42,7 @@ from baton.model.ids import QueueName
 from baton.resources import ConsumerGroupSpec
 
 AGAIN_AFTER = 1.0
-"""Seconds after which a finalizer that somebody was faster to change is taken off again."""
+"""Seconds after which a finalizer that could not be taken off yet, or that somebody was faster to change, is taken off again."""
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
@@ -75,7 +75,7 @@ class GroupLoop:
         """It has been seen that the group is being deleted."""
         self._bumping = Bumping(services.bumper, services.tasks, self.key)
         self._teller = Teller(self.key, about, services.events, services.metrics)
-        self._scaling = Scaling(group.namespace, services.scaler)
+        self._scaling = Scaling(self.key, services.scaler, services.tasks, self.wake)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         state = GroupState.new(group.full_name)
         self._runtime = GroupRuntime(state, services.clock, self._scribe, self._keepers, services.large_work)
@@ -137,6 +137,7 @@ class GroupLoop:
             writing.cancel()
             self._teller.flush()
             self._bumping.close()
+            self._scaling.close()
             self._services.relists.forget(self.key)
             self._reporter.close()
             self._runtime.forget()
@@ -258,7 +259,7 @@ class GroupLoop:
         released = self._release({name for name in named if self._services.mirror.queues.get(self.key[0], name)})
         if not group.deleting or self._state.slots or not released:
             return False
-        if await self._finalizer.take_off(group):
+        if self._scaling.spared and await self._finalizer.take_off(group):
             return True
         asyncio.get_running_loop().call_later(AGAIN_AFTER, self.wake)
         return False
@@ -270,7 +271,7 @@ class GroupLoop:
 
     async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: Membership) -> None:
         if group.deleting:
-            await self._scaling.spare(spec, self._sight.pods)
+            self._scaling.spare(spec, self._sight.pods)
             return
         owned = Counter(slot.owner for slot in self._state.slots.values() if slot.owner is not None)
         scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)

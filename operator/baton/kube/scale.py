@@ -1,15 +1,22 @@
 """Scaling the workload behind a group (mode Workload): its size through /scale, and which pods it may lose through their deletion
 cost."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from baton.kube.api import Api, ConflictError, Json, NotFoundError, core_path, group_path
+from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError, core_path, group_path
 from baton.kube.pods import DELETION_COST, PodView
 from baton.model.ids import MemberId
 
 VICTIM_COST = "-1000"
+
+AT_ONCE = 4
+"""Pods of a group that are patched at once: fewer than may be under way in a namespace where a webhook is slow, so that none
+waits there until it fails unsent, and the ledger's writes find room."""
+
+Mark = tuple[PodView, str | None]
+"""A pod, and the deletion cost that it is to bear; None: none."""
 
 
 class ScaleError(Exception):
@@ -52,19 +59,23 @@ class Scaler:
             raise ScaleError(f"spec.scale.targetRef: there is no {target}; create it, or correct the reference") from None
         return int((found.get("spec") or {}).get("replicas") or 0)
 
-    async def mark_victims(self, pods: Iterable[PodView], victims: frozenset[MemberId]) -> None:
-        """Give the victims, and only them, the lowest deletion cost."""
-        for pod in pods:
-            cost = pod.deletion_cost
-            if pod.name in victims and cost is None:
-                await self._cost(pod, VICTIM_COST)
-            elif pod.name not in victims and cost == VICTIM_COST:
-                await self._cost(pod, None)
+    async def mark(self, wanted: Iterable[Mark]) -> list[str]:
+        """Change the deletion cost of these pods, a few at once. A pod that is gone needs none. Returns why others do
+        not bear theirs; they do not keep back the rest."""
+        room = asyncio.Semaphore(AT_ONCE)
+        answers = await asyncio.gather(*(self._cost(room, pod, cost) for pod, cost in wanted))
+        return [answer for answer in answers if answer is not None]
 
-    async def _cost(self, pod: PodView, cost: str | None) -> None:
+    async def _cost(self, room: asyncio.Semaphore, pod: PodView, cost: str | None) -> str | None:
         patch: Json = {"metadata": {"uid": pod.uid, "annotations": {DELETION_COST: cost}}}
-        with suppress(NotFoundError, ConflictError):  # it is gone
-            await self._api.merge(core_path(pod.namespace, "pods", pod.name), patch)
+        try:
+            async with room:
+                await self._api.merge(core_path(pod.namespace, "pods", pod.name), patch)
+        except (NotFoundError, ConflictError):
+            pass
+        except (ApiError, UnavailableError) as error:
+            return f"{pod.name}: {error}"
+        return None
 
     async def _scale_path(self, target: Target) -> str:
         key = (target.api_version, target.kind)
@@ -89,6 +100,17 @@ class Scaler:
             f"spec.scale.targetRef: {target.api_version} {target.kind} is not a kind that can be scaled here; name one that "
             "has a /scale, such as apps/v1 Deployment or StatefulSet"
         )
+
+
+def marks(pods: Iterable[PodView], victims: Set[MemberId]) -> list[Mark]:
+    """The pods whose deletion cost is to change: the victims, and only they, have the lowest. None: it is taken off."""
+    wanted: list[Mark] = []
+    for pod in pods:
+        if pod.name in victims and pod.deletion_cost is None:
+            wanted.append((pod, VICTIM_COST))
+        elif pod.name not in victims and pod.deletion_cost == VICTIM_COST:
+            wanted.append((pod, None))
+    return wanted
 
 
 def victims(owned: Mapping[MemberId, int], joined: Mapping[MemberId, float], replicas: int) -> frozenset[MemberId]:

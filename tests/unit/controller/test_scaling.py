@@ -1,5 +1,6 @@
 """How many pods there are to be: by the group's spec, or by the workload that somebody else scales."""
 
+import asyncio
 from random import Random
 from typing import Any
 
@@ -7,7 +8,10 @@ import pytest
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 from baton.controller.scaling import Scaling
+from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
+from baton.kube.api import ApiError
+from baton.kube.clock import Clock
 from baton.kube.members import Membership
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler
@@ -47,15 +51,26 @@ def workload() -> Workload:
     return Workload()
 
 
+def made(workload: Workload) -> Scaling:
+    return Scaling(("shop", "orders"), Scaler(workload), Tasks(Clock()), lambda: None)
+
+
 @pytest.fixture
 def scaling(workload: Workload) -> Scaling:
-    return Scaling("shop", Scaler(workload))
+    return made(workload)
+
+
+async def done() -> None:
+    """What was begun has ended."""
+    if tasks := [task for task in asyncio.all_tasks() if task.get_name() == "scale"]:
+        await asyncio.wait(tasks)
+    await asyncio.sleep(0)  # who waits for it hears of it
 
 
 async def look(scaling: Scaling, seen: Membership = NOBODY, **fields: Any) -> int | None:
-    made = spec(**fields)
-    await scaling.apply(made, seen, [], {})
-    return scaling.asked_for(made)
+    asked = spec(**fields)
+    await scaling.apply(asked, seen, [], {})
+    return scaling.asked_for(asked)
 
 
 async def test_what_the_spec_asks_for_is_known(scaling: Scaling) -> None:
@@ -109,16 +124,28 @@ async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Sca
 
 
 class Pods(Workload):
-    """The same, and pods of which only the deletion cost is looked at."""
+    """The same, and pods of which only the deletion cost is looked at. Some refuse to be changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         super().__init__()
-        self.costs: dict[str, str | None] = {"a": None, "b": None}
+        self.costs: dict[str, str | None] = dict.fromkeys(names or ("a", "b"))
+        self.refuse: set[str] = set()
+        self.written: list[str] = []
+        """Pods, and the workload's size."""
 
     async def merge(self, path: str, body: Any) -> Any:
-        if "/pods/" not in path or self.fault is not None:
-            return {} if self.fault is None else await super().merge(path, body)
-        self.costs[path.rsplit("/", 1)[-1]] = body["metadata"]["annotations"][DELETION_COST]
+        if self.fault is not None:
+            return await super().merge(path, body)
+        await asyncio.sleep(0)
+        if "/pods/" not in path:
+            self.replicas = body["spec"]["replicas"]
+            self.written.append(f"{self.replicas} replicas")
+            return {}
+        pod = path.rsplit("/", 1)[-1]
+        if pod in self.refuse:
+            raise ApiError(403, "Forbidden", "a webhook says no")
+        self.costs[pod] = body["metadata"]["annotations"][DELETION_COST]
+        self.written.append(pod)
         return {}
 
     @property
@@ -135,17 +162,21 @@ BOTH = Membership({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for nam
 @pytest.mark.parametrize("seen_late", [False, True])
 async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields: dict[str, Any], seen_late: bool) -> None:
     pods = Pods()
-    scaling = Scaling("shop", Scaler(pods))
+    scaling = made(pods)
     before = pods.views
     await scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
+    await done()
     assert sorted(map(str, pods.costs.values())) == ["-1000", "None"]
     if seen_late:
         await scaling.apply(spec(**fields), BOTH, before, {})
+        await done()
     pods.fault = Refuse(503, "", "away")
     await scaling.apply(spec(**fields), BOTH, pods.views, {})
+    await done()
     assert scaling.problem is not None and scaling.recheck(), "it is tried again"
     pods.fault = None
     await scaling.apply(spec(**fields), BOTH, pods.views, {})
+    await done()
     assert set(pods.costs.values()) == {None}
     assert scaling.problem is None
 
@@ -156,5 +187,35 @@ async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_
 ) -> None:
     pods = Pods()
     pods.costs["a"] = "-1000"
-    await Scaling("shop", Scaler(pods)).apply(spec(**fields), BOTH, pods.views, {})
+    await made(pods).apply(spec(**fields), BOTH, pods.views, {})
+    await done()
     assert pods.costs["a"] == left
+
+
+async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are_marked() -> None:
+    pods = Pods(*"abcdefghijkl")
+    members = Membership({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in pods.costs}, pods=12)
+    scaling = made(pods)
+    asked = spec(scale=TARGET, replicas=1)
+    pods.refuse = {"c"}
+    await scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
+    await done()
+    assert sorted(pods.written) == [*"bdefghijkl"], "who refuses keeps back nobody else, and the size waits"
+    assert scaling.problem is not None and "of c: 403 Forbidden: a webhook says no" in scaling.problem.message
+    pods.refuse = set()
+    await scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
+    await done()
+    assert pods.written[-2:] == ["c", "1 replicas"] and scaling.problem is None
+    told = [await scaling.apply(asked, members, pods.views, {MemberId("a"): 1}) for _ in range(2)]
+    assert told == ["scaled Deployment shop/consumers from 3 to 1", None]
+
+
+async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
+    pods = Pods()
+    scaling = made(pods)
+    await scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
+    await scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
+    await done()
+    await scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
+    await done()
+    assert pods.written == ["2 replicas"] and pods.replicas == 2

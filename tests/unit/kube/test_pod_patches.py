@@ -9,7 +9,7 @@ from baton.kube.api import BOUNDS
 from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
 from baton.kube.clock import Clock
 from baton.kube.pods import DELETION_COST, PodView
-from baton.kube.scale import Scaler, victims
+from baton.kube.scale import Scaler, marks, victims
 from baton.model.ids import MemberId, Uid
 
 A = PodView("shop", MemberId("a"), Uid("u-a"), "orders")
@@ -95,8 +95,8 @@ async def test_victims_and_only_they_are_cheap_to_lose() -> None:
     api = ShopApi()
     path_a, path_b = put(api, A), put(api, B)
     scaler = Scaler(api)
-    await scaler.mark_victims([A, B], frozenset({MemberId("a")}))
+    assert await scaler.mark(marks([A, B], {MemberId("a")})) == []
     assert DELETION_COST in api.objects[path_a]["metadata"]["annotations"]
     assert "annotations" not in api.objects[path_b]["metadata"]
-    await scaler.mark_victims([replace(A, deletion_cost="-1000"), B], frozenset())
+    assert await scaler.mark(marks([replace(A, deletion_cost="-1000"), B], set())) == []
     assert "annotations" not in api.objects[path_a]["metadata"]
