@@ -6,6 +6,8 @@ import pytest
 from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path
 from baton.kube.watched import Watched
 
 FAILURES: dict[str, Fault] = {
@@ -144,6 +146,48 @@ def test_a_group_of_which_nothing_was_seen_is_told_so_and_no_other_waits_for_it(
         await asyncio.sleep(20)
         assert await lone.owned("bank") == {"a": 4}
         assert await lone.ready("bank") == ("True", "Ready")
+
+    played(story)
+
+
+@pytest.mark.parametrize("status", ["403", "404"])
+def test_a_namespace_goes_whose_rights_are_gone_before_a_replica_has_seen_it(status: str) -> None:
+    """With watchNamespaces and rbac.finishDeletions: groups can be listed and patched, and nothing else in there."""
+
+    async def story(lone: Lone) -> None:
+        def refuse(verb: str, path: str) -> Fault | None:
+            finishing = path == groups_path("shop") or (verb == "patch" and path == groups_path("shop", "orders"))
+            return FAILURES[status] if "/namespaces/shop/" in path and not finishing else None
+
+        for namespace in ("shop", "bank"):
+            await lone.group(namespace, "a")
+        await asyncio.sleep(10)
+        await lone.stop()
+        lone.fails = refuse
+        lone.server.request("delete", core_path(None, "namespaces", "shop"))
+        await asyncio.sleep(10)
+        assert await lone.api.find(groups_path("shop", "orders")) is not None
+        lone.start("two", ("shop", "bank"))
+        await asyncio.sleep(60)
+        assert await lone.api.find(groups_path("shop", "orders")) is None
+        assert await lone.owned("bank") == {"a": 4}
+
+    played(story)
+
+
+def test_a_group_that_is_deleted_waits_for_lists_that_fail_for_a_while_only() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(10)
+        await lone.stop()
+        lone.fails = lambda verb, path: FAILURES["503"] if verb == "list" and path == Watched.PODS.path("shop") else None
+        lone.server.request("delete", groups_path("shop", "orders"))
+        lone.start("two", ("shop", "bank"))
+        await asyncio.sleep(REPORTED)
+        assert await lone.api.find(groups_path("shop", "orders")) is not None
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(30)
+        assert await lone.api.find(groups_path("shop", "orders")) is None
 
     played(story)
 

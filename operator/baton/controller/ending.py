@@ -2,6 +2,9 @@
 
 from baton.controller.refusals import is_gone
 
+LISTS_WITHIN = 10.0
+"""Seconds for which lists of what was never seen may be refused: a namespace that goes takes the operator's rights along."""
+
 LEDGER_WITHIN = 10.0
 """Seconds for which writing the ledger may fail. Where nothing can be created in the namespace any more: none."""
 
@@ -15,6 +18,11 @@ QUEUES_WITHIN_WITHOUT_LEDGER = 10.0
 def can_forsake_ledger(refusal: Exception, lasted: float) -> bool:
     """Whether the group may end without its ledger. `lasted`: seconds for which writing it has failed."""
     return is_gone(refusal) or lasted >= LEDGER_WITHIN
+
+
+def can_go_unseen(refused_for: float) -> bool:
+    """Whether the group may end without what was never seen of its namespace. `refused_for`: seconds (`Relists.refused_for`)."""
+    return refused_for >= LISTS_WITHIN
 
 
 def patience(forsaken: bool) -> float:

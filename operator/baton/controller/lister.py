@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from baton.controller.supervision import Tasks
-from baton.kube.api import PAGE, Api, ApiError, PageTooLargeError, UnavailableError
+from baton.kube.api import FORBIDDEN, NOT_FOUND, PAGE, Api, ApiError, PageTooLargeError, UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.shelf import Manifest
 from baton.kube.turns import Turns
@@ -63,6 +63,8 @@ class Lister:
         self.failing_since: float | None = None
         self.why = ""
         """What the API server said last, where it fails."""
+        self.refused = False
+        """What failed last was refused: the right to it is gone (403), or the kind is (404)."""
         self.failures: Counter[str] = Counter()
         """By status or kind of failure."""
         self.blind = False
@@ -91,7 +93,7 @@ class Lister:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         self._wanted = float("-inf")
-        self.failing_since, self.why, self.blind = None, "", False
+        self.failing_since, self.why, self.blind, self.refused = None, "", False, False
 
     async def _run(self) -> None:
         backoff = FIRST_BACKOFF
@@ -133,7 +135,7 @@ class Lister:
         if self.failing_since is not None:
             log.info("can list again", resource=self.of.value, namespace=self.scope or "all")
         self.begun = began
-        self.failing_since, self.why, self.blind = None, "", False
+        self.failing_since, self.why, self.blind, self.refused = None, "", False, False
         self._changed(self)
 
     def _failed(self, error: Exception, began: float) -> None:
@@ -141,6 +143,7 @@ class Lister:
             self.failing_since = began
             log.warning("cannot list", resource=self.of.value, namespace=self.scope or "all", error=str(error)[:500])
         self.why = str(error)[:500]
+        self.refused = isinstance(error, ApiError) and error.status in (FORBIDDEN, NOT_FOUND)
         self.failures[str(error.status) if isinstance(error, ApiError) else "unavailable"] += 1
         if not self.blind and self._clock.ticks() - self.failing_since >= BLIND_AFTER:
             self.blind = True

@@ -105,6 +105,15 @@ class Relists:
             now = self._clock.ticks()
         return self._seen(scope, since)
 
+    def refused_for(self, namespace: str) -> float:
+        """Seconds for which the server has refused each list that a group of this namespace has to have seen and that was never
+        made; 0: it has not, or lists are of all namespaces, so that it says nothing of one."""
+        scope, now = self._scope(namespace), self._clock.ticks()
+        never = [one for one in self._scopes[scope] if one.of in NEEDED and one.begun == float("-inf")]
+        if scope is None or not all(one.refused for one in never):
+            return 0.0
+        return now - max((one.failing_since for one in never if one.failing_since is not None), default=now)
+
     def problems(self, namespace: str) -> list[Problem]:
         """What of this namespace has not been seen for long."""
         return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)] if lister.blind]

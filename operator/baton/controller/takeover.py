@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
+import structlog
+
 from baton.controller.booking import Booking
-from baton.controller.ending import can_forsake_ledger
+from baton.controller.ending import can_forsake_ledger, can_go_unseen
 from baton.controller.event_reasons import EventReason
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_sight import GroupSight
@@ -19,6 +21,8 @@ from baton.kube.ledger import Owner
 from baton.kube.objects import FINALIZER
 from baton.model.ledger import LedgerError
 from baton.model.wording import one_line
+
+log = structlog.get_logger("baton.group")
 
 SEEN_WITHIN = 5.0
 """Seconds between two looks of a group that cannot begin yet."""
@@ -53,10 +57,14 @@ class Takeover:
         self._say = say
 
     async def see(self, since: float) -> bool:
-        """Wait until the group's namespace has been listed since then (monotonic seconds); False: the group is gone."""
+        """Wait until the group's namespace has been listed since then (monotonic seconds); False: the group is gone. One that is
+        being deleted goes on without what the server refuses to list."""
         while not await self._relists.seen(self._owner.namespace, since, SEEN_WITHIN):
-            if self._sight.group is None:
+            if (group := self._sight.group) is None:
                 return False
+            if group.deleting and can_go_unseen(self._relists.refused_for(self._owner.namespace)):
+                log.warning("a group ends without its pods, sessions and queues: they cannot be listed", group=group.full_name)
+                return True
             if problem := worst(self._relists.problems(self._owner.namespace)):
                 self._say(problem)
         return True

@@ -37,6 +37,9 @@ METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FORBIDDEN = 403
 """The status of a refusal for want of a right."""
 
+NOT_FOUND = 404
+"""The status where there is no such object, or no such kind."""
+
 TOO_LARGE = 413
 """The status of a refusal of a request for its size."""
 
@@ -246,7 +249,7 @@ def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError
         return TooLargeError(status, reason, message)
     if status == 429 or status >= 500:
         return UnavailableError(f"{status} {reason}: {message}")
-    kind = {404: NotFoundError, 409: ConflictError}.get(status, ApiError)
+    kind = {NOT_FOUND: NotFoundError, 409: ConflictError}.get(status, ApiError)
     if status == 422 and _of_another(said.get("details")):
         kind = ConflictError
     return kind(status, reason, message, frozenset(str(cause.get("reason")) for cause in _causes(said.get("details"))))

@@ -201,6 +201,35 @@ async def test_namespaces_go_where_the_operators_rights_in_them_go_first(
         operator.kill()
 
 
+async def test_namespaces_go_where_the_operators_rights_in_them_went_before_it_was_started(
+    api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
+) -> None:
+    """With watchNamespaces and rbac.finishDeletions: this one has never seen pods, sessions, queues and ledgers of theirs."""
+    home = await namespace(api, "unseen-home")
+    names = ["unseen-0", "unseen-1"]
+    for name in names:
+        await namespace(api, name)
+    mine = await account(api, "unseen", kubeconfig, tmp_path, [home.namespace, *names])
+    await mine.may_finish_deletions()
+    served = [option for name in names for option in ("--namespace", name)]
+    operators = [Operator(mine.kubeconfig, home.namespace, "unseen", tmp_path, *served)]
+    try:
+        await operators[0].leads()
+        worlds = [await doomed(names[0], redis), await doomed(names[1], external)]
+        for world in worlds:
+            await world.spread("orders", 2, 2, seconds=20)
+        operators[0].kill()
+        for world in worlds:
+            await mine.unbind(world.namespace)
+            await delete(world)
+        operators.append(Operator(mine.kubeconfig, home.namespace, "unseen-again", tmp_path, *served, lease="unseen"))
+        await operators[1].leads()
+        await all_gone(worlds)
+    finally:
+        for operator in operators:
+            operator.kill()
+
+
 async def test_a_group_that_is_deleted_alone_takes_its_ledger_along_in_the_foreground_too(
     doomed: Doomed, operate: Callable[[str], Operator]
 ) -> None:
