@@ -8,6 +8,7 @@ import click
 from baton.cli.names import NAMESPACE, OBJECT, WORD
 from baton.cli.printing import say
 from baton.controller.capacity import MOST_IN_ALL
+from baton.controller.tls_folder import TLS_FOLDER
 
 
 @click.command()
@@ -80,6 +81,14 @@ from baton.controller.capacity import MOST_IN_ALL
     help="Partitions that all groups may have together, for this process' memory; one namespace of several has half at most.",
 )
 @click.option(
+    "--tls-files",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="BATON_TLS_FILES",
+    default=TLS_FOLDER,
+    show_default=True,
+    help="The folder of the only files that URLs of queues may name for TLS: in it a folder for each namespace, and CAs for all.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     envvar="BATON_LOG_LEVEL",
@@ -107,6 +116,7 @@ def operator(
     metrics_address: str,
     admission_policy: str,
     most_partitions: int,
+    tls_files: Path,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -142,6 +152,7 @@ def operator(
         metrics_port=metrics_port,
         admission_policy=admission_policy == "on",
         most_partitions=most_partitions,
+        tls_files=tls_files.absolute(),
     )
     try:
         if kubeconfig is not None:

@@ -3,9 +3,11 @@
 import base64
 import binascii
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from pydantic import SecretStr
 
+from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
@@ -23,8 +25,9 @@ class SecretForbidden(QueueUnreachable):
     """The Secret with the URL may not be read. The message is for the operator's user."""
 
 
-async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAdapter:
-    """The adapter for one queue as one group uses it; it connects when it is first asked something.
+async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_files: Path = TLS_FOLDER) -> QueueAdapter:
+    """The adapter for one queue as one group uses it; it connects when it is first asked something. `tls_files`: the folder of
+    the files that it may read for TLS (TlsFiles).
 
     Raises UnsupportedSource, and QueueUnreachable where the Secret with the URL is missing or says nothing; and what `Api`
     raises.
@@ -43,6 +46,7 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant) -> QueueAda
                 max_delivered_unacked=spec.max_delivered_unacked,
                 max_redeliveries=spec.max_redeliveries or 0,
                 stands_in=stands_in,
+                tls_folder=tls_files,
             )
         case SourceType.EXTERNAL:
             from baton.queues.external import ExternalQueue

@@ -22,6 +22,7 @@ from baton.controller.health import HealthServer
 from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.replica import STUCK_AFTER, Replica
 from baton.controller.stalls import Stalls
+from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import OWN, served, watch
 from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
@@ -52,6 +53,8 @@ class Options:
     """Whether the chart's admission policies are installed. The operator may not look for itself."""
     most_partitions: int = MOST_IN_ALL
     """Of all groups together."""
+    tls_files: Path = TLS_FOLDER
+    """The folder of the files that it may read for TLS to queues."""
     stuck_after: float = STUCK_AFTER
     """Seconds for which nothing may hang."""
 
@@ -77,7 +80,7 @@ async def _operate(options: Options, stalls: Stalls) -> None:
             api,
             of_elector,
             Clock(),
-            partial(open_queue, api),
+            partial(open_queue, api, tls_files=options.tls_files),
             identity=options.identity,
             lease_namespace=options.lease_namespace,
             lease_name=options.lease_name,

@@ -1,23 +1,20 @@
 """A password is shown nowhere, whatever its server does with it."""
 
 import json
+import os
 import socketserver
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
+from tests.self_signed import self_signed
 from tests.waiting import eventually
 
 from baton.kube.api import core_path
@@ -77,7 +74,9 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
         with redis.Redis(port=plain.port, password=PASSWORD) as raw:
             raw.execute_command("ACL", "SETUSER", "reader", "on", f">{PASSWORD}", "~*", "+info", "+ping", "+select", "+client")
         parrot, deaf = (stack.enter_context(serving(handler)) for handler in (Parrot, Deaf))
-        strange = stack.enter_context(serving(Parrot, self_signed(tmp_path_factory.mktemp("tls"))))
+        tls = tmp_path_factory.mktemp("tls")
+        strange = stack.enter_context(serving(Parrot, self_signed(tls)))
+        os.mkfifo(tls / "pipe")
 
         def at(port: int, scheme: str = "redis", user: str = "", rest: str = "") -> str:
             return f"{scheme}://{user}:{IN_URL}@127.0.0.1:{port}{rest}"
@@ -92,7 +91,18 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             "no-database": (at(plain.port, rest="/4711"), "has no database 4711"),
             "plain-not-tls": (at(plain.port, "rediss"), "If it does not speak TLS, begin its URL with redis://"),
             "untrusted": (at(strange, "rediss"), "do not agree on TLS"),
-            "no-ca-file": (at(plain.port, "rediss", rest="?ssl_ca_certs=/nowhere/ca.pem"), "cannot be read"),
+            "no-ca-file": (
+                at(plain.port, "rediss", rest="?ssl_ca_certs=/nowhere/ca.pem"),
+                "names no file that the operator may read",
+            ),
+            "endless-ca-file": (
+                at(strange, "rediss", rest=f"?ssl_ca_certs={tls}/pipe"),
+                "names no file that the operator may read",
+            ),
+            "endless-certificate": (
+                at(strange, "rediss", rest="?ssl_certfile=/dev/zero"),
+                "names no file that the operator may read",
+            ),
             "bad-option": (at(plain.port, rest="/?db=x"), "option db: write a number such as 0"),
             "unknown-option": (at(plain.port, rest="/?ssl=on"), "has the option ssl, which is none of"),
             "password-option": (f"redis://127.0.0.1/?password={IN_URL}", "has the option password"),
@@ -101,19 +111,6 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
             "parrot": (at(parrot), "its words are left out, for they repeat a part of the password"),
             "deaf": (at(deaf), "does not answer"),
         }
-
-
-def self_signed(folder: Path) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "nobody")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
-    certificate = builder.sign(key, hashes.SHA256())
-    encoding = serialization.Encoding.PEM
-    private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path = folder / "server.pem"
-    path.write_bytes(private + certificate.public_bytes(encoding))
-    return path
 
 
 async def test_a_password_is_shown_nowhere_whatever_goes_wrong_at_its_server(

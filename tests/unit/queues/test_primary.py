@@ -11,6 +11,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.connection import async_client, client, explained
 from baton.queues.redis.primary import NotPrimaryError
+from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 
 ANSWERS = {
@@ -62,7 +63,7 @@ def test_a_thread_asks_again_on_a_new_connection(refusing: Refusing) -> None:
 
 
 async def test_a_task_asks_again_on_a_new_connection(refusing: Refusing) -> None:
-    asking = async_client(read(refusing.url), connections=2)
+    asking = async_client(read(refusing.url), connections=2, files=TlsFiles())
     async with asking.pipeline(transaction=False) as pipe:
         pipe.execute_command("INCR", "x")
         pipe.execute_command("INCR", "y")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.resizing import Change
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.taken import taken
+from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.transport import Transport
 from baton.queues.redis.url import read
 
@@ -48,8 +50,9 @@ class RedisQueue:
         max_delivered_unacked: int = 10_000,
         max_redeliveries: int = 0,
         stands_in: str = "the URL",
+        tls_folder: Path | None = None,
     ) -> None:
-        """`stands_in`: where the URL is written, for messages.
+        """`stands_in`: where the URL is written, for messages. `tls_folder`: see TlsFiles.folder.
 
         The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
         `max_redeliveries` 0: any number.
@@ -59,7 +62,7 @@ class RedisQueue:
         self._claimant = claimant
         self._url = read(url, asker="The operator", stands_in=stands_in)
         self._announcing = Announcing(self._url, queue, claimant.group)
-        self._transport = Transport(self._url, queue, self._announcing)
+        self._transport = Transport(self._url, queue, self._announcing, TlsFiles(tls_folder, queue.partition("/")[0]))
         self._resizer = Resizer(self._transport, queue, self._keys)
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""

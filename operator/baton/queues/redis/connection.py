@@ -27,6 +27,7 @@ from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
 from baton.queues.redis.denials import denied, is_denial
 from baton.queues.redis.primary import NotPrimaryError, leaving
+from baton.queues.redis.tls_files import TlsFileError, TlsFiles, reading
 from baton.queues.redis.url import RedisUrl
 
 OLDEST = (7, 0)
@@ -67,19 +68,20 @@ def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
     """A client for threads. `block`: for how long a command may block (seconds)."""
     options = _options(url)
     pool = redis.ConnectionPool(
-        connection_class=leaving(_class_of(url, redis), tasks=False),
+        connection_class=leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False),
         **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
 
 
-def async_client(url: RedisUrl, *, connections: int) -> "aioredis.Redis":
-    """The operator's client, for tasks, which share so many connections. It waits for nothing longer than WITHIN, whatever the
-    URL says, and gives answers as they come: what they should be is in answers.py, and not with the library."""
+def async_client(url: RedisUrl, *, connections: int, files: TlsFiles) -> "aioredis.Redis":
+    """The operator's client, for tasks, which share so many connections. It reads `files` only. It waits for nothing longer than
+    WITHIN, whatever the URL says, and gives answers as they come: what they should be is in answers.py, and not with the library.
+    """
     options = _options(url)
     waits = {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
     pool = aioredis.BlockingConnectionPool(
-        connection_class=leaving(bounded(_class_of(url, aioredis)), tasks=True),
+        connection_class=leaving(bounded(_class_of(url, aioredis, files, tasks=True)), tasks=True),
         max_connections=connections,
         timeout=waits["socket_timeout"],
         **options | waits | {"retry": AsyncRetry(**RETRY), "parser_class": BoundedParser},
@@ -94,12 +96,14 @@ def _options(url: RedisUrl) -> dict[str, Any]:
     return {**CONNECTION_OPTIONS, **url.options, **secret}
 
 
-def _class_of(url: RedisUrl, library: Any) -> Any:
+def _class_of(url: RedisUrl, library: Any, files: TlsFiles, *, tasks: bool) -> Any:
     kinds = library.connection
-    return {"redis": kinds.Connection, "rediss": kinds.SSLConnection, "unix": kinds.UnixDomainSocketConnection}[url.scheme]
-
-
-_UNREADABLE = ("No such file", "Permission denied", "Is a directory")
+    match url.scheme:
+        case "rediss":
+            return reading(kinds.SSLConnection, files, url.options, tasks=tasks)
+        case "unix":
+            return kinds.UnixDomainSocketConnection
+    return kinds.Connection
 
 
 @contextmanager
@@ -121,6 +125,8 @@ def passing(error: Exception) -> bool:
 def explain(error: Exception, url: RedisUrl, queue: str) -> str:
     """What an error of the library means for a queue, and the cure."""
     place, text = url.place, str(error).strip() or type(error).__name__
+    if refused := _cause(error, TlsFileError):
+        return str(refused)
     match error:
         case AuthenticationError() | AuthorizationError():
             return _refused_password(place, queue)
@@ -142,9 +148,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
                 f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
                 "rediss://, and its options ssl_ca_certs, ssl_certfile and ssl_keyfile."
             )
-        case ConnectionError() | OSError() if url.scheme == "rediss" and any(what in text for what in _UNREADABLE):
-            return f"A file that the URL of {queue} names for TLS cannot be read: mount it where its options ssl_… say."
-        case _ if _has_no_address(error):
+        case _ if _cause(error, socket.gaierror):
             return _unknown_host(url, queue)
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
@@ -162,11 +166,11 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
     return f"{place} refused a request for {queue}: {url.hidden(text)}"
 
 
-def _has_no_address(error: BaseException | None) -> bool:
-    """The library keeps what the resolver said as the cause of its own error."""
-    while error is not None and not isinstance(error, socket.gaierror):
+def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException | None:
+    """The library keeps what others said, such as the resolver, as the cause of its own error."""
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
-    return error is not None
+    return error
 
 
 def _unknown_host(url: RedisUrl, queue: str) -> str:

@@ -15,6 +15,7 @@ from baton.queues.redis.batch import Batches, Request
 from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
 from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.server import Server
+from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import RedisUrl
 
 T = TypeVar("T")
@@ -30,8 +31,8 @@ a crash undo it, the server's new run id makes the operator assert its owners ag
 class Transport:
     """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
 
-    def __init__(self, url: RedisUrl, queue: str, announcing: Announcing) -> None:
-        self.client = async_client(url, connections=_CONNECTIONS)
+    def __init__(self, url: RedisUrl, queue: str, announcing: Announcing, files: TlsFiles) -> None:
+        self.client = async_client(url, connections=_CONNECTIONS, files=files)
         self.server: Server | None = None
         """As it was last seen; None: it has to be looked at (again)."""
         self.durably = Batches(self._send_durably)

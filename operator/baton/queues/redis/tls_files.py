@@ -1,0 +1,156 @@
+"""Files that a URL names for TLS: which of them a process reads for whom, and never on an event loop.
+
+OpenSSL reads what it is given until its end, and a pipe or a device has none. In the operator the name comes from a tenant, who
+could so block it for all, see which files it has, or show a server another tenant's certificate. So the operator reads files of
+one folder only: `<folder>/<namespace>/…` for queues of that namespace, and what lies in the folder itself as certificates that
+all may trust. That a file is not there, is no file, or is another's is said in the same words.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from os import R_OK, access
+from os.path import realpath
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any
+
+from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
+
+TRUSTED = ("ssl_ca_certs", "ssl_ca_path")
+"""Options for whom to trust: a file, and a folder."""
+SHOWN = ("ssl_certfile", "ssl_keyfile")
+"""Options for what to show: files."""
+LARGEST = 1 << 20
+"""Bytes of a file."""
+READ_WITHIN = 5.0
+"""Seconds for all files of a connection."""
+
+_AT_ONCE = threading.BoundedSemaphore(4)
+"""Threads that may hang in a file at once, where the folder is of a server that is away."""
+
+
+class TlsFileError(ConnectionError):
+    """A file for TLS may not be read. The message is the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a process reads."""
+
+    folder: Path | None = None
+    """Of the operator. None: any regular file, for the URL is the process' own."""
+    namespace: str = ""
+    """Of the queue."""
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Waits for the file system. Raises TlsFileError, which names the option and the cure."""
+        for option in (*TRUSTED, *SHOWN):
+            if option in options and not self._may_be_read(option, Path(options[option])):
+                raise TlsFileError(f"The queue's URL has the option {option}, which names no {self._cure(option)}")
+
+    def _may_be_read(self, option: str, path: Path) -> bool:
+        if self.folder is not None and not self._is_for_us(option, path):
+            return False
+        try:
+            found = path.stat()
+            if not access(path, R_OK):
+                return False
+        except OSError:
+            return False
+        if option == "ssl_ca_path":
+            return S_ISDIR(found.st_mode)
+        return S_ISREG(found.st_mode) and 0 < found.st_size <= LARGEST  # what /proc has is empty, and goes on
+
+    def _is_for_us(self, option: str, path: Path) -> bool:
+        assert self.folder is not None
+        if not path.is_relative_to(self.folder) or ".." in path.parts:
+            return False
+        steps = path.relative_to(self.folder).parts
+        if steps[:1] == (self.namespace,):
+            root = self.folder / self.namespace
+        elif option in TRUSTED and len(steps) == (0 if option == "ssl_ca_path" else 1):
+            root = self.folder
+        else:
+            return False
+        return Path(realpath(path)).is_relative_to(realpath(root))
+
+    def _cure(self, option: str) -> str:
+        what = "folder" if option == "ssl_ca_path" else "file"
+        if self.folder is None:
+            return f"{what} that this process can read (a file has 1 MiB at most): mount it there, or correct the option."
+        own = self.folder / self.namespace
+        to_trust = f" (or {self.folder}, for all namespaces)" if option in TRUSTED else ""
+        else_ = ", or write the certificates themselves as ssl_ca_data" if option in TRUSTED else ""
+        return (
+            f"{what} that the operator may read for namespace {self.namespace}: mount it in the operator's pod below {own}"
+            f"{to_trust}, by the chart's values extraVolumes and extraVolumeMounts{else_}. A file has 1 MiB at most."
+        )
+
+
+class _ThreadConnection:
+    """Mixed into the library's connections."""
+
+    _check: Callable[[], None]
+
+    def _connect(self) -> Any:
+        self._check()
+        return super()._connect()  # type: ignore[misc]
+
+
+class _TaskConnection:
+    """Likewise, for tasks."""
+
+    _check: Callable[[], None]
+    ssl_context: Any
+
+    async def _connect(self) -> None:
+        if self.ssl_context.context is None:
+            await on_own_thread(self._read)
+        await super()._connect()  # type: ignore[misc]
+
+    def _read(self) -> None:
+        self._check()
+        self.ssl_context.get()
+
+
+def reading(kind: type, files: TlsFiles, options: Mapping[str, Any], *, tasks: bool) -> type:
+    """A kind of the library's connections with TLS that reads these files only."""
+    mixed = _TaskConnection if tasks else _ThreadConnection
+    return type(f"Reading{kind.__name__}", (mixed, kind), {"_check": staticmethod(partial(files.check, options))})
+
+
+async def on_own_thread(read: Callable[[], None]) -> None:
+    """Not on one of those that others wait for, and it holds up no end of the process. Raises what `read` raises."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def end(error: Exception | None) -> None:
+        if not done.done():
+            done.set_result(None) if error is None else done.set_exception(error)
+
+    def work() -> None:
+        if not _AT_ONCE.acquire(timeout=READ_WITHIN):
+            return
+        error: Exception | None = None
+        try:
+            if not done.done():
+                read()
+        except Exception as failed:
+            error = failed
+        finally:
+            _AT_ONCE.release()
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(end, error)
+
+    threading.Thread(target=work, name="tls-files", daemon=True).start()
+    try:
+        async with asyncio.timeout(READ_WITHIN):
+            await done
+    except TimeoutError:
+        raise TlsFileError(
+            f"The files that the queue's URL names for TLS are not read within {READ_WITHIN:.0f} s: see where they are mounted."
+        ) from None
