@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -61,6 +62,10 @@ class Elector:
         """When renewals last worked again after they had failed (monotonic)."""
         self._failing = False
         self._looking = asyncio.Lock()
+        self._begun = 0
+        """Attempts so far."""
+        self._ended = 0
+        """Which of them was the last that came to its end."""
 
     @property
     def leading(self) -> bool:
@@ -80,9 +85,13 @@ class Elector:
             await self._sleep(began + self._terms.retry)
 
     async def attempt(self) -> None:
-        """One look at the Lease, and what follows from it."""
+        """One look at the Lease, and what follows from it. Those who ask while one is under way share the next."""
+        begun = self._begun
         async with self._looking:
-            await self._attempt()
+            if self._ended <= begun:
+                self._begun += 1
+                await self._attempt()
+                self._ended = self._begun
 
     async def _attempt(self) -> None:
         asked = self._clock.ticks()
@@ -104,8 +113,11 @@ class Elector:
             self._failed(str(error))
 
     async def confirm(self) -> bool:
-        """Ask the API server now whether this candidate leads. For a writer that was surprised by somebody else's write."""
-        await self.attempt()
+        """Ask the API server now whether this candidate leads. For a writer that was surprised by somebody else's write. An
+        answer that comes too late for a renewal is not waited for: the next attempt may be told in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._terms.renew_deadline):
+                await self.attempt()
         self._tell()
         return self.leading
 

@@ -151,3 +151,55 @@ def test_another_release_counts_as_alive_from_when_its_renewal_may_have_been_mad
         assert await one.releases.serves("baton/operator", "shop")
 
     lives(story)
+
+
+def written(one: Candidate) -> int:
+    """How often the Lease was."""
+    return int(one.server.request("get", PATH)["metadata"]["resourceVersion"])
+
+
+def test_hundreds_that_ask_at_once_share_an_attempt_and_hold_up_no_renewal() -> None:
+    async def story(one: Candidate) -> None:
+        running = asyncio.create_task(one.elector.run())
+        await asyncio.sleep(0.5)
+        begun, before = one.now(), written(one)
+        asked = [asyncio.create_task(one.elector.confirm()) for _ in range(200)]
+        await asyncio.sleep(0.03)  # in the midst of an attempt
+        asked += [asyncio.create_task(one.elector.confirm()) for _ in range(200)]
+        assert all(await asyncio.gather(*asked))
+        assert one.now() - begun < 0.5 and written(one) - before <= 3
+        await asyncio.sleep(10)
+        assert one.elector.leading and one.elector.outage_ended_at is None
+        running.cancel()
+
+    lives(story, latency=0.01)
+
+
+def test_who_asks_is_told_what_is_so_from_then_on() -> None:
+    """The attempt that is under way may have looked before."""
+
+    async def story(one: Candidate) -> None:
+        await one.elector.attempt()
+        under_way = asyncio.create_task(one.elector.attempt())
+        await asyncio.sleep(1.5)  # the Lease was looked at
+        one.server.request("patch", PATH, body={"spec": {"holderIdentity": "two"}})
+        assert not await one.elector.confirm()
+        await under_way
+
+    lives(story, latency=0.5)
+
+
+def test_a_confirmation_that_is_not_answered_does_not_hold_up_a_renewal() -> None:
+    async def story(one: Candidate) -> None:
+        running = asyncio.create_task(one.elector.run())
+        await asyncio.sleep(0.5)
+        one.fault = Hang()
+        asking = asyncio.create_task(one.elector.confirm())
+        await asyncio.sleep(0.1)
+        one.fault = None
+        begun = one.now()
+        await asyncio.sleep(6.5)
+        assert asking.done() and one.elector.leading, f"{one.now() - begun} s"
+        running.cancel()
+
+    lives(story)
