@@ -9,8 +9,9 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -48,7 +49,7 @@ class HealthServer:
         self._registry = registry
         self._checks = {"/healthz": alive, "/readyz": ready}
         self._asked_within = asked_within
-        self._connections: dict[asyncio.Task[None], None] = {}
+        self._connections: dict[asyncio.Task[Any], None] = {}
         """The oldest first."""
         self._pages = ThreadPoolExecutor(1, "metrics")
         """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""
@@ -83,18 +84,21 @@ class HealthServer:
             for connection in tuple(self._connections):  # a server waits for its connections, from Python 3.12 on
                 connection.cancel()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """In a task that asyncio makes, and whose failures it logs."""
         if len(self._connections) >= MOST_CONNECTIONS:
             oldest = next(iter(self._connections))
             del self._connections[oldest]
             oldest.cancel()
-        connection = self._loop.create_task(self._converse(reader, writer))
+        connection = asyncio.current_task()
+        assert connection is not None
         self._connections[connection] = None
-        connection.add_done_callback(partial(self._left, writer))
-
-    def _left(self, writer: asyncio.StreamWriter, connection: asyncio.Task[None]) -> None:
-        self._connections.pop(connection, None)
-        writer.transport.abort()  # here, for what is cancelled before it begins has no end of its own
+        with suppress(asyncio.CancelledError):  # it ends here, whoever cancels it
+            try:
+                await self._converse(reader, writer)
+            finally:
+                self._connections.pop(connection, None)
+                writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
