@@ -20,7 +20,9 @@ ASKED_WITHIN = 5.0
 """Seconds for a whole request."""
 ANSWERED_WITHIN = 10.0
 """Seconds until its answer is taken."""
-MOST_CONNECTIONS = 32
+MOST_CONNECTIONS = 128
+_TAKEN_AT_ONCE = 64
+"""Fewer: a probe that comes in a crowd is heard before the crowd takes its place."""
 _LONGEST = 16 * 1024
 """Bytes of a request."""
 
@@ -54,7 +56,7 @@ class HealthServer:
         self._pages = ThreadPoolExecutor(1, "metrics")
         """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""
         try:
-            self._socket = socket.create_server((address, port), backlog=MOST_CONNECTIONS)
+            self._socket = socket.create_server((address, port))
         except OSError as error:
             raise PortTaken(f"cannot serve on port {port} of {address or 'all addresses'}: {error}") from None
         self._loop = asyncio.new_event_loop()
@@ -79,7 +81,7 @@ class HealthServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        async with await asyncio.start_server(self._connected, sock=self._socket, limit=_LONGEST):
+        async with await asyncio.start_server(self._connected, sock=self._socket, limit=_LONGEST, backlog=_TAKEN_AT_ONCE):
             await self._stop.wait()
             for connection in tuple(self._connections):  # a server waits for its connections, from Python 3.12 on
                 connection.cancel()

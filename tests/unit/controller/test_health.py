@@ -79,7 +79,7 @@ def test_idle_connections_cost_no_thread_and_a_probe_beside_them_is_answered() -
     server.start()
     threads = threading.active_count()
     with ExitStack() as stack:
-        idle = [connected(stack, server.port) for _ in range(10 * MOST_CONNECTIONS)]
+        idle = [connected(stack, server.port) for _ in range(3 * MOST_CONNECTIONS)]
         assert Served(port=server.port).get("/healthz") == (200, "ok\n")
         assert threading.active_count() <= threads
         for one in idle[:-MOST_CONNECTIONS]:
