@@ -61,6 +61,7 @@ class Elector:
         self.outage_ended_at: float | None = None
         """When renewals last worked again after they had failed (monotonic)."""
         self._failing = False
+        self._resigned = False
         self._looking = asyncio.Lock()
         self._begun = 0
         """Attempts so far."""
@@ -69,7 +70,7 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        return still_leads(self._renewed_at, self._clock.ticks(), self._terms)
+        return not self._resigned and still_leads(self._renewed_at, self._clock.ticks(), self._terms)
 
     async def run(self) -> None:
         """Try, sleep, try again. A leader that cannot renew loses the lead at its renew deadline, also while a request hangs."""
@@ -88,7 +89,7 @@ class Elector:
         """One look at the Lease, and what follows from it. Those who ask while one is under way share the next."""
         begun = self._begun
         async with self._looking:
-            if self._ended <= begun:
+            if self._ended <= begun and not self._resigned:
                 self._begun += 1
                 await self._attempt()
                 self._ended = self._begun
@@ -122,16 +123,21 @@ class Elector:
         return self.leading
 
     async def resign(self) -> None:
-        """Give the Lease up, so that another may take it at its next look."""
-        if not self.leading:
-            return
-        self._renewed_at = None
+        """Give the Lease up, so that another may take it at its next look. From then on this candidate neither renews nor
+        takes it: a renewal that is under way comes to its end before."""
+        self._resigned = True
         try:
-            lease = await self._api.find(self._path)
-            if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
-                await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
-        except (ApiError, UnavailableError) as error:
-            log.warning("could not give up the leader Lease; others wait until it expires", error=str(error))
+            async with asyncio.timeout(self._terms.renew_deadline), self._looking:
+                if still_leads(self._renewed_at, self._clock.ticks(), self._terms):
+                    await self._give_up()
+        except (ApiError, UnavailableError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            log.warning("could not give up the leader Lease; others wait until it expires", error=why)
+
+    async def _give_up(self) -> None:
+        lease = await self._api.find(self._path)
+        if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+            await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
 
     async def _write(self, move: Move, lease: Json | None, asked: float) -> None:
         """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""

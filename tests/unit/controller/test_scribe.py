@@ -12,10 +12,12 @@ from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
+from baton.kube.leases import leases_path
 from baton.kube.ledger import PARTITIONS_ANNOTATION, Deposed, ForeignConfigMap, Landed, Ledger, Owner, partitions_of, size
 from baton.kube.releases import Releases
 
 OWNER = Owner("shop", "orders", "uid-1")
+LEASE = leases_path("baton", "operator")
 
 
 class Desk:
@@ -277,8 +279,7 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
     first = Desk(api)
     scribe = await first.open()
     await scribe.claim()
-    lease = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
-    api.put(lease, {**api.objects[lease], "spec": {**api.objects[lease]["spec"], "holderIdentity": ""}})
+    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     successor = await Desk(api, "two").open()
     await successor.claim()
     await successor.write({"group": "new"})
@@ -306,7 +307,7 @@ async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_be
     scribe = await first.open()
     await scribe.claim()
     await scribe.write({"group": "1"})
-    await first.elector.resign()
+    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     second = Desk(api, "two")
     successor = await second.open()
     await successor.claim()
@@ -328,8 +329,7 @@ async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count
     scribe = await first.open()
     await scribe.claim()
     await scribe.write({"group": "1"})
-    lease = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
-    api.put(lease, {**api.objects[lease], "spec": {**api.objects[lease]["spec"], "holderIdentity": ""}})
+    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     second = Desk(api, "two")
     successor = await second.open()
     await successor.claim()
@@ -346,8 +346,7 @@ async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken
     scribe = await first.open()
     await scribe.claim()
     await scribe.write({"group": "1"})
-    lease = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
-    api.put(lease, {**api.objects[lease], "spec": {**api.objects[lease]["spec"], "holderIdentity": ""}})
+    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     await (await Desk(api, "two").open()).claim()
     scribe.listed("999999")
     with pytest.raises(Deposed):

@@ -203,3 +203,39 @@ def test_a_confirmation_that_is_not_answered_does_not_hold_up_a_renewal() -> Non
         running.cancel()
 
     lives(story)
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["renews", "takes"])
+@pytest.mark.parametrize("moment", [0.25, 0.75, 1.25, 1.75, 2.25])
+def test_who_resigned_holds_the_lease_no_more_whatever_was_under_way(moment: float, taken: bool) -> None:
+    """A look and a write, half a second each way, of somebody who asks who leads; and others who wait for their turn."""
+
+    async def story(one: Candidate) -> None:
+        if taken:
+            await one.elector.attempt()
+        asking = [asyncio.create_task(one.elector.confirm()) for _ in range(2)]
+        await asyncio.sleep(moment)
+        asking.append(asyncio.create_task(one.elector.confirm()))
+        resigning = asyncio.create_task(one.elector.resign())
+        await asyncio.sleep(0)
+        assert not one.elector.leading
+        await resigning
+        await asyncio.gather(*asking)
+        assert not await one.elector.confirm()
+        found = one.server.request("list", PATH.rpartition("/")[0])["items"]
+        assert [lease["spec"]["holderIdentity"] for lease in found if lease["spec"]["holderIdentity"]] == []
+
+    lives(story, latency=0.5)
+
+
+def test_who_resigns_does_not_wait_for_ever_for_what_is_under_way() -> None:
+    async def story(one: Candidate) -> None:
+        await one.elector.attempt()
+        one.fault = Hang()
+        asking = asyncio.create_task(one.elector.attempt())
+        await asyncio.sleep(0.1)
+        begun = one.now()
+        await one.elector.resign()
+        assert one.now() - begun <= 6.1 and not asking.done()
+
+    lives(story)
