@@ -7,7 +7,7 @@ lists anew without saying what is gone), which is why the mirror has shelves of 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain, repeat
@@ -33,6 +33,15 @@ LOOK_AGAIN = 5.0
 LISTED_AT_ONCE = 25
 """Objects of a page of kopf's lists, which has no bound in bytes: as large as an API server takes them they have 40 MiB."""
 
+LEDGERS_AT_ONCE = 3
+"""The same of ConfigMaps: a ledger may have 900 KiB. JSON is parsed in one go, and nothing else happens meanwhile."""
+
+KOPFS = (
+    (LISTED_AT_ONCE, frozenset(Watched) - {Watched.LEDGERS}),
+    (LEDGERS_AT_ONCE, frozenset({Watched.LEDGERS})),
+)
+"""How many objects each lists at once, and what it watches: one size holds for all that a kopf lists."""
+
 OWN = frozenset({Watched.QUEUES, Watched.GROUPS})
 """Baton's own kinds, which are there once the CRDs were applied."""
 
@@ -44,10 +53,10 @@ class WatchEnded(Exception):  # noqa: N818 -- what became of a watch, not a mist
     """It is to be started again. The message says why."""
 
 
-def handlers(hear: Hear) -> kopf.OperatorRegistry:
-    """A registry whose handlers tell all that they hear."""
+def handlers(hear: Hear, kinds: Collection[Watched]) -> kopf.OperatorRegistry:
+    """A registry whose handlers tell all that they hear of these."""
     registry = kopf.OperatorRegistry()
-    for of in Watched:
+    for of in kinds:
         group, version = of.group_version
         kopf.on.event(group, version, of.value, registry=registry, id=of.value)(partial(_handle, hear, of))
     return registry
@@ -57,8 +66,8 @@ async def _handle(hear: Hear, of: Watched, event: Any, **_: Any) -> None:
     hear(of, event["type"], event["object"])
 
 
-def settings() -> kopf.OperatorSettings:
-    """Watch only what has the group's label (narrowed at the server), post nothing, scan nothing, lock nothing."""
+def settings(at_once: int = LISTED_AT_ONCE) -> kopf.OperatorSettings:
+    """List so many `at_once`; watch only what has the group's label (narrowed at the server); post, scan and lock nothing."""
     made = kopf.OperatorSettings()
     made.posting.enabled = False
     made.scanning.disabled = True
@@ -70,7 +79,7 @@ def settings() -> kopf.OperatorSettings:
     made.networking.request_timeout = 30
     made.networking.error_backoffs = Backoffs()
     made.watching.connect_timeout = 10
-    made.watching.chunk_size = LISTED_AT_ONCE
+    made.watching.chunk_size = at_once
     # A handler here only passes on what it is told; an idle object needs no worker for long.
     made.queueing.idle_timeout = 1.0
     made.process.ultimate_exiting_timeout = None  # it would end the whole process
@@ -96,32 +105,29 @@ async def watch(kubeconfig: Path | None, scope: Scope, hear: Hear, began: Callab
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)  # what it says when it ends is raised as well
     async with connect(kubeconfig) as (api, connection):
-        registry = handlers(hear)
         missing = OWN - await served(api)
         if missing:
             log.warning("the API server does not have all of Baton's resources; apply the CRDs in crds/", missing=sorted(missing))
 
-        @kopf.on.login(registry=registry)
         async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
             if kubeconfig is None:
                 return kopf.login_with_service_account(**arguments)
             return await _credentials(connection)
 
-        ready = asyncio.Event()
-        await asyncio.gather(
-            _ends_when_there_is_more(api, missing),
-            _then(ready, began),
-            _ends_with_any(
-                await kopf.spawn_tasks(
-                    registry=registry,
-                    settings=settings(),
-                    standalone=True,
-                    clusterwide=scope is None,
-                    namespaces=() if scope is None else (scope,),
-                    ready_flag=ready,
-                )
-            ),
-        )
+        ready = [asyncio.Event() for _ in KOPFS]
+        tasks: list[asyncio.Task[Any]] = []
+        for flag, (at_once, kinds) in zip(ready, KOPFS, strict=True):
+            registry = handlers(hear, kinds)
+            kopf.on.login(registry=registry)(login)
+            tasks += await kopf.spawn_tasks(
+                registry=registry,
+                settings=settings(at_once),
+                standalone=True,
+                clusterwide=scope is None,
+                namespaces=() if scope is None else (scope,),
+                ready_flag=flag,
+            )
+        await asyncio.gather(_ends_when_there_is_more(api, missing), _then(ready, began), _ends_with_any(tasks))
 
 
 async def served(api: Api) -> frozenset[Watched]:
@@ -142,8 +148,9 @@ async def _ends_when_there_is_more(api: Api, missing: frozenset[Watched]) -> Non
                 raise WatchEnded(f"the API server has {' and '.join(sorted(there))} by now")
 
 
-async def _then(flag: asyncio.Event, tell: Callable[[], None]) -> None:
-    await flag.wait()
+async def _then(flags: Iterable[asyncio.Event], tell: Callable[[], None]) -> None:
+    for flag in flags:
+        await flag.wait()
     tell()
 
 

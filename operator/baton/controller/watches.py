@@ -2,7 +2,7 @@
 
 One watch that kopf cannot go on with ends all the watches of its kopf, and cancels what else runs on that event loop. With one
 kopf for each namespace that is served, none of this reaches another namespace, nor the event loop of the operator. A scope costs
-a thread and about 1 MiB.
+a thread and about 2 MiB.
 """
 
 import asyncio

@@ -27,6 +27,8 @@ class HttpApiServer:
         self.lines: dict[tuple[str, str], list[bytes]] = {}
         """What a watch says next, by namespace and resource; then it goes on."""
         self.lists: list[tuple[str, str]] = []
+        self.pages: dict[tuple[str, str], list[int]] = {}
+        """How many objects each page of a list had."""
         self._news = asyncio.Event()
         self._closing = False
 
@@ -101,7 +103,7 @@ class HttpApiServer:
             return _status(self.refused[where])
         if "watch" not in request.query:
             self.lists.append(where)
-            return web.json_response({"items": self.objects.get(where, []), "metadata": {"resourceVersion": "9"}})
+            return self._page(where, int(request.query.get("continue", 0)), int(request.query["limit"]))
         stream = web.StreamResponse()
         await stream.prepare(request)
         while not self._closing:
@@ -110,6 +112,13 @@ class HttpApiServer:
             self._news.clear()
             await self._news.wait()
         return stream
+
+    def _page(self, where: tuple[str, str], begin: int, limit: int) -> web.Response:
+        found = self.objects.get(where, [])
+        page, more = found[begin : begin + limit], begin + limit < len(found)
+        self.pages.setdefault(where, []).append(len(page))
+        metadata = {"resourceVersion": "9", "continue": str(begin + limit) if more else ""}
+        return web.json_response({"items": page, "metadata": metadata})
 
 
 def _status(code: int) -> web.Response:

@@ -89,6 +89,19 @@ async def test_what_is_there_and_what_comes_is_heard_of(watching: Watching) -> N
     assert watching.watches.restarts == {"shop": 0, "bank": 0}
 
 
+async def test_ledgers_are_listed_by_few_and_all_of_them(watching: Watching) -> None:
+    there = {f"one-{number}" for number in range(26)}
+    for of in (Watched.LEDGERS, Watched.PODS):
+        watching.server.objects["bank", of.value] = [manifest("bank", name) for name in sorted(there)]
+    watching.server.pages.clear()
+    watching.server.say("bank", "pods", ENDS["gone"])
+    await watching.restarted("bank")
+    for of, at_once in ((Watched.LEDGERS, 3), (Watched.PODS, 25)):
+        await watching.watched("bank", of, "after")
+        assert {name for kind, _, name in watching.heard if kind is of} >= there
+        assert max(watching.server.pages["bank", of.value]) == at_once
+
+
 ENDS = {
     "gone": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "no"}}\n',
     "cut off": b'{"type": "ADDED", "obj\n',
