@@ -25,6 +25,7 @@ class Draft:
         self.queues = dict(state.queues)
         self.slots = dict(state.slots)
         self.tombs = dict(state.tombs)
+        self.ended = dict(state.ended)
         self.known = dict(state.known)
         self.seats = list(state.seats)
         self.standbys = list(state.standbys)
@@ -270,6 +271,13 @@ class Draft:
         self.waiting.pop(partition, None)
         if self.origins is not None:
             self.origins.pop(partition, None)  # when it comes back it is new, and its first grant is no move
+
+    def end(self, queue: QueueName) -> None:
+        """Of what was withdrawn of this queue keep one epoch for all."""
+        withdrawn = [partition for partition in self.tombs if partition.queue == queue]
+        highest = max((self.tombs.pop(partition) for partition in withdrawn), default=0)
+        if highest > self.ended.get(queue, 0):
+            self.ended[queue] = Epoch(highest)
 
     def miss(self, partition: Partition, move: Move) -> Move:
         """A deadline passed. Counted once per hand-off, in the same write that records it."""

@@ -69,6 +69,7 @@ def _group(state: GroupState) -> dict[str, Any]:
         if running is None
         else [{"owner": o, "of": spell_numbers(part)} for o, part in grouped((o, p) for p, o in running.origins.items())],
         "tombs": spell_grants(state.tombs),
+        "ended": dict(sorted(state.ended.items())),
         "fenced": sorted(state.fenced),
         "victims": state.victims,
         "scale": None if state.replicas is None else {"replicas": state.replicas, "victims": [name for name, _ in state.victims]},

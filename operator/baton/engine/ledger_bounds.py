@@ -17,6 +17,9 @@ MOST_PARTITIONS = 100_000
 WITHDRAWN_OF_ONE = 4
 """Partitions that were withdrawn, and of which only the epoch is kept, take as much memory as one that the group has."""
 
+MOST_WITHDRAWN = MOST_PARTITIONS
+"""Partitions that were withdrawn, and of which an epoch each is kept."""
+
 _MOST_NAMED = 8 * MOST_PARTITIONS
 """A partition stands with its owner or among the free, and may have a move, an origin, a kept epoch, and places in a plan."""
 

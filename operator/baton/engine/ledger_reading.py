@@ -92,6 +92,7 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
         queues=queues,
         slots=slots,
         tombs=read_grants(raw.get("tombs", {})),
+        ended={QueueName(name): Epoch(epoch) for name, epoch in raw.get("ended", {}).items()},
         known=known,
         seats=tuple(_read_seat(seat, known, slots) for seat in raw.get("seats", ())),
         standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),

@@ -1,8 +1,10 @@
 """Queues that came, went, grew, shrank or changed their access type (rules 1 and 8)."""
 
+from collections import Counter
 from dataclasses import replace
 
 from baton.engine.draft import Draft
+from baton.engine.ledger_bounds import MOST_WITHDRAWN
 from baton.engine.placement import fewest
 from baton.engine.recovery import adopt, assert_again
 from baton.engine.seats import end_waiting, overtake
@@ -21,8 +23,16 @@ def drop_missing_queues(draft: Draft) -> None:
         for partition in [partition for partition in draft.slots if partition.queue == queue]:
             _drop(draft, partition)
         del draft.queues[queue]
+        draft.end(queue)
         if draft.seats:
             draft.trigger(f"the queue {queue} is gone")
+
+
+def forget_withdrawn(draft: Draft) -> None:
+    """More of them than a ledger has room for are kept by one epoch for all of a queue."""
+    while len(draft.tombs) > MOST_WITHDRAWN:
+        (queue, _), *_ = Counter(partition.queue for partition in draft.tombs).most_common(1)
+        draft.end(queue)
 
 
 def follow_servers(draft: Draft) -> None:
@@ -86,8 +96,8 @@ def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
 def _open(draft: Draft, partition: Partition) -> None:
     slot = draft.slots.get(partition)
     if slot is None:
-        epoch = draft.tombs.pop(partition, None)
-        draft.slots[partition] = _NEVER if epoch is None else Slot(epoch)
+        epoch = max(draft.tombs.pop(partition, Epoch(0)), draft.ended.get(partition.queue, Epoch(0)))
+        draft.slots[partition] = Slot(epoch) if epoch else _NEVER
     elif slot.owner is not None and draft.may_own(slot.owner, partition.queue):
         # It was being withdrawn and is wanted again.
         draft.aim(partition, slot.owner, "the queue grew again")

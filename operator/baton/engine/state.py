@@ -189,6 +189,8 @@ class GroupState:
     slots: Mapping[Partition, Slot] = field(default_factory=dict)
     tombs: Mapping[Partition, Epoch] = field(default_factory=dict)
     """The highest epochs of partitions that were withdrawn: they may come back."""
+    ended: Mapping[QueueName, Epoch] = field(default_factory=dict)
+    """The highest epoch of all that was withdrawn of a queue, where it is not kept of each partition: it may come back, too."""
     known: Mapping[MemberId, KnownMember] = field(default_factory=dict)
     seats: tuple[Seat, ...] = ()
     standbys: tuple[MemberId, ...] = ()

@@ -15,7 +15,7 @@ from baton.engine.happenings import Happening, StandsBy, StateChanged
 from baton.engine.holddown import due, watch
 from baton.engine.observation import HeldBack, Observation, ScaleMode
 from baton.engine.partition_state import unopened
-from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, place_opened
+from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, forget_withdrawn, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, carry_out_plan
 from baton.engine.reaim import turn_lost_moves
 from baton.engine.seats import fill_seats, leave_to_the_active, take_seats
@@ -122,6 +122,7 @@ def _end_rebalance(draft: Draft) -> None:
 
 def _close(draft: Draft) -> Step:
     before = draft.before
+    forget_withdrawn(draft)
     _end_rebalance(draft)
     _tell(draft)
     spec = draft.spec
@@ -131,6 +132,7 @@ def _close(draft: Draft) -> Step:
         queues=draft.queues,
         slots=draft.slots,
         tombs=draft.tombs,
+        ended=draft.ended,
         known=draft.known,
         seats=tuple(draft.seats),
         standbys=tuple(draft.standbys),

@@ -4,9 +4,9 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group, grants, pauses
+from tests.unit.engine.group import Group, grants, partition, pauses
 
-from baton.engine import State, summary
+from baton.engine import State, partitions, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
 
@@ -67,6 +67,54 @@ def test_a_partition_that_comes_back_goes_on_above_its_old_epoch() -> None:
     group.resize(4).settle(70)
     assert group.owners() == "abab"
     assert [slot.epoch for slot in group.state.slots.values()] == [1, 1, 3, 3]
+
+
+def test_of_a_queue_that_is_gone_one_epoch_is_kept_and_it_comes_back_above_that() -> None:
+    group = Group(4).start("a", "b")
+    group.queues[PAY] = ObservedQueue(4)
+    group.settle(60)
+    group.settle(70)
+    group.resize(2, "pay").settle(80)
+    group.settle(150)
+    assert set(group.state.tombs) == {partition(2, "pay"), partition(3, "pay")}
+    highest = max(group.state.tombs.values())
+    del group.queues[PAY]
+    group.settle(160)
+    assert (dict(group.state.tombs), group.state.ended) == ({}, {PAY: highest})
+    group.queues[PAY] = ObservedQueue(2)
+    group.settle(170)
+    group.resize(4, "pay").settle(180)
+    group.settle(190)
+    assert "-" not in group.owners("pay")
+    assert min(slot.epoch for one, slot in group.state.slots.items() if one.queue == PAY) > highest
+
+
+def test_a_group_whose_queues_change_their_names_forever_keeps_little() -> None:
+    group = Group(4).start("a", "b")
+    for month in range(50):
+        group.queues = {QueueName(f"orders-{month}"): ObservedQueue(1_000)}
+        group.settle(60.0 + 20 * month)
+        group.settle(70.0 + 20 * month)
+    assert len(group.state.slots) == 1_000
+    assert len(group.state.tombs) == 0
+    assert len(group.state.ended) == 50
+
+
+def test_queues_that_shrink_leave_a_ledger_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "MOST_WITHDRAWN", 100)
+    group = Group(4).start("a", "b")
+    group.queues |= {PAY: ObservedQueue(80)}
+    group.settle(60)
+    group.settle(70)
+    group.resize(60)
+    group.settle(75)
+    group.resize(1, "pay").resize(1).settle(80)
+    group.settle(90)
+    assert len(group.state.tombs) == 59
+    assert group.state.ended == {PAY: 2}
+    group.resize(80, "pay").settle(100)
+    group.settle(110)
+    assert min(slot.epoch for one, slot in group.state.slots.items() if one.number and one.queue == PAY) > 2
 
 
 def test_a_queue_that_grows_again_in_mid_withdrawal_leaves_the_partition_with_its_giver() -> None:
