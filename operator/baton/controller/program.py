@@ -106,7 +106,7 @@ async def _operate(options: Options, stalls: Stalls) -> None:
             await _crds(api, replica, stop)
             if not stop.is_set():
                 watches.start()
-                collector = Collector()
+                collector = Collector(lambda: replica.elector.leading)
                 collector.begin()
                 replica.tasks.keep("collector", collector.run)
                 running = replica.tasks.start("replica", replica.run())

@@ -13,7 +13,7 @@ from baton.controller.collector import Collector
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     monkeypatch.setattr(collector_module, "LONG", 0.0)
     gc.unfreeze()
-    one = Collector()
+    one = Collector(lambda: False)
     one.begin()
     yield one
     one.end()
@@ -48,3 +48,19 @@ def test_a_short_collection_leaves_everything_as_it_was(collector: Collector, mo
     monkeypatch.setattr(collector_module, "LONG", 1000.0)
     gc.collect()
     assert gc.get_freeze_count() == 0
+
+
+def test_a_leader_puts_off_what_holds_up_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = True
+    one = Collector(lambda: leads)
+    gc.freeze()
+    try:
+        monkeypatch.setattr(collector_module, "MANY", gc.get_freeze_count() * 3 // 4)
+        assert not one.due
+        leads = False
+        assert one.due
+        leads = True
+        monkeypatch.setattr(collector_module, "MANY", gc.get_freeze_count() // 4)
+        assert one.due, "but not for good"
+    finally:
+        gc.unfreeze()
