@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from structlog.testing import capture_logs
-from tests.simulation.api_server import Refuse
+from tests.simulation.api_server import Delay, Refuse
 from tests.simulation.api_server.faults import Fault
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.simulation.replicas import Lone, played
@@ -98,9 +98,36 @@ async def test_no_pod_stays_cheap_to_lose_where_its_group_is_deleted(world: OneR
         return len([pod for pod in pods if DELETION_COST in (pod["metadata"].get("annotations") or {})])
 
     await world.until(cheap, 1)
+    world.trouble = lambda verb, path: Delay(there=5.0) if verb == "patch" and "/pods/" in path else None
     world.delete_group("orders")
     await world.until(lambda: finalizers(world), None)
     assert await cheap() == 0
+
+
+@in_virtual_time
+async def test_a_group_ends_also_where_a_pod_refuses_to_have_its_mark_taken_off(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}})
+    pods = {core_path("shop", "pods", pod) for pod in ("a", "b")}
+    for pod in ("a", "b"):
+        world.pod(pod)
+
+    async def cheap() -> int:
+        found = [await world.found(pod) or {} for pod in pods]
+        return len([pod for pod in found if DELETION_COST in (pod["metadata"].get("annotations") or {})])
+
+    await world.until(cheap, 1)
+    asked = 0
+
+    def refuse(verb: str, path: str) -> Fault | None:
+        nonlocal asked
+        asked += verb == "patch" and path in pods
+        return Refuse(403, "Forbidden", "a webhook says no") if verb == "patch" and path in pods else None
+
+    world.trouble = refuse
+    world.delete_group("orders")
+    await world.until(lambda: finalizers(world), None)
+    assert await cheap() == 1 and 0 < asked < 20
 
 
 def test_what_is_told_at_the_end_is_posted_and_the_lead_is_given_up_after_the_loops_have_ended() -> None:
