@@ -16,7 +16,7 @@ ENGINE = (
              "(owned if move is None or move.quiet or True else revoking)"),
     Mutation("ledger 1", "forget the epoch of a deleted partition", "engine/draft.py", "unit/engine/test_partitions.py", "self.tombs[partition] = Epoch(highest)", "pass"),
     Mutation("ledger 1", "bring a partition back below its old epoch", "engine/partitions.py", "unit/engine/test_partitions.py",
-             "_NEVER if epoch is None else Slot(epoch)", "_NEVER"),
+             "Slot(epoch) if epoch else _NEVER", "_NEVER"),
     Mutation("ledger 6", "take in a queue without records before there is a member", "engine/partitions.py", "unit/engine/test_partitions.py",
              "if not seen.fenced and not draft.eligible:", "if False:"),
     Mutation("ledger 6", "leave out a queue with records until there is a member", "engine/partitions.py", "unit/engine/test_partitions.py",
