@@ -66,6 +66,8 @@ TELLING = (
              '            {"op": "test", "path": "/metadata/uid", "value": uid},\n', ""),
     Mutation("status", "give up a status that could not be written", "controller/status_writer.py", "unit/controller/test_status_writer.py",
              "            self._written = {}\n            self._pause", "            self._written = wanted\n            self._pause"),
+    Mutation("status", "take any conflict for another object of the name", "controller/status_writer.py", "simulation/test_overwritten_statuses.py",
+             "isinstance(error, ConflictError) and error.status == INVALID", "isinstance(error, ConflictError)"),
     Mutation("status", "write at every look when it was", "controller/status_writer.py", "unit/controller/test_status_writer.py",
              "and (looked is None or looked < self._beat_at)", "and looked is None"),
     Mutation("status", "never write when the last look was", "controller/status_writer.py", "unit/controller/test_status_writer.py",
