@@ -120,7 +120,7 @@ def timed(work: Callable[..., Work], *arguments: int) -> tuple[float, float]:
 def _timed(work: Callable[..., Work], *arguments: int) -> tuple[float, float]:
     loop = Turns()
     loop.begin()
-    Collector().begin()
+    Collector(lambda: True).begin()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         began = time.process_time()
         runner.run(work(*arguments))
