@@ -9,6 +9,7 @@ from tests.simulation.one_replica import OneReplica, lives
 from tests.simulation.replicas import Lone, played
 
 from baton.controller.replica import LOOK_EVERY, LOOKS, STUCK_AFTER
+from baton.engine import GroupState
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.objects import groups_path
@@ -61,6 +62,35 @@ def test_a_group_whose_round_does_not_end_is_named() -> None:
         assert lone.replica.stuck() is None
         await asyncio.sleep(15)
         assert "the loop of shop/orders has hung" in (lone.replica.stuck() or "")
+
+    played(story)
+
+
+def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_process_are_concerned() -> None:
+    async def story(lone: Lone) -> None:
+        at_once, hanging = lone.loop.run_in_executor, []
+
+        def run(executor: Any, work: Any, *arguments: Any) -> asyncio.Future[Any]:
+            if any(isinstance(one, GroupState) and one.group == "shop/orders" for one in getattr(work, "args", ())):
+                hanging.append(lone.loop.create_future())
+                return hanging[-1]
+            return at_once(executor, work, *arguments)
+
+        lone.loop.run_in_executor = run  # type: ignore[method-assign]
+        await lone.group("shop", "a")
+        for _ in range(60):
+            await asyncio.sleep(5)
+            assert lone.replica.stuck() is None
+        assert await lone.ready("shop") == ("False", "PlanOverdue")
+        await lone.group("bank", "b")
+        await asyncio.sleep(5)
+        assert await lone.owned("bank") == {"b": 4}
+        assert len(hanging) == 1, "what hangs holds one thread, however often the group is looked at"
+        lone.loop.run_in_executor = at_once  # type: ignore[method-assign]
+        hanging[0].set_exception(RuntimeError("it has ended, and nobody uses it"))
+        await asyncio.sleep(60)
+        assert await lone.owned("shop") == {"a": 4}
+        assert await lone.ready("shop") == ("True", "Ready")
 
     played(story)
 

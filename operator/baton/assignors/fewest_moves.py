@@ -4,13 +4,19 @@ Two assignments that are equally even differ by cycles of units (A gives B's to 
 paths whose giver has exactly one step more than the receiver, so that the two swap loads. A node for every height of step closes
 such paths to cycles. The table costs least exactly when no cycle costs less than nothing (Klein 1967). Cycles are found by
 lowering distances (Bellman and Ford), starting from the arcs that cost less than nothing, and cancelled. When no distance can be
-lowered, the distances are the proof.
+lowered, the distances are the proof. A search that goes on for long ends without one: with the table as even as it was, and with
+fewer moves than at the start.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from baton.assignors.kinds import Place
 from baton.assignors.table import Arc, Table
+
+MOST_HOPS = 20_000_000
+"""Arcs that are looked at, which takes two or three seconds. Where everything moves they are about as many as the square of the
+kinds times the members.
+"""
 
 _Node = int
 """Kinds, then members, then heights of step as they come up."""
@@ -19,16 +25,17 @@ _Hop = tuple[_Node, _Node, Arc]
 """From a node to the next one, and the arc between them."""
 
 
-def settle(table: Table, swap_loads: bool = True) -> None:
-    """Cancels cycles until there are none. `swap_loads` False: every load stays as it is."""
-    if any(table.held) or any(table.far):
-        _Settling(table, swap_loads).run()
+def settle(table: Table, hops: int = MOST_HOPS, *, swap_loads: bool = True) -> int:
+    """Cancels cycles until there are none, or so many hops are over; returns how many are left. `swap_loads` False: every load
+    stays as it is."""
+    return _Settling(table, hops, swap_loads).run() if any(table.held) or any(table.far) else hops
 
 
 class _Settling:
-    def __init__(self, table: Table, swap_loads: bool) -> None:
+    def __init__(self, table: Table, hops: int, swap_loads: bool) -> None:
         self._table = table
         self._swap_loads = swap_loads
+        self._hops_left = hops
         self._members = len(table.of_kind)
         """The node of the first member."""
         self._heights = self._members + len(table.of_member)
@@ -48,9 +55,10 @@ class _Settling:
             if count > held:
                 self._guests[table.member[arc]][arc] = None
 
-    def run(self) -> None:
+    def run(self) -> int:
+        """Returns the hops that are left."""
         active: dict[_Node, None] = dict.fromkeys(self._cheap())
-        while active:
+        while active and self._hops_left > 0:
             active = self._lower(active)
             for cycle in list(self._cycles(active)):
                 while self._cost(cycle) < 0:
@@ -58,6 +66,7 @@ class _Settling:
                 for _, node, _ in cycle:
                     self._before[node] = _NO_NODE
                     active[node] = None
+        return max(0, self._hops_left)
 
     def _node(self, height: int) -> _Node:
         if height not in self._height:
@@ -88,14 +97,16 @@ class _Settling:
         farthest = max(distance[: self._members])
         for node in active:
             here = distance[node]
-            for there, arc, cost in self._next(node, farthest):
+            hops = self._next(node, farthest)
+            self._hops_left -= len(hops)
+            for there, arc, cost in hops:
                 if here + cost < distance[there]:
                     distance[there] = here + cost
                     before[there], via[there] = node, arc
                     nearer[there] = None
         return nearer
 
-    def _next(self, node: _Node, farthest: int) -> Iterable[tuple[_Node, Arc, int]]:
+    def _next(self, node: _Node, farthest: int) -> Sequence[tuple[_Node, Arc, int]]:
         """Where it leads from a node, without what costs a move and so leads nearer to no kind, for none is farther than this."""
         table = self._table
         kind, member, count, held, far, worth = table.kind, table.member, table.count, table.held, table.far, table.worth

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 
-from baton.assignors.fewest_moves import settle
+from baton.assignors.fewest_moves import MOST_HOPS, settle
 from baton.assignors.kinds import Group, Kind, Place
 from baton.assignors.loads import Cost, Loads
 from baton.assignors.table import Table
@@ -167,6 +167,7 @@ def _at_home(loads: Loads, owners: Owners) -> Owners:
     for kind in loads.group.kinds:
         if kind.weight:
             of_weight[loads.weight[kind.partitions[0]]].append(kind)
+    hops = MOST_HOPS
     for kinds in of_weight.values():
         partitions = [partition for kind in kinds for partition in kind.partitions]
         if len(partitions) == 1 or not any(any(loads.misplaced(partition, owners[partition])) for partition in partitions):
@@ -180,7 +181,7 @@ def _at_home(loads: Loads, owners: Owners) -> Owners:
         for number, kind in enumerate(part.kinds):
             for partition in kind.partitions:
                 table.put(arcs[number, owners[partition]], 1)
-        settle(table, swap_loads=False)
+        hops = settle(table, hops, swap_loads=False)
         settled |= {partition: place for place, hand in enumerate(table.hands()) for partition in hand}
     return settled
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from baton.assignors import Member, Request
 from baton.cli.comparison import Comparison
@@ -77,7 +78,7 @@ class _Rehearsal:
 async def rehearse(state: GroupState, seen: Observation, now: float) -> GroupState:
     """The group when the rebalance is over, if everybody does at once what is asked. `now` is in unix seconds."""
     rehearsal, queues = _Rehearsal(now), FencedQueues(drains=True)
-    runtime = GroupRuntime(state, rehearsal, rehearsal, queues, LargeWork())
+    runtime = GroupRuntime(state, rehearsal, rehearsal, queues, LargeWork(longest=inf).of(""))
     for _ in range(LONGEST):
         if not (await runtime.advance(seen)).effects:
             return runtime.state

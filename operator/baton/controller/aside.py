@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -11,6 +14,13 @@ MUCH = 1_000
 """Partitions, or things that happened to them."""
 
 
+_THREADS = ThreadPoolExecutor(2, thread_name_prefix="aside")
+"""What is done here takes a second at most, whatever anybody asks for, and waits for nothing."""
+
+
 async def aside(much: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """What `work` returns. It shares nothing with anybody who does not wait for it. `much`: how many things it looks at."""
-    return await asyncio.to_thread(work, *arguments, **named) if much > MUCH else work(*arguments, **named)
+    if much <= MUCH:
+        return work(*arguments, **named)
+    run = partial(copy_context().run, work, *arguments, **named)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, run)

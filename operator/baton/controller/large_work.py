@@ -1,41 +1,71 @@
-"""Work on very many partitions is done on another thread, and takes turns: while a plan is made, it needs twice as much memory as
-its group keeps.
+"""Steps and plans are made on threads of their own. Work on very many partitions takes turns, too: while a plan is made, it needs
+twice as much memory as its group keeps.
+
+A thread cannot be ended. So a group waits for a plan only so long; then that is said on the group, and harms no other.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from contextvars import copy_context
-from functools import partial
-from typing import ParamSpec, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ParamSpec, TypeVar
 
 from baton.controller.aside import MUCH
+from baton.controller.namespace_threads import NamespaceThreads
+from baton.controller.problems import Problem, Reason
+from baton.controller.refusals import Stuck
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+THREADS = 8
+"""They compute, and Python computes on one at a time: more would only make the event loop wait longer for its turn."""
+
+LONGEST = 90.0
+"""Seconds for which a group waits for a plan."""
+
 
 class LargeWork:
-    """In the order of asking. What is little waits for nobody."""
+    """Of all groups. In the order of asking; what is little waits for threads alone."""
 
-    def __init__(self, most: int = MOST_PARTITIONS) -> None:
-        """`most`: partitions that are worked on at the same time; what has more goes alone."""
+    def __init__(self, most: int = MOST_PARTITIONS, longest: float = LONGEST) -> None:
+        """`most`: partitions that are worked on at the same time; what has more goes alone. `longest`: seconds for which a group
+        waits; what takes longer has its turn no more, though it has its thread."""
         self._most = most
+        self.longest = longest
+        self._threads = NamespaceThreads(THREADS, "step")
         self._under_way = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    async def do(self, partitions: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What `work` returns, which is about so many. It shares nothing with anybody who does not wait for it. Its turn lasts as
-        long as its thread: that goes on where nobody waits for it any more."""
+    def of(self, namespace: str, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> "GroupWork":
+        """As one group uses it. `around` all that it waits for."""
+        return GroupWork(self, namespace, around)
+
+    def hangs(self, now: float) -> bool:
+        """All threads have been at the same work for longer than any group waits: nobody will have a turn any more. `now`: of the
+        event loop's clock. For another thread."""
+        return self._threads.all_busy_since(now - self.longest)
+
+    async def begin(
+        self, namespace: str, partitions: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    ) -> asyncio.Future[T]:
+        """Returns when `work`, which is about so many, is on its thread. It shares nothing with anybody who does not wait for it.
+        Its turn lasts as long as its thread: that goes on where nobody waits for it any more."""
         much = 0 if partitions <= MUCH else min(partitions, self._most)
-        if much:
-            await self._wait(much)
-        run = partial(copy_context().run, work, *arguments, **named)
-        thread = asyncio.get_running_loop().run_in_executor(None, run)
-        if much:
-            thread.add_done_callback(lambda _: self._done(much))
-        return await asyncio.shield(thread)
+        if not much:
+            return await self._threads.begin(namespace, work, *arguments, **named)
+        await self._wait(much)
+        turn = _Turn(much, self._done)
+        try:
+            thread = await self._threads.begin(namespace, work, *arguments, **named)
+        except BaseException:
+            turn.give_back()
+            raise
+        late = asyncio.get_running_loop().call_later(self.longest, turn.give_back)
+        thread.add_done_callback(lambda _: late.cancel())
+        thread.add_done_callback(lambda _: turn.give_back())
+        return thread
 
     async def _wait(self, much: int) -> None:
         mine = asyncio.get_running_loop().create_future()
@@ -63,3 +93,62 @@ class LargeWork:
                 self._under_way += much
                 one.set_result(None)
             self._waiting.popleft()
+
+
+class _Turn:
+    """Of work on very many partitions. It is given back once."""
+
+    def __init__(self, much: int, done: Callable[[int], None]) -> None:
+        self._much = much
+        self._done = done
+
+    def give_back(self) -> None:
+        much, self._much = self._much, 0
+        if much:
+            self._done(much)
+
+
+class GroupWork:
+    """Of one group, which has one thread at a time."""
+
+    def __init__(self, shared: LargeWork, namespace: str, around: Callable[[], AbstractContextManager[object]]) -> None:
+        self._shared = shared
+        self._namespace = namespace
+        self._around = around
+        self._left: asyncio.Future[Any] | None = None
+        """Work that was waited for too long, or for which nobody waits."""
+
+    async def do(self, partitions: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What `work` returns, which is about so many. Raises Stuck where that takes too long."""
+        longest = self._shared.longest
+        with self._around():
+            try:
+                async with asyncio.timeout(longest) as limit:
+                    if self._left is not None:
+                        await asyncio.wait([self._left])
+                    thread = await self._shared.begin(self._namespace, partitions, work, *arguments, **named)
+                    self._left = thread
+                    made = await asyncio.shield(thread)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise Stuck(self._overdue(longest)) from None
+            finally:
+                if self._left is not None and self._left.done():
+                    self._left = None
+        return made
+
+    def _overdue(self, seconds: float) -> Problem:
+        if self._left is None:
+            return Problem(
+                Reason.PLAN_OVERDUE,
+                f"no thread was free for {seconds:.0f} s to make a step of this group on: plans of other groups in namespace "
+                f"{self._namespace} take long (see their conditions), or the operator has too little CPU (the chart's value "
+                "resources). Until then nothing is moved; it is tried again",
+            )
+        return Problem(
+            Reason.PLAN_OVERDUE,
+            f"the plan of this group has not come to its end for {seconds:.0f} s: where spec.assignors names an assignor of your "
+            "own, mend it and restart the operator with it; else give the operator more CPU (the chart's value resources). "
+            "Until then nothing is moved, and who owns what stays as it is; other groups go on",
+        )

@@ -78,7 +78,10 @@ class GroupLoop:
         self._scaling = Scaling(self.key, services.scaler, services.tasks, self.wake)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         state = GroupState.new(group.full_name)
-        self._runtime = GroupRuntime(state, services.clock, self._scribe, self._keepers, services.large_work)
+        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
+        self._retrying = Retrying(services.clock, self._stuck, self._log)
+        work = services.large_work.of(group.namespace, self._retrying.elsewhere)
+        self._runtime = GroupRuntime(state, services.clock, self._scribe, self._keepers, work)
         self._steps = Steps(
             self._owner,
             self._runtime,
@@ -93,12 +96,10 @@ class GroupLoop:
         self.served_by: str | None = None
         """Another release of the operator has the group, and this loop has ended for it."""
         self._resync_at = float("-inf")
-        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._takeover = Takeover(
-            self._owner, self._sight, self._finalizer, self._scribe, self._teller, self._booking, services, self._stuck
+            self._owner, self._sight, self._finalizer, self._scribe, self._teller, self._booking, services, work, self._stuck
         )
         self._resizings = Resizings()
-        self._retrying = Retrying(services.clock, self._stuck, self._log)
 
     @property
     def _state(self) -> GroupState:
@@ -107,7 +108,7 @@ class GroupLoop:
 
     @property
     def busy_since(self) -> float | None:
-        """When the round that is under way was begun (monotonic seconds); None: it sleeps, or waits to try again."""
+        """See Retrying."""
         return self._retrying.busy_since
 
     def wake(self) -> None:

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     LEDGER_NAME_TAKEN = "LedgerNameTaken"
     API_REFUSED = "ApiRefused"
     UNEXPECTED_ERROR = "UnexpectedError"
+    PLAN_OVERDUE = "PlanOverdue"
     BAD_ANNOTATION = "BadAnnotation"
     NO_IDENTITY = "NoIdentity"
     NO_SESSION = "NoSession"
@@ -72,6 +73,7 @@ _RANK = (
     Reason.LEDGER_REFUSED,
     Reason.API_REFUSED,
     Reason.UNEXPECTED_ERROR,
+    Reason.PLAN_OVERDUE,
     Reason.INVALID_SPEC,
     Reason.NOT_SEEN,
     Reason.QUEUE_NOT_FOUND,

@@ -91,7 +91,7 @@ class Replica:
             releases=Releases(api, clock),
             relists=Relists(api, self.mirror, clock, self.tasks, namespaces),
             capacity=Capacity(most_partitions, shared=len(namespaces) != 1),
-            large_work=LargeWork(),
+            large_work=LargeWork(longest=stuck_after),
             admission_policy=admission_policy,
             ledger_limit=ledger_limit,
         )
@@ -146,4 +146,6 @@ class Replica:
         hanging = ["/".join(key) for key in self.fleet.stuck(self._stuck_after)]
         if hanging:
             return f"the loop of {', '.join(hanging[:3])} has hung for more than {self._stuck_after:.0f} s"
+        if self.services.large_work.hangs(now):
+            return f"plans have been under way on all threads for more than {self._stuck_after:.0f} s"
         return None

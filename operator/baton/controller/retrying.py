@@ -1,7 +1,8 @@
 """Work that a group cannot go on without: what fails is said on the group, harms no other, and is tried again from the facts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -26,12 +27,22 @@ class Retrying:
         self._log = log
         self._attempts = Attempts(clock)
         self.busy_since: float | None = None
-        """When the attempt that is under way was begun (monotonic seconds); None: none is."""
+        """When the attempt that is under way was begun, or was last `elsewhere` (monotonic seconds). None: none is under way, or
+        it is there."""
 
     @property
     def failing(self) -> bool:
         """The last attempt failed."""
         return self._attempts.since is not None
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Around waiting for a thread and its work: that has a limit of its own, and nothing here hangs meanwhile."""
+        self.busy_since = None
+        try:
+            yield
+        finally:
+            self.busy_since = self._clock.ticks()
 
     async def until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """What it returned at last. Raises Deposed."""
@@ -43,7 +54,7 @@ class Retrying:
                 raise
             except (Stuck, ApiError, UnavailableError) as error:
                 pause = self._attempts.failed(begun)
-                self._log.warning("the API server did not do what was asked; trying again", error=str(error))
+                self._log.warning("the group cannot go on; trying again", error=str(error))
                 if not may_pass(error) or self._attempts.lasted >= PASSING:
                     self._say(problem_of(error))
             except (Exception, asyncio.CancelledError) as error:

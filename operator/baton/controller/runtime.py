@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from baton.controller.aside import MUCH, aside
-from baton.controller.large_work import LargeWork
+from baton.controller.large_work import GroupWork
 from baton.engine import Effect, GroupState, Step, dump, load, step
 from baton.engine.observation import HeldBack, Observation, Outcome
 from baton.kube.ledger import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
@@ -51,7 +51,7 @@ class Queues(Protocol):
 class GroupRuntime:
     """One group between its clock, its ledger and its queues."""
 
-    def __init__(self, state: GroupState, clock: Clock, ledger: LedgerWriter, queues: Queues, large_work: LargeWork) -> None:
+    def __init__(self, state: GroupState, clock: Clock, ledger: LedgerWriter, queues: Queues, work: GroupWork) -> None:
         self.state = state
         """As it stands in the ledger."""
         self.wake_at: float | None = None
@@ -61,7 +61,7 @@ class GroupRuntime:
         self._clock = clock
         self._ledger = ledger
         self._queues = queues
-        self._large_work = large_work
+        self._work = work
         self._unsettled: deque[tuple[Mapping[str, str], Step, frozenset[Outcome]]] = deque(maxlen=MOST_UNKNOWN)
         """Steps of which nobody knows whether they were written: the ledger's texts, the step, and the outcomes it was shown."""
 
@@ -69,15 +69,15 @@ class GroupRuntime:
         """One step. `facts` is what was observed but for the queues' answers, which are added here. `limit`: bytes of a ledger
         that a plan may lead to; what is in flight may take a little more.
 
-        Raises what the ledger raises, and TooLarge; then the state is as before, and nothing is carried out. Where the ledger is
-        found to say what an earlier step had it say, that one is to be adopted.
+        Raises what the ledger raises, TooLarge, and Stuck where the step takes too long; then the state is as before, and nothing
+        is carried out. Where the ledger is found to say what an earlier step had it say, that one is to be adopted.
         """
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
         # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
         try:
             much = max(len(self.state.slots), sum(one.partitions for one in shown.queues.values()))
-            made, texts, self.held_back = await self._large_work.do(much, _decide, self.state, shown, self._clock.now(), limit)
+            made, texts, self.held_back = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit)
         except TooLarge as error:
             self.held_back = error
             raise

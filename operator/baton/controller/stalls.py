@@ -4,11 +4,12 @@ The event loop asks its selector what is ready, and then runs all that is. So th
 nothing new was looked at. To measure it there costs nothing at rest, misses nothing, and shows a stall also while it lasts.
 """
 
-import asyncio
 import selectors
 import time
 from collections import deque
 from collections.abc import Callable
+
+from baton.controller.lookups import LookupLoop
 
 BUCKET, BUCKETS = 30.0, 10
 """Seconds, and how many of them are told: the last five minutes."""
@@ -27,9 +28,9 @@ class Stalls:
         self._busy_since: float | None = clock()
         """None: it waits for something to be ready."""
 
-    def loop(self) -> asyncio.SelectorEventLoop:
+    def loop(self) -> LookupLoop:
         """An event loop that is measured."""
-        return asyncio.SelectorEventLoop(_Selector(self))
+        return LookupLoop(_Selector(self))
 
     def recent(self) -> float:
         """Seconds of the longest one in the last five minutes; one that lasts still is counted so far."""

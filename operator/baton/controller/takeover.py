@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from baton.controller.aside import aside
 from baton.controller.booking import Booking
 from baton.controller.ending import can_forsake_ledger, can_go_unseen
 from baton.controller.event_reasons import EventReason
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_sight import GroupSight
+from baton.controller.large_work import GroupWork
 from baton.controller.problems import Problem, worst
 from baton.controller.refusals import Stuck, ledger_refused
 from baton.controller.scribe import REFUSALS, Scribe
@@ -43,6 +45,7 @@ class Takeover:
         teller: Teller,
         booking: Booking,
         services: Services,
+        work: GroupWork,
         say: Callable[[Problem], None],
     ) -> None:
         """`say` is called with what keeps the group from beginning."""
@@ -53,7 +56,7 @@ class Takeover:
         self._teller = teller
         self._relists = services.relists
         self._booking = booking
-        self._large_work = services.large_work
+        self._work = work
         self._say = say
 
     async def see(self, since: float) -> bool:
@@ -93,11 +96,11 @@ class Takeover:
             if not group.deleting or not can_forsake_ledger(error, self._scribe.attempts.lasted):
                 raise Stuck(ledger_refused(self._owner, error)) from error
             data = self._scribe.forsake()
-        partitions = 0 if data is None else await asyncio.to_thread(partitions_named, data)
+        partitions = 0 if data is None else await aside(sum(map(len, data.values())), partitions_named, data)
         if not self._booking.begin(partitions, at_all_events=group.deleting):
             assert self._booking.problem is not None
             raise Stuck(self._booking.problem)  # it has more than its metadata told
-        state, unread = await self._large_work.do(partitions, _read, group.full_name, data)
+        state, unread = await self._work.do(partitions, _read, group.full_name, data)
         if unread is not None:
             self._teller.warn(EventReason.LEDGER_REBUILT, unread)
         return state

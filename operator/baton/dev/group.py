@@ -53,7 +53,7 @@ class DevGroup:
         self._keeper = Keeper(self._queue, connect, self._clock, self._news.set)
         self._keeper.ask_for(partitions)
         state = GroupState.new(f"{NAMESPACE}/{name}")
-        self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork())
+        self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork().of(NAMESPACE))
 
     async def run(self) -> None:
         """Until cancelled."""

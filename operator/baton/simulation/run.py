@@ -87,7 +87,7 @@ class _Run:
 
     def _begin(self) -> GroupRuntime:
         state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
-        return GroupRuntime(state, self, self, self._world.records, LargeWork())
+        return GroupRuntime(state, self, self, self._world.records, LargeWork().of(""))
 
     async def to_the_end(self) -> Result:
         times = sorted(self._batches, reverse=True)

@@ -1,6 +1,7 @@
 """The most even, with the fewest moves, with the fewest zone mismatches: compared with all there is, and with an exact solver."""
 
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 from random import Random
@@ -9,7 +10,11 @@ import pytest
 from tests.unit.assignors.assignment_problem import least_cost
 from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
-from baton.assignors import Member, Request, get
+from baton.assignors import AssignorError, Member, Request, get
+from baton.assignors.fewest_moves import MOST_HOPS, _Settling, settle
+from baton.assignors.kinds import grouped
+from baton.assignors.levelling import level
+from baton.assignors.table import Table
 from baton.model import Partition
 
 minimal = get("minimal")
@@ -210,3 +215,59 @@ def test_a_weighted_group_that_is_too_large_to_search_through_is_nearly_even():
     answer = minimal(Request({"orders": 500}, members, weights=weights))
     loads = [sum(weights["orders"][partition.number] for partition in hand) for hand in answer.assignment.values()]
     assert max(loads) - min(loads) <= sum(loads) / len(loads) / 100
+
+
+def of_many_kinds(members: int, kinds: int) -> Request:
+    """Each partition is near to other zones than the next one, and half of the members have all."""
+    dice = Random(1)
+    zones = [f"z{place}" for place in range(members)]
+    near = tuple(frozenset(dice.sample(zones, min(8, members))) for _ in range(kinds))
+    owned: list[list[Partition]] = [[] for _ in zones]
+    for number in range(kinds):
+        owned[dice.randrange(members // 2)].append(Partition("orders", number))
+    group = {zone: Member(ORDERS, tuple(mine), zone=zone) for zone, mine in zip(zones, owned, strict=True)}
+    return Request({"orders": kinds}, group, {"orders": near})
+
+
+def test_a_search_that_goes_on_for_long_ends_as_even_and_with_fewer_moves_than_it_began() -> None:
+    tables, left = [], []
+    for hops in (0, 100_000, MOST_HOPS):
+        table = Table(grouped(of_many_kinds(16, 256)))
+        level(table)
+        left.append(settle(table, hops))
+        tables.append(table)
+    assert left[:2] == [0, 0] and left[2] > 0
+    assert {tuple(sorted(table.load)) for table in tables} == {(16,) * 16}
+    for table in tables:
+        sizes = [len(kind.partitions) for kind in table.group.kinds]
+        assert [sum(table.count[arc] for arc in arcs) for arcs in table.of_kind] == sizes
+    moves = [sum(max(0, count - held) for count, held in zip(table.count, table.held, strict=True)) for table in tables]
+    mismatches = [sum(count for count, far in zip(table.count, table.far, strict=True) if far) for table in tables]
+    costs = list(zip(moves, mismatches, strict=True))
+    assert costs[0] > costs[1] > costs[2]
+
+
+def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    request, looked_at, next_ = of_many_kinds(16, 1024), 0, _Settling._next
+
+    def counted(self: _Settling, *where: int) -> Sequence[tuple[int, int, int]]:
+        nonlocal looked_at
+        found = next_(self, *where)
+        looked_at += len(found)
+        return found
+
+    monkeypatch.setattr(_Settling, "_next", counted)
+    table = Table(grouped(request))
+    level(table)
+    settle(table, 500_000)
+    arcs = len(table.kind)
+    assert 500_000 <= looked_at <= 500_000 + 4 * arcs
+
+
+def test_more_kinds_for_more_readers_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.assignors.minimal.MOST_ARCS", 16 * 64 - 1)
+    with pytest.raises(
+        AssignorError, match=r"64 kinds of partitions .* 1,024 in all, more than 1,023: .* spec.partitionAttributes"
+    ):
+        minimal(of_many_kinds(16, 64))
+    assert len(minimal(of_many_kinds(16, 63)).assignment) == 16

@@ -1,9 +1,14 @@
-"""Work on very many partitions takes turns."""
+"""Work on very many partitions takes turns, and what does not come to its end is waited for only so long."""
 
 import asyncio
 import threading
 
-from baton.controller.large_work import LargeWork
+import pytest
+from tests.waiting import eventually
+
+from baton.controller.large_work import THREADS, GroupWork, LargeWork
+from baton.controller.problems import Reason
+from baton.controller.refusals import Stuck
 
 LARGE, HALF, SMALL = 100_000, 50_000, 1_000
 
@@ -11,8 +16,8 @@ LARGE, HALF, SMALL = 100_000, 50_000, 1_000
 class Works:
     """Each goes on, on its thread, until it is told to end."""
 
-    def __init__(self) -> None:
-        self.large_work = LargeWork(LARGE)
+    def __init__(self, longest: float = 60) -> None:
+        self.large_work = LargeWork(LARGE, longest)
         self.tasks: dict[str, asyncio.Task[str]] = {}
         self._begun: list[str] = []
         self._ends: dict[str, threading.Event] = {}
@@ -20,8 +25,11 @@ class Works:
         self._loop = asyncio.get_running_loop()
 
     def begin(self, name: str, partitions: int) -> None:
+        self.do(name, partitions, self.large_work.of(name))
+
+    def do(self, name: str, partitions: int, group: GroupWork) -> None:
         self._ends[name] = threading.Event()
-        self.tasks[name] = asyncio.create_task(self.large_work.do(partitions, self._work, name))
+        self.tasks[name] = asyncio.create_task(group.do(partitions, self._work, name))
 
     def end(self, name: str) -> None:
         self._ends[name].set()
@@ -95,3 +103,45 @@ async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
     await works.have_begun("a", "c")
     works.end("c")
     assert await works.tasks["c"] == "c"
+
+
+async def test_what_does_not_come_to_its_end_is_told_and_gives_its_turn_back_but_not_its_thread() -> None:
+    works = Works(longest=0.2)
+    group = works.large_work.of("evil")
+    works.do("a", LARGE, group)
+    await works.have_begun("a")
+    with pytest.raises(Stuck, match=r"the plan of this group has not come to its end .* spec.assignors") as told:
+        await works.tasks["a"]
+    assert told.value.problem.reason is Reason.PLAN_OVERDUE
+    works.begin("b", LARGE)
+    await works.have_begun("a", "b")
+    works.end("b")
+    assert await works.tasks["b"] == "b"
+    works.do("again", SMALL, group)
+    with pytest.raises(Stuck):
+        await works.tasks["again"]
+    await works.have_begun("a", "b")
+    works.do("at last", SMALL, group)
+    works.end("a")
+    await works.have_begun("a", "b", "at last")
+    works.end("at last")
+    assert await works.tasks["at last"] == "at last"
+
+
+async def test_only_where_nobody_will_have_a_turn_any_more_it_hangs() -> None:
+    works = Works(longest=0.2)
+    names = [f"{number}/{name}" for number in range(THREADS) for name in range(THREADS)]
+    for name in names:
+        works.do(name, SMALL, works.large_work.of(name.partition("/")[0]))
+    loop, begun = asyncio.get_running_loop(), [works.tasks[name] for name in names]
+    for task in begun:
+        with pytest.raises(Stuck):
+            await task
+    assert works.large_work.hangs(loop.time() + 1)
+    for name in names:
+        works.end(name)
+
+    async def over() -> bool:
+        return not works.large_work.hangs(loop.time() + 1)
+
+    await eventually(over, "threads are free again")

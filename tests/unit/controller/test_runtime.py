@@ -53,7 +53,7 @@ def around() -> Surroundings:
 
 @pytest.fixture
 def runtime(around: Surroundings) -> GroupRuntime:
-    return GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork())
+    return GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork().of("shop"))
 
 
 async def test_nothing_of_a_step_is_done_before_it_is_written(runtime: GroupRuntime, around: Surroundings) -> None:
@@ -85,7 +85,7 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
 
 async def test_a_step_that_is_not_remembered_is_read_back(runtime: GroupRuntime, around: Surroundings) -> None:
     await runtime.advance(fleet("a"))
-    other = GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork())
+    other = GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork().of("shop"))
     assert await other.adopt(around.stands) is None
     assert other.state == runtime.state
 

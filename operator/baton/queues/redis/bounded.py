@@ -14,6 +14,7 @@ from typing import Any
 from redis._parsers.base import _AsyncRESPBase
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - the library's names
 
+from baton.queues.asking_for import NAMESPACE
 from baton.queues.redis.answers import OddAnswerError
 
 MOST_BYTES = 256 * 1024
@@ -106,6 +107,14 @@ class _BoundedConnection:
 
     _parser: BoundedParser
     _until = 0.0
+    _namespace: str | None
+
+    async def _connect(self) -> None:
+        before = NAMESPACE.set(self._namespace)
+        try:
+            await super()._connect()  # type: ignore[misc]
+        finally:
+            NAMESPACE.reset(before)
 
     async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
         await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
@@ -121,6 +130,7 @@ class _BoundedConnection:
             raise TimeoutError(f"its answers are not whole after {WITHIN:.0f} s") from None
 
 
-def bounded(kind: type) -> type:
-    """A kind of the library's connections for tasks that reads within bounds. Give it `parser_class=BoundedParser`."""
-    return type(f"Bounded{kind.__name__}", (_BoundedConnection, kind), {})
+def bounded(kind: type, namespace: str | None) -> type:
+    """A kind of the library's connections for tasks that reads within bounds, and connects for that namespace. Give it
+    `parser_class=BoundedParser`."""
+    return type(f"Bounded{kind.__name__}", (_BoundedConnection, kind), {"_namespace": namespace})

@@ -74,14 +74,14 @@ def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
     return redis.Redis.from_pool(pool)
 
 
-def async_client(url: RedisUrl, *, connections: int, files: TlsFiles) -> "aioredis.Redis":
-    """The operator's client, for tasks, which share so many connections. It reads `files` only. It waits for nothing longer than
-    WITHIN, whatever the URL says, and gives answers as they come: what they should be is in answers.py, and not with the library.
-    """
+def async_client(url: RedisUrl, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
+    """The operator's client, for tasks, which share so many connections. It reads `files` only, and looks its host up for that
+    namespace. It waits for nothing longer than WITHIN, whatever the URL says, and gives answers as they come: what they should
+    be is in answers.py, and not with the library."""
     options = _options(url)
     waits = {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
     pool = aioredis.BlockingConnectionPool(
-        connection_class=leaving(bounded(_class_of(url, aioredis, files, tasks=True)), tasks=True),
+        connection_class=leaving(bounded(_class_of(url, aioredis, files, tasks=True), namespace), tasks=True),
         max_connections=connections,
         timeout=waits["socket_timeout"],
         **options | waits | {"retry": AsyncRetry(**RETRY), "parser_class": BoundedParser},

@@ -32,7 +32,7 @@ class Transport:
     """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
 
     def __init__(self, url: RedisUrl, queue: str, announcing: Announcing, files: TlsFiles) -> None:
-        self.client = async_client(url, connections=_CONNECTIONS, files=files)
+        self.client = async_client(url, connections=_CONNECTIONS, files=files, namespace=queue.partition("/")[0])
         self.server: Server | None = None
         """As it was last seen; None: it has to be looked at (again)."""
         self.durably = Batches(self._send_durably)
