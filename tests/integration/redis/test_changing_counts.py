@@ -25,6 +25,7 @@ from baton.queues.redis.batch import Request
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import RoutingTable, slot_of
+from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.transport import Transport
 
 pytestmark = pytest.mark.integration
@@ -303,7 +304,7 @@ class Interleaved(Transport):
 class Operator(RedisQueue):
     def __init__(self, world: World) -> None:
         super().__init__(world.server.url, world.queue, GROUP)
-        self._transport = Interleaved(self._url, world.queue, self._announcing, world=world)
+        self._transport = Interleaved(self._url, world.queue, self._announcing, TlsFiles(None, "shop"), world=world)
         self._resizer = Resizer(self._transport, world.queue, self._keys)
 
 
