@@ -5,11 +5,13 @@ The list is fenced as the sink of an at-least-once consumer should be: it asks t
 
 import json
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 
 import redis
 
 from baton.consumer import Consumer
+from baton.model.ids import Partition
 from baton.queues.entry import Entry
 
 SINK = """
@@ -20,24 +22,32 @@ for _, list in ipairs({KEYS[2], KEYS[3]}) do redis.call('RPUSH', list, (late and
 
 def main() -> None:
     """Works until the pod is asked to stop."""
-    Consumer.from_environment().run(handler(redis.Redis.from_url(os.environ["BATON_REDIS_URL"])))
+    record = Record(redis.Redis.from_url(os.environ["BATON_REDIS_URL"]))
+    Consumer.from_environment(on_assigned=record.assigned).run(record.handle)
 
 
-def handler(server: redis.Redis) -> Callable[[Entry], None]:
+class Record:
     """Tells the list of the partition, `processed:{namespace/queue:partition}`, and that of the whole queue, for keys may go from
     one partition to another: `processed:{namespace/queue}`."""
-    sink = server.register_script(SINK)
-    root = f"{os.environ['POD_NAMESPACE']}/{os.environ['QUEUE']}"
 
-    def handle(entry: Entry) -> None:
-        place = f"{{{root}:{entry.partition}}}"
+    def __init__(self, server: redis.Redis) -> None:
+        self._sink = server.register_script(SINK)
+        self._root = f"{os.environ['POD_NAMESPACE']}/{os.environ['QUEUE']}"
+        self._assigned: Counter[int] = Counter()
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """A run begins: what was lost without an acknowledgement comes again, also where the ledger that took the partition away
+        was put right at the same epoch."""
+        self._assigned.update(partition.number for partition in partitions)
+
+    def handle(self, entry: Entry) -> None:
+        place = f"{{{self._root}:{entry.partition}}}"
+        run = f"{os.environ['POD_UID']}-{entry.epoch}-{os.getpid()}-{self._assigned[entry.partition]}"
         row = [
             entry.partition, entry.offset, entry.timestamp, entry.key.decode(), int(entry.value), entry.epoch, entry.redelivered,
-            os.environ["POD_NAME"], 0, f"{os.environ['POD_UID']}-{entry.epoch}-{os.getpid()}",
+            os.environ["POD_NAME"], 0, run,
         ]  # fmt: skip
-        sink([f"pq:{place}:owner", f"processed:{place}", f"processed:{{{root}}}"], [entry.epoch, json.dumps(row)])
-
-    return handle
+        self._sink([f"pq:{place}:owner", f"processed:{place}", f"processed:{{{self._root}}}"], [entry.epoch, json.dumps(row)])
 
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ import redis
 from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer, Session
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
+from baton.consumer.callbacks import Callbacks
 from baton.consumer.pod import Pod
 from baton.model.names import session_lease_name
 from baton.queues.redis import RedisAnnouncements, RedisReader
-from tests.e2e.reader import handler
+from tests.e2e.reader import Record
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +43,7 @@ def main() -> None:
     pod, url = Pod.from_environment(), os.environ["BATON_REDIS_URL"]
     group = f"{pod.namespace}/{pod.group}"
     ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
+    record = Record(redis.Redis.from_url(url))
     lease = KubernetesLease(ApiConnection.from_kubeconfig(), pod.namespace, session_lease_name(pod.name))
     Consumer(
         lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
@@ -49,7 +51,8 @@ def main() -> None:
         pod.uid,
         Session(lease, holder=pod.uid, group=pod.group),
         pod.grace,
-    ).run(handler(redis.Redis.from_url(url)))
+        callbacks=Callbacks(on_assigned=record.assigned),
+    ).run(record.handle)
 
 
 if __name__ == "__main__":
