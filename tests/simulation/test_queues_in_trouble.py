@@ -8,8 +8,10 @@ from typing import Any
 from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
 from tests.unit.controller.memory_queue import MemoryQueue
 
+from baton.controller.adapters import UnsupportedSource
 from baton.controller.ending import QUEUES_WITHIN
 from baton.controller.keeper import LONGEST_BACKOFF
+from baton.controller.lost_queues import UNRECORDED_WITHIN
 from baton.controller.queue_question import ANSWER_WITHIN
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
@@ -39,6 +41,7 @@ class Shop:
         self.api = MemoryApi(self.server)
         self.queues: dict[str, MemoryQueue] = {}
         self.claimants: list[Claimant] = []
+        self.unsupported = False
         self.replica = Replica(
             MemoryApi(self.server),
             MemoryApi(self.server),
@@ -66,6 +69,8 @@ class Shop:
 
     async def _open(self, view: QueueView, claimant: Claimant) -> QueueAdapter:
         self.claimants.append(claimant)
+        if self.unsupported:
+            raise UnsupportedSource("use Redis")
         return self.queues[view.name]
 
     async def group(self, *queues: str, partitions: int = 4) -> None:
@@ -226,6 +231,38 @@ async def test_a_group_whose_queues_never_answered_is_deleted_at_once(shop: Shop
     await shop.told("QueueUnreachable")
     await shop.api.delete(groups_path("shop", "orders"))
     assert await shop.gone(3 * ANSWER_WITHIN) <= 2 * ANSWER_WITHIN + 1, "they are tried once, all at the same time"
+
+
+@in_virtual_time
+async def test_a_group_whose_queue_has_no_source_that_is_supported_waits_for_it_a_moment(shop: Shop) -> None:
+    """The same who deletes the group may put it right just now."""
+    await shop.group("orders")
+    await shop.pod("a")
+    await shop.spread("orders", 4)
+    shop.unsupported = True
+    await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4, "redis://elsewhere")})
+    await shop.told("UnsupportedSource")
+    await shop.api.delete(groups_path("shop", "orders"))
+    await asyncio.sleep(UNRECORDED_WITHIN / 2)
+    assert await shop.api.find(groups_path("shop", "orders")) is not None
+    shop.unsupported = False
+    await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4)})
+    await shop.gone(2 * ANSWER_WITHIN)
+    assert shop.queues["orders"].released
+
+
+@in_virtual_time
+async def test_a_group_whose_queue_keeps_a_source_that_is_not_supported_goes_and_says_what_it_left(shop: Shop) -> None:
+    await shop.group("orders")
+    await shop.pod("a")
+    await shop.spread("orders", 4)
+    shop.unsupported = True
+    await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4, "redis://elsewhere")})
+    await shop.told("UnsupportedSource")
+    await shop.api.delete(groups_path("shop", "orders"))
+    await shop.gone(UNRECORDED_WITHIN + 2 * ANSWER_WITHIN)
+    assert not shop.queues["orders"].released
+    assert any("orders is left as it is" in note for note in await shop.events("NotReleased"))
 
 
 @in_virtual_time

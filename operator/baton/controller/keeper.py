@@ -60,6 +60,8 @@ class Keeper:
         """The queue is to be given up: at all events, or if that is possible at once. None: it is not."""
         self._moved = False
         self._turn = asyncio.Event()
+        self._claiming = asyncio.Lock()
+        """The queue is being asked for: a claim that came after the release would make the queue the group's again."""
         self._look_now = asyncio.Event()
 
     # -- what is wanted
@@ -128,7 +130,11 @@ class Keeper:
             raise _first(errors) from None
 
     async def _turns(self) -> None:
+        """What is given up is turned from between two claims."""
         await self._turn.wait()
+        if self.leaving:
+            await self._claiming.acquire()
+            self._claiming.release()
         raise _Turned
 
     async def _release(self) -> None:
@@ -190,7 +196,8 @@ class Keeper:
         if self._asked_for is None:
             return None
         with boundary("ensure"):
-            return await answer(self.queue, adapter.ensure(self._asked_for))
+            async with self._claiming:
+                return await answer(self.queue, adapter.ensure(self._asked_for))
 
     async def _read_records(self, adapter: QueueAdapter, afresh: bool) -> bool:
         self.records.look()

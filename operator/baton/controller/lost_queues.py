@@ -10,7 +10,8 @@ from baton.kube.clock import Clock
 from baton.model.ids import QueueName
 
 UNRECORDED_WITHIN = 5.0
-"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name."""
+"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name, or whose source is not
+supported: it may be put right just now."""
 
 
 class LostQueues:
@@ -57,15 +58,16 @@ class LostQueues:
             problem, since = keeper.facts.problem, keeper.troubled_since
             if problem is None or since is None:
                 continue
-            if problem.reason in (Reason.CONFLICT, Reason.UNSUPPORTED_SOURCE):
+            unsupported = problem.reason is Reason.UNSUPPORTED_SOURCE
+            if problem.reason is Reason.CONFLICT or (unsupported and patience is None):
                 lost[name] = None
             elif patience is not None and self._deleting_since is not None:
-                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
+                bound = min(patience, UNRECORDED_WITHIN) if unsupported or name not in recorded else patience
                 wait = max(since, self._deleting_since) + bound - now
                 if wait > 0:
                     waits.append(wait)
                 else:
-                    lost[name] = problem.message
+                    lost[name] = problem.message if name in recorded or not unsupported else None
         for name in gone if patience is not None else ():
             known = recorded[name].incarnation is not None  # its server has recorded the group
             lost[name] = f"PartitionedQueue {self._namespace}/{name} is gone." if known else None

@@ -100,7 +100,9 @@ def _to_peace(world: World, tenants: list[Tenant]) -> None:
             continue
         tenant.lift_the_limit()
         tenant.neighbour.repent()
-        world.run(AFTERMATH if hung else 0.0)  # requests that hang end, and are made again
+        if hung:
+            world.run(AFTERMATH)  # requests that hang end, and are made again
+            tenant.take_over()  # a server may have been away for too long for a group that was deleted
         _rest(tenant)
 
 

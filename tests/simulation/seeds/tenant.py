@@ -18,7 +18,7 @@ from tests.simulation.seeds.vigil import says_ready
 from baton.kube.api import core_path, group_path
 from baton.kube.ledger import WRITER_ANNOTATION
 from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
-from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, ledger_name
+from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, ledger_name
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.world import World
@@ -96,6 +96,19 @@ class Tenant:
         if proposal is not None:
             patch = {"metadata": {"annotations": {APPROVE_ANNOTATION: proposal["id"]}}}
             self.world.ask("patch", path, patch)
+
+    def take_over(self) -> None:
+        """As its administrator does who is told that a queue belongs to a group that is gone."""
+        recorded = {queue.group for queue in self.servers.values() if queue.group is not None}
+        uids = sorted(uid for group, uid in recorded if self._gone(group, uid))
+        if uids:
+            self.world.say(f"{self} takes over from {uids}")
+            annotations = {TAKE_OVER_ANNOTATION: ",".join(uids)}
+            self.world.ask("patch", groups_path(self.namespace, self.group), {"metadata": {"annotations": annotations}})
+
+    def _gone(self, group: str, uid: str) -> bool:
+        found = self.world.ask("get", groups_path(*group.split("/")))
+        return isinstance(found, Refused) or found["metadata"]["uid"] != uid
 
     def delete_namespace(self) -> None:
         self.world.say(f"the namespace {self.namespace} is deleted")

@@ -241,3 +241,28 @@ async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_keeper
     kept.task.cancel()
     await asyncio.wait({kept.task}, timeout=PATIENCE)
     assert lost.is_set() and kept.task.done()
+
+
+async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -> None:
+    """One that arrives later would make the queue the group's again, which may be gone by then."""
+    began, goes_on, done = asyncio.Event(), asyncio.Event(), []
+
+    async def ensure(count: int) -> None:
+        began.set()
+        try:
+            await goes_on.wait()
+        finally:
+            done.append("claimed" if goes_on.is_set() else "given up")
+
+    async def release() -> None:
+        done.append("released")
+
+    await until(lambda: kept.keeper.facts.partitions is not None)
+    kept.queue.ensure = ensure  # type: ignore[method-assign]
+    kept.queue.release = release  # type: ignore[method-assign]
+    kept.keeper.ask_for(9)
+    await until(began.is_set)
+    kept.keeper.leave(patient=True)
+    asyncio.get_running_loop().call_later(0.1, goes_on.set)
+    await until(lambda: kept.keeper.ended)
+    assert done == ["claimed", "released"]
