@@ -5,7 +5,6 @@ A thread cannot be ended. So a group waits for a plan only so long; then that is
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
@@ -34,9 +33,7 @@ class LargeWork:
         waits; what takes longer has its turn no more, though it has its thread."""
         self._most = most
         self.longest = longest
-        self._threads = NamespaceThreads(THREADS, "step")
-        self._under_way = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._threads = NamespaceThreads(THREADS, "step", most)
 
     def of(self, namespace: str, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> "GroupWork":
         """As one group uses it. `around` all that it waits for."""
@@ -53,59 +50,11 @@ class LargeWork:
         """Returns when `work`, which is about so many, is on its thread. It shares nothing with anybody who does not wait for it.
         Its turn lasts as long as its thread: that goes on where nobody waits for it any more."""
         much = 0 if partitions <= MUCH else min(partitions, self._most)
-        if not much:
-            return await self._threads.begin(namespace, work, *arguments, **named)
-        await self._wait(much)
-        turn = _Turn(much, self._done)
-        try:
-            thread = await self._threads.begin(namespace, work, *arguments, **named)
-        except BaseException:
-            turn.give_back()
-            raise
-        late = asyncio.get_running_loop().call_later(self.longest, turn.give_back)
-        thread.add_done_callback(lambda _: late.cancel())
-        thread.add_done_callback(lambda _: turn.give_back())
-        return thread
-
-    async def _wait(self, much: int) -> None:
-        mine = asyncio.get_running_loop().create_future()
-        self._waiting.append((much, mine))
-        self._next()
-        try:
-            await mine
-        except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():
-                self._done(much)
-            else:
-                self._next()  # who was behind it may fit
-            raise
-
-    def _done(self, much: int) -> None:
-        self._under_way -= much
-        self._next()
-
-    def _next(self) -> None:
-        while self._waiting:
-            much, one = self._waiting[0]
-            if not one.done():
-                if self._under_way + much > self._most:
-                    return
-                self._under_way += much
-                one.set_result(None)
-            self._waiting.popleft()
-
-
-class _Turn:
-    """Of work on very many partitions. It is given back once."""
-
-    def __init__(self, much: int, done: Callable[[int], None]) -> None:
-        self._much = much
-        self._done = done
-
-    def give_back(self) -> None:
-        much, self._much = self._much, 0
+        thread = await self._threads.begin(namespace, much, work, *arguments, **named)
         if much:
-            self._done(much)
+            late = asyncio.get_running_loop().call_later(self.longest, self._threads.lighten, thread)
+            thread.add_done_callback(lambda _: late.cancel())
+        return thread
 
 
 class GroupWork:

@@ -27,4 +27,4 @@ class LookupLoop(asyncio.SelectorEventLoop):
         namespace = NAMESPACE.get()
         if namespace is None:
             return await super().getaddrinfo(host, port, **how)
-        return await asyncio.shield(await self._lookups.begin(namespace, socket.getaddrinfo, host, port, **how))
+        return await asyncio.shield(await self._lookups.begin(namespace, 0, socket.getaddrinfo, host, port, **how))

@@ -105,6 +105,41 @@ async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
     assert await works.tasks["c"] == "c"
 
 
+async def test_who_waits_for_a_thread_of_its_namespace_has_no_turn_that_others_could_have() -> None:
+    works = Works()
+    hanging = [f"evil {number}" for number in range(THREADS // 2)]
+    for name in hanging:
+        works.do(name, SMALL, works.large_work.of("evil"))
+    await works.have_begun(*hanging)
+    works.do("evil large", LARGE, works.large_work.of("evil"))
+    works.begin("a", HALF)
+    works.begin("b", LARGE)
+    works.begin("c", HALF)
+    await works.have_begun(*hanging, "a")
+    works.end(hanging[0])
+    works.end("a")
+    await works.have_begun(*hanging, "a", "evil large")
+    works.end("evil large")
+    await works.have_begun(*hanging, "a", "evil large", "b")
+    works.end("b")
+    await works.have_begun(*hanging, "a", "evil large", "b", "c")
+    for name in (*hanging, "c"):
+        works.end(name)
+    assert await asyncio.gather(*works.tasks.values()) == [*works.tasks]
+
+
+async def test_what_is_little_does_not_wait_behind_what_is_much_in_its_namespace() -> None:
+    works = Works()
+    works.begin("a", LARGE)
+    await works.have_begun("a")
+    works.do("large", LARGE, works.large_work.of("b"))
+    works.do("small", SMALL, works.large_work.of("b"))
+    await works.have_begun("a", "small")
+    for name in ("a", "small", "large"):
+        works.end(name)
+    assert await asyncio.gather(*works.tasks.values()) == [*works.tasks]
+
+
 async def test_what_does_not_come_to_its_end_is_told_and_gives_its_turn_back_but_not_its_thread() -> None:
     works = Works(longest=0.2)
     group = works.large_work.of("evil")

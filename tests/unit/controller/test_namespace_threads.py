@@ -23,7 +23,7 @@ class Works:
         return task
 
     async def _begin(self, namespace: str) -> asyncio.Future[None]:
-        thread = await self.threads.begin(namespace, self._work)
+        thread = await self.threads.begin(namespace, 0, self._work)
         self.begun.append(namespace)
         return thread
 
