@@ -164,6 +164,34 @@ def test_whoever_was_refused_is_let_in_as_soon_as_there_is_room(how: str) -> Non
 
 
 @story
+async def test_what_is_freed_and_is_of_no_use_to_whoever_waits_does_not_concern_them(world: Full) -> None:
+    world.fleet("large", 10)
+    world.fleet("small", 8)
+    await world.serves("large", 10)
+    await world.serves("small", 8)
+    waiting = [f"waits-{number}" for number in range(5)]
+    for name in waiting:
+        world.fleet(name, 12)
+    for name in waiting:
+        await world.refuses(name)
+    await asyncio.sleep(60)
+    world.asked.clear()
+    for partitions in (6, 8, 7, 8):
+        world.resize("small", partitions)
+        await world.serves("small", partitions)
+        await asyncio.sleep(5)
+    asked = [path for verb, path in world.asked if verb == "patch" and any(name in path for name in waiting)]
+    assert asked == []
+    world.resize("small", 1)
+    world.resize("large", 2)
+
+    async def served() -> list[int]:
+        return sorted([len(await world.owned(name)) for name in waiting])
+
+    await world.until(served, [0, 0, 0, 0, 12], 60)
+
+
+@story
 async def test_a_restart_does_not_change_who_is_refused(world: Full) -> None:
     world.fleet("z", 12)
     await world.serves("z", 12)

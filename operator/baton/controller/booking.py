@@ -29,7 +29,7 @@ class Booking:
         """Book what the ledger names, before it is read; False: there is no room, and it is not to be read.
         `at_all_events`: the group is being deleted, and comes to its end."""
         if partitions > self._capacity.room(self._key) and not at_all_events:
-            self._capacity.wait(self._key)
+            self._capacity.wait(self._key, partitions - self._capacity.booked(self._key))
             what = f"the {counted(partitions, 'partition')} that its ledger has: nothing is done for it, and who owns what stays"
             self.problem = Problem(Reason.OPERATOR_FULL, f"the group finds no room for {what} as it is: {self._why(partitions)}")
             return False
@@ -55,7 +55,7 @@ class Booking:
                 more += asks
         self._capacity.book(self._key, held + more)
         if without:
-            self._capacity.wait(self._key)
+            self._capacity.wait(self._key, min(without.values()))
             names, lacking = first_of(list(without), 3), counted(sum(without.values()), "partition")
             what = f"{names}, which spec.queues names, left as before: there is no room for {lacking} more"
             self.problem = Problem(Reason.OPERATOR_FULL, f"{what}: {self._why(held + more + min(without.values()))}")

@@ -5,7 +5,7 @@ is kept for the first few partitions of each, so that large groups do not shut s
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 GroupKey = tuple[str, str]
 """Namespace and name of a ConsumerGroup."""
@@ -21,7 +21,7 @@ FEW = 200
 
 
 class Capacity:
-    """The books. `freed` is called with each group that waits whenever there is more room."""
+    """The books."""
 
     def __init__(self, most: int = MOST_IN_ALL, *, shared: bool = False) -> None:
         """`most`: partitions. `shared`: several namespaces are served."""
@@ -34,11 +34,12 @@ class Capacity:
         """What is booked."""
         self._first = 0
         """What all namespaces have together of their first few."""
-        self.freed: Callable[[GroupKey], None] = lambda key: None
         self._booked: dict[GroupKey, int] = {}
         self._by_namespace: Counter[str] = Counter()
-        self._waiting: dict[GroupKey, None] = {}
-        """In the order in which they found no room."""
+        self._waiting: dict[GroupKey, int] = {}
+        """In the order in which they found no room; and how many partitions more would be of use."""
+        self._freed = False
+        """There is more room than when `fitting` was asked last."""
 
     @property
     def by_namespace(self) -> Mapping[str, int]:
@@ -70,9 +71,7 @@ class Capacity:
             self._by_namespace[key[0]] = before + more
         self.total += more
         self._first += min(before + more, self.few) - min(before, self.few)
-        if more < 0:
-            for waiting in list(self._waiting):
-                self.freed(waiting)
+        self._freed |= more < 0
 
     def reserve(self, ledgers: Mapping[GroupKey, int]) -> None:
         """What groups have by their ledgers, before any of them begins: who had room keeps it, whoever comes first this time."""
@@ -80,9 +79,17 @@ class Capacity:
             if partitions <= self.room(key):
                 self.book(key, partitions)
 
-    def wait(self, key: GroupKey) -> None:
-        """The group has no room for all that it is to have."""
-        self._waiting.setdefault(key)
+    def wait(self, key: GroupKey, lacks: int) -> None:
+        """The group has no room for all that it is to have: so many partitions more would be of use."""
+        self._waiting[key] = lacks
+
+    def fitting(self) -> list[GroupKey]:
+        """Those that wait, and of which each would find room since some was freed. Each time some is, once: somebody who frees
+        and takes a little, again and again, is not to keep all of them at work."""
+        if not self._freed:
+            return []
+        self._freed = False
+        return [key for key, lacks in self._waiting.items() if lacks <= self.room(key) - self.booked(key)]
 
     def has_room(self, key: GroupKey) -> None:
         """It has (again), or needs none."""
@@ -99,3 +106,4 @@ class Capacity:
         self._by_namespace.clear()
         self.total = self._first = 0
         self._waiting.clear()
+        self._freed = False

@@ -48,7 +48,7 @@ class Fleet:
         self._leads_since = float("-inf")
         self._reserved = False
         """There is room kept for what groups had when this replica began to lead."""
-        self._board_at = float("-inf")
+        self._board_at = self._room_at = float("-inf")
         mirror = services.mirror
         mirror.wake = self._wake
         mirror.ledger_changed = self._ledger_changed
@@ -58,7 +58,6 @@ class Fleet:
         mirror.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
         services.relists.listed = self._listed
-        services.capacity.freed = self._wake
         self.elsewhere = Elsewhere(services.elector.release, services.releases, services.events, self._now_due)
         self._began = self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
@@ -101,6 +100,10 @@ class Fleet:
             self._services.board.put_right()
         if not self._reserved and not self._reserve(now):
             return
+        if now >= self._room_at + LOOK_EVERY:
+            self._room_at = now
+            for key in self._services.capacity.fitting():
+                self._wake(key)
         await self._look_at_all_due()
         self._warnings.look()
 

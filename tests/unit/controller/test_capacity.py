@@ -80,21 +80,23 @@ def test_whoever_has_room_keeps_it_in_any_order() -> None:
                 books.book(key, had[key])
 
 
-def test_whoever_waits_hears_when_there_is_more_room_and_only_then() -> None:
-    books, heard = Capacity(100), list[GroupKey]()
-    books.freed = heard.append
-    books.book(A, 60)
-    books.wait(C)
-    books.wait(B)
-    books.wait(C)
+def test_whoever_waits_is_named_when_there_is_more_room_that_is_of_use_and_only_then() -> None:
+    books = Capacity(100)
     books.book(A, 80)
-    assert heard == []
+    books.wait(C, 60)
+    books.wait(B, 30)
+    books.wait(C, 40)
+    books.book(A, 85)
+    assert books.fitting() == []
+    books.book(A, 75)
+    assert books.fitting() == []
     books.book(A, 70)
-    assert heard == [C, B]
+    assert books.fitting() == [B]
+    assert books.fitting() == [], "it was told"
     assert books.waiting == {"shop": 1, "bank": 1}
-    books.has_room(C)
+    books.has_room(B)
     books.forget(A)
-    assert heard == [C, B, B]
+    assert books.fitting() == [C]
 
 
 def test_room_is_kept_in_the_order_of_names_for_what_fits() -> None:
@@ -106,6 +108,6 @@ def test_room_is_kept_in_the_order_of_names_for_what_fits() -> None:
 def test_whoever_leads_no_more_has_empty_books() -> None:
     books = Capacity(100)
     books.book(A, 60)
-    books.wait(B)
+    books.wait(B, 50)
     books.clear()
     assert (books.total, books.waiting, books.room(B)) == (0, {}, 100)

@@ -60,7 +60,7 @@ def families() -> dict[str, set[str]]:
         lister.begun = 0.0
         lister.failures["403"] += 1
     replica.services.capacity.book(("shop", "orders"), 4)
-    replica.services.capacity.wait(("shop", "orders"))
+    replica.services.capacity.wait(("shop", "orders"), 1)
     replica.fleet.elsewhere.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
     metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), Stalls()))
     return {
