@@ -26,7 +26,7 @@ LOOK_EVERY = 5.0
 RESIZE_EVERY = 0.1
 """Seconds between two steps of a change of the number of partitions, and"""
 REST = 4
-"""so many times as long as the last of them took: a large queue is asked more seldom."""
+"""so many times as long as the last of them took: a large queue is asked more seldom, unless there is more to do at once."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
 
 log = structlog.get_logger("baton.queue")
@@ -220,6 +220,7 @@ class Keeper:
             took = self._clock.ticks() - began
             if resizing is None:
                 return
+            took *= not resizing.more
             if resizing != self.facts.resizing:
                 self.facts = replace(self.facts, resizing=resizing)
                 self._changed()

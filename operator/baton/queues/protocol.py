@@ -43,6 +43,8 @@ class Resizing(NamedTuple):
     after: int
     waits_for: tuple[int, ...]
     """Partitions of which entries are to be done that came before the change."""
+    more: bool = False
+    """There is more to do at once."""
 
 
 class QueueAdapter(Protocol):

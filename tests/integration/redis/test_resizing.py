@@ -11,7 +11,7 @@ from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueConflict, Resizing
-from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, scripts
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, resizer, scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
 
@@ -243,3 +243,21 @@ def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
         slots = raw.hgetall(partition_keys(name, partition).slots)
         accepted = {int(slot) for slot, value in slots.items() if not value.endswith(b"moved")}
         assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}
+
+
+async def test_a_change_with_more_sequences_than_one_question_has_time_for_goes_on_where_it_was(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resizer, "_FOR", 0.0)
+    moves = slot_of(key(0, 2))
+    old, new = (partition_keys(queue.name, partition).sequences for partition in (0, 2))
+    every = {f"{moves}:producer-{n}": f"{n} 1000" for n in range(30_000)}
+    with queue.raw() as raw:
+        raw.hset(old, mapping=every)
+        taken = [0]
+        while await queue.operator.ensure(3) is not None:
+            taken.append(raw.hlen(new))
+            assert taken[-1] > taken[-2], "each question goes on"
+        assert len(taken) > 5
+        assert {field.decode(): value.decode() for field, value in raw.hgetall(new).items()} == every
+        accepted_once(raw, queue.name, 3)

@@ -8,6 +8,7 @@ from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import PATIENCE, eventually
 
 from baton.controller.adapters import UnsupportedSource
+from baton.controller import keeper
 from baton.controller.keeper import Keeper
 from baton.controller.problems import Reason
 from baton.engine.effects import Effect, Grant, Pause
@@ -173,6 +174,17 @@ async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
         queue.steps = []
         await until(lambda: one.keeper.facts.resizing is None)
         assert one.keeper.facts.partitions == 4
+    finally:
+        one.task.cancel()
+
+
+async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "REST", 1e12)
+    queue = MemoryQueue(partitions=6)
+    queue.steps = [Resizing(6, 4, (5,)), *(Resizing(6, 4, (), more=True) for _ in range(3)), Resizing(6, 4, (4,))]
+    one = Kept(queue)
+    try:
+        await until(lambda: one.keeper.facts.resizing == Resizing(6, 4, (4,)))
     finally:
         one.task.cancel()
 

@@ -8,6 +8,7 @@ failover in between may have undone that.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from re import fullmatch
 
 from baton.queues.protocol import Resizing
@@ -20,8 +21,10 @@ from baton.queues.redis.transport import Transport
 
 _PAIRS = 1000
 """What is known of so many producers travels together."""
+_SOURCES, _PAGES = 8, 8
+"""Of so many partitions so many pages are read before the targets are told: many pages share a request to a target."""
 _FOR = 1.0
-"""Seconds for which entries are let follow before the caller hears how far it is."""
+"""Seconds for which sequences are taken along, or entries are let follow, before the caller hears how far it is."""
 _LINE = r"([0-9]+:.+) ([0-9]+ [0-9]+)"
 
 
@@ -34,6 +37,8 @@ class Resizer:
         self._keys = keys
         self._done: tuple[tuple[str, int], set[Way]] = (("", 0), set())
         """History and version, and the ways on which nothing is left to do."""
+        self._untaken: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
+        """History and version, and by partition the cursor from which its sequences have not been taken along."""
 
     async def begin(self, group_uid: str, change: Change, partitions: int) -> bool:
         """Record a change from so many partitions; False: another is under way, or has been carried out meanwhile."""
@@ -46,12 +51,12 @@ class Resizer:
     async def advance(self, change: Change) -> Resizing | None:
         """Take the steps that can be taken now; what is waited for, or None: it is done."""
         if not change.published and not await self._move(change):
-            return _resizing(change, change.leaving)
+            return _resizing(change, (), more=True)
         history, drained = await self._drained(change)
         left = await self._unblock(change, history, drained)
         if not left and await self._end(change, history):
             return None
-        return _resizing(change, {source for source, _ in left})
+        return _resizing(change, {source for source, _ in left}, more=any(source in drained for source, _ in left))
 
     async def _move(self, change: Change) -> bool:
         """Slots are accepted at their new places only, and producers are told."""
@@ -60,27 +65,48 @@ class Resizer:
         if len(histories) != 1:
             return False
         history = histories.pop()
-        for source, slots in change.leaving.items():
-            await self._take_along(change, source, slots)
+        if not await self._take_along(change, history):
+            return False
         opened = await self._all(scripts.OPEN, change, history, change.ways, self._transport.durably)
         if not all(opened):
             return False
         return bool(await self._transport.run(scripts.PUBLISH, [self._queue], (history, change.version), answers.number))
 
-    async def _take_along(self, change: Change, source: int, slots: Sequence[int]) -> None:
-        """What is known of producers goes along with the slots: a retry after a lost answer is no duplicate at the new place."""
-        cursor = "0"
-        while True:
-            page = await self._transport.run(scripts.SEQUENCES, self._keys(source), (cursor, *slots), answers.fields(2))
+    async def _take_along(self, change: Change, history: str) -> bool:
+        """What is known of producers goes along with the slots: a retry after a lost answer is no duplicate at the new place.
+
+        False: there is more, and the next call goes on from here. Nothing of a sealed slot changes meanwhile.
+        """
+        if self._untaken[0] != (history, change.version):
+            self._untaken = ((history, change.version), dict.fromkeys(change.leaving, "0"))
+        untaken = self._untaken[1]
+        until = time.monotonic() + _FOR
+        while untaken:
+            cursors = dict(islice(untaken.items(), _SOURCES))
             known: dict[int, list[str]] = defaultdict(list)
-            for line in (page[1] or b"").decode(errors="surrogateescape").split("\n"):
-                if (found := fullmatch(_LINE, line)) is not None:
-                    slot = int(found[1].partition(":")[0])
-                    known[change.after.partitions[slot]] += (found[1], found[2])
+            for _ in range(_PAGES):
+                cursors.update(await self._pages(change, cursors, known))
             await self._remember(known)
+            untaken.update(cursors)
+            for source in [source for source, cursor in cursors.items() if not cursor]:
+                del untaken[source]
+            if time.monotonic() > until:
+                break
+        return not untaken
+
+    async def _pages(self, change: Change, cursors: Mapping[int, str], known: Mapping[int, list[str]]) -> dict[int, str]:
+        """Add the next page of each partition to what is known, by target; where it goes on, "" at the end."""
+        sources = [source for source, cursor in cursors.items() if cursor]
+        asked = [Request(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one])) for one in sources]
+        found: dict[int, str] = {}
+        for source, page in zip(sources, await self._transport.all(self._transport.asking, asked, answers.fields(2)), strict=True):
+            for line in (page[1] or b"").decode(errors="surrogateescape").split("\n"):
+                if (told := fullmatch(_LINE, line)) is not None:
+                    slot = int(told[1].partition(":")[0])
+                    known[change.after.partitions[slot]] += (told[1], told[2])
             cursor = records.word(page[0], "cursor")
-            if cursor == "0":
-                return
+            found[source] = "" if cursor == "0" else cursor
+        return found
 
     async def _remember(self, known: Mapping[int, Sequence[str]]) -> None:
         requests = [
@@ -138,8 +164,8 @@ def _raw(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _resizing(change: Change, waits_for: Iterable[int]) -> Resizing:
-    return Resizing(_count(change.before), change.partitions, tuple(sorted(waits_for)))
+def _resizing(change: Change, waits_for: Iterable[int], *, more: bool) -> Resizing:
+    return Resizing(_count(change.before), change.partitions, tuple(sorted(waits_for)), more)
 
 
 def _count(table: RoutingTable) -> int:
