@@ -8,6 +8,7 @@ import pytest
 import redis
 from tests.integration.redis.conftest import GROUP, Queue, make_queue
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueConflict, Resizing
@@ -261,3 +262,25 @@ async def test_a_change_with_more_sequences_than_one_question_has_time_for_goes_
         assert len(taken) > 5
         assert {field.decode(): value.decode() for field, value in raw.hgetall(new).items()} == every
         accepted_once(raw, queue.name, 3)
+
+
+async def test_a_thread_whose_key_waits_for_its_slot_holds_up_only_those_that_send_to_the_same(queue: Queue) -> None:
+    moves, stays = key(0, 2), key(0, 0)
+    queue.send("warm")
+    with queue.raw() as raw:
+        history = scripts.SEAL.run(raw, partition_keys(queue.name, 0), [2, slot_of(moves)])
+        first, second = (threading.Thread(target=queue.producer.send, args=(moves, value)) for value in ("1", "2"))
+        first.start()
+        until(lambda: queue.producer._table is None, "it was refused")
+        second.start()
+        other = threading.Thread(target=queue.producer.send, args=(stays, "stays"))
+        other.start()
+        other.join(PATIENCE / 4)
+        assert not other.is_alive()
+        assert first.is_alive() and second.is_alive()
+        scripts.OPEN.run(raw, partition_keys(queue.name, 1), [history, 2, 0, slot_of(moves)])
+        raw.hset(queue_key(queue.name), mapping={"version": 2, "table": RoutingTable(2, (1,) * 1024).to_text()})
+        first.join(PATIENCE)
+        second.join(PATIENCE)
+        staged = raw.xrange(f"pq:{{{queue.name}:1}}:stage:2.0")
+        assert [entry[b"v"] for _, entry in staged] == [b"1", b"2"]

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import PATIENCE, eventually
 
-from baton.controller.adapters import UnsupportedSource
 from baton.controller import keeper
+from baton.controller.adapters import UnsupportedSource
 from baton.controller.keeper import Keeper
 from baton.controller.problems import Reason
 from baton.engine.effects import Effect, Grant, Pause

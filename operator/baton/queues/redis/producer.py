@@ -52,6 +52,8 @@ class RedisProducer:
         self._sequences: Counter[int] = Counter()
         self._table: RoutingTable | None = None
         self._lock = threading.Lock()
+        self._held_up: set[int] = set()
+        """Moving slots whose entries a thread is to send again: no other thread sends any of these slots meanwhile."""
 
     def send(self, key: bytes | str, value: bytes | str, headers: Headers | None = None) -> None:
         """`headers`: what goes beside them, such as a trace's context: names (str) and values (bytes or str)."""
@@ -64,30 +66,49 @@ class RedisProducer:
         anything else than bytes or str, before anything is sent."""
         deadline = time.monotonic() + self._patience
         given = [(_bytes(key, "key"), _bytes(value, "value"), pack(*headers)) for key, value, *headers in entries]
-        self._deliver(deadline, lambda: [self._number(*each) for each in given])
+        placed = [(slot_of(key), key, value, packed) for key, value, packed in given]
+        self._deliver(deadline, {slot for slot, *_ in placed}, lambda: [self._number(*each) for each in placed])
 
     def send_again(self, entries: Iterable[tuple[str, bytes, bytes, bytes]]) -> None:
         """Send (name, key, value, packed headers), each under a name of its own: the queue takes it once within an hour, whoever
         sends it under this name, however often."""
         deadline = time.monotonic() + self._patience
         waiting = [_Numbered(name, slot_of(key), 1, key, value, headers) for name, key, value, headers in entries]
-        self._deliver(deadline, lambda: waiting)
+        self._deliver(deadline, {entry.slot for entry in waiting}, lambda: waiting)
 
-    def _deliver(self, deadline: float, numbered: Callable[[], list[_Numbered]]) -> None:
-        if not self._lock.acquire(timeout=self._patience):
-            raise QueueUnreachable(f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s.")
+    def _deliver(self, deadline: float, slots: set[int], numbered: Callable[[], list[_Numbered]]) -> None:
+        """`numbered`: what there is to send, all of it of these slots."""
+        waiting: list[_Numbered] | None = None
+        held_up: set[int] = set()
+        pause = _FIRST_PAUSE
         try:
-            waiting = numbered()
-            pause = _FIRST_PAUSE
-            while waiting:
-                waiting, problem = self._try(waiting)
-                if waiting and time.monotonic() + pause > deadline:
-                    raise QueueUnreachable(f"{problem} {len(waiting)} entries may not have been sent.")
-                if waiting:
-                    time.sleep(pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+            while True:
+                if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                    raise QueueUnreachable(self._busy())
+                try:
+                    if waiting is None and slots.isdisjoint(self._held_up):
+                        waiting = numbered()
+                    self._held_up -= held_up
+                    held_up = set()
+                    problem = self._busy()
+                    while waiting is not None:
+                        waiting, problem, moving = self._try(waiting)
+                        if not waiting:
+                            return
+                        problem = f"{problem} {len(waiting)} entries may not have been sent."
+                        if moving:
+                            held_up = {entry.slot for entry in waiting}
+                            self._held_up |= held_up
+                            break
+                        pause = _rest(pause, deadline, problem)
+                finally:
+                    self._lock.release()
+                pause = _rest(pause, deadline, problem)
         finally:
-            self._lock.release()
+            self._held_up -= held_up
+
+    def _busy(self) -> str:
+        return f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s."
 
     def close(self) -> None:
         self._client.close()
@@ -98,26 +119,25 @@ class RedisProducer:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _number(self, key: bytes, value: bytes, headers: bytes) -> _Numbered:
-        slot = slot_of(key)
+    def _number(self, slot: int, key: bytes, value: bytes, headers: bytes) -> _Numbered:
         self._sequences[slot] += 1
         return _Numbered(self._name, slot, self._sequences[slot], key, value, headers)
 
-    def _try(self, waiting: list[_Numbered]) -> tuple[list[_Numbered], str]:
-        """Send what is waiting; what is left of it, in order, and why."""
+    def _try(self, waiting: list[_Numbered]) -> tuple[list[_Numbered], str, bool]:
+        """Send what is waiting; what is left of it, in order, and why; and whether only its slots are in the way."""
         try:
             table = self._table or self._read_table()
             if table is None:
-                return waiting, absent(self._url, "queue", self._queue)
+                return waiting, absent(self._url, "queue", self._queue), False
             moved = self._send(table, waiting)
         except (RedisError, OSError) as error:
             why = explain(error, self._url, self._queue)
             if not passing(error):
                 raise QueueUnreachable(why) from None
-            return waiting, why  # what had been added before the error is recognised by its sequence number
+            return waiting, why, False  # what had been added before the error is recognised by its sequence number
         if moved:
             self._table = None
-        return moved, f"The slots of some keys of {self._queue} are moving between partitions."
+        return moved, f"The slots of some keys of {self._queue} are moving between partitions.", True
 
     def _send(self, table: RoutingTable, waiting: list[_Numbered]) -> list[_Numbered]:
         """One pass over all partitions; what was refused because its slot has moved, in order.
@@ -173,6 +193,14 @@ def _batches(entries: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
         size += len(entry.key) + len(entry.value) + len(entry.headers)
     if batch:
         yield batch
+
+
+def _rest(pause: float, deadline: float, problem: str) -> float:
+    """Sleep before the next try; how long to sleep after it. Raises QueueUnreachable if there is no time for one."""
+    if time.monotonic() + pause > deadline:
+        raise QueueUnreachable(problem)
+    time.sleep(pause)
+    return min(pause * 2, _LONGEST_PAUSE)
 
 
 def _bytes(text: bytes | str, what: str) -> bytes:

@@ -99,7 +99,8 @@ class Resizer:
         sources = [source for source, cursor in cursors.items() if cursor]
         asked = [Request(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one])) for one in sources]
         found: dict[int, str] = {}
-        for source, page in zip(sources, await self._transport.all(self._transport.asking, asked, answers.fields(2)), strict=True):
+        pages = await self._transport.all(self._transport.asking, asked, answers.fields(2))
+        for source, page in zip(sources, pages, strict=True):
             for line in (page[1] or b"").decode(errors="surrogateescape").split("\n"):
                 if (told := fullmatch(_LINE, line)) is not None:
                     slot = int(told[1].partition(":")[0])
