@@ -10,8 +10,8 @@ from tests.integration.redis.conftest import GROUP, Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-from baton.model.ids import Epoch
-from baton.queues.protocol import Claimant, QueueConflict, Resizing
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable, Resizing
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, resizer, scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
@@ -284,3 +284,93 @@ async def test_a_thread_whose_key_waits_for_its_slot_holds_up_only_those_that_se
         second.join(PATIENCE)
         staged = raw.xrange(f"pq:{{{queue.name}:1}}:stage:2.0")
         assert [entry[b"v"] for _, entry in staged] == [b"1", b"2"]
+
+
+async def test_a_stage_becomes_empty_however_much_is_sent(queue: Queue) -> None:
+    owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
+    queue.send("before")
+    await queue.operator.ensure(3)
+    moves = key(0, 2)
+    queue.producer.send_many((moves, str(number)) for number in range(2000))
+    finish(owner, 0)
+    with queue.raw() as raw:
+        arguments = unblocking(raw, queue)
+        assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 0
+        sent = 2000
+        while raw.xlen(stage := f"pq:{{{queue.name}:2}}:stage:2.0"):
+            before = raw.xlen(stage)
+            queue.producer.send_many((moves, str(sent + number)) for number in range(150))
+            sent += 150
+            assert raw.xlen(stage) == max(0, before - 150)
+        assert await queue.operator.lag() == {0: 0, 1: 0, 2: sent}
+        assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 1
+    assert finish(new, 2) == [b"%d" % number for number in range(sent)]
+
+
+def unblocking(raw: redis.Redis, queue: Queue) -> list[str | int]:
+    """Of what went from 0 to 2."""
+    history, done = scripts.DRAINED.run(raw, partition_keys(queue.name, 0), [2])
+    assert done == 1
+    return [history, 2, 0, *(slot for slot, way in enumerate(ways()) if way == (0, 2))]
+
+
+async def test_large_entries_follow_one_or_two_at_a_time(queue: Queue) -> None:
+    owner = await queue.granted("pod", 1)
+    queue.send("before")
+    await queue.operator.ensure(3)
+    finish(owner, 0)
+    moves, new = key(0, 2), partition_keys(queue.name, 2)
+    queue.producer.send_many((moves, b"x" * 600_000) for _ in range(7))
+    with queue.raw() as raw:
+        arguments = unblocking(raw, queue)
+        left = [7]
+        while not scripts.UNBLOCK.run(raw, new, arguments):
+            left.append(raw.xlen(f"pq:{{{queue.name}:2}}:stage:2.0"))
+        assert left == [7, 5, 3, 1]
+
+
+async def test_what_followed_in_a_history_that_is_lost_comes_again_as_redelivered(new_name: Callable[[], str]) -> None:
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url, 2, new_name())
+        owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
+        queue.send("before")
+        await queue.operator.ensure(3)
+        queue.producer.send_many((key(0, 2), value) for value in ("1", "2"))
+        finish(owner, 0)
+        with queue.raw() as raw:
+            raw.save()
+        assert await queue.operator.ensure(3) is None
+        assert [(entry.value, entry.redelivered) for entry in new.read(2, ONE)] == [(b"1", False), (b"2", False)]
+        server.kill()
+        server.start()
+        assert await resizing(queue) is None
+        await queue.operator.grant(2, Uid("new"), Epoch(2))
+        assert [(entry.value, entry.redelivered) for entry in new.read(2, Epoch(2))] == [(b"1", True), (b"2", True)]
+        queue.producer.send(key(0, 2), "3")
+        assert [(entry.value, entry.redelivered) for entry in new.read(2, Epoch(2))] == [(b"3", False)]
+        await queue.close()
+
+
+async def resizing(queue: Queue) -> Resizing | None:
+    """Of a server that has just been started."""
+    while True:
+        try:
+            return await queue.operator.ensure(3)
+        except QueueUnreachable:
+            pass
+
+
+@pytest.mark.parametrize("deleted", ["stage:2.0", "progress:0"])
+async def test_a_backlog_is_counted_right_again_when_a_change_has_ended(queue: Queue, deleted: str) -> None:
+    owner, new = await queue.granted("pod", 1), await queue.granted("new", 1, 2)
+    queue.send("before")
+    await queue.operator.ensure(3)
+    queue.producer.send_many((key(0, 2), str(number)) for number in range(5))
+    finish(owner, 0)
+    with queue.raw() as raw:
+        raw.delete(f"pq:{{{queue.name}:2}}:{deleted}")
+    while await queue.operator.ensure(3) is not None:
+        pass
+    assert (await queue.operator.lag())[2] == (0 if deleted.startswith("stage") else 5)
+    finish(new, 2)
+    assert (await queue.operator.lag())[2] == 0

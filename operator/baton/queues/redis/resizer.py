@@ -23,6 +23,8 @@ _PAIRS = 1000
 """What is known of so many producers travels together."""
 _SOURCES, _PAGES = 8, 8
 """Of so many partitions so many pages are read before the targets are told: many pages share a request to a target."""
+_WAYS = 4
+"""On so many at once entries are let follow: the server carries them out in one go."""
 _FOR = 1.0
 """Seconds for which sequences are taken along, or entries are let follow, before the caller hears how far it is."""
 _LINE = r"([0-9]+:.+) ([0-9]+ [0-9]+)"
@@ -136,9 +138,12 @@ class Resizer:
         """Let the entries follow whose turn it is; the ways on which some are left."""
         done = self._done[1]
         until = time.monotonic() + _FOR
-        while ways := [way for way in change.ways if way[0] in drained and way not in done]:
-            ended = await self._all(scripts.UNBLOCK, change, history, ways, self._transport.asking)
-            done.update(way for way, one in zip(ways, ended, strict=True) if one)
+        ways = [way for way in change.ways if way[0] in drained and way not in done]
+        while ways:
+            some, ways = ways[:_WAYS], ways[_WAYS:]
+            ended = await self._all(scripts.UNBLOCK, change, history, some, self._transport.asking)
+            done.update(way for way, one in zip(some, ended, strict=True) if one)
+            ways += [way for way, one in zip(some, ended, strict=True) if not one]
             if time.monotonic() > until:
                 break
         return set(change.ways) - done

@@ -63,6 +63,7 @@ local function look()
     left = redis.call('XLEN', STREAM)
     seen = left > 0 and next or 0
   end
+  if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
   redis.call('HSET', PROGRESS, 'history', now_in, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
   if left == 0 then redis.call('HSET', PROGRESS, 'committed', next) end
   return next, true
@@ -192,6 +193,39 @@ local function append(last, ...)
     redis.call('XADD', STREAM, id(last + 1), ...)
   end
   return true
+end
+
+-- Moves entries from a stage behind the partition's own: so many, or what has so many bytes.
+-- Answer: the last entry now, and how many have gone from the stage.
+local function follow(from, last, most, most_bytes)
+  local first, moved, bytes, stuck = last, 0, 0, false
+  local AT_ONCE, wanted = 50, 1 -- entries may be large: how many are read follows from those before
+  while moved < most and bytes < most_bytes and not stuck do
+    local entries = redis.call('XRANGE', from, '-', '+', 'COUNT', wanted)
+    local gone = {}
+    for _, entry in ipairs(entries) do
+      if not well_formed(entry[2]) then
+        set_foreign_aside(entry)
+      elseif append(last, unpack(entry[2])) then
+        last = last + 1
+        for _, text in ipairs(entry[2]) do bytes = bytes + #text end
+      else
+        stuck = true
+        break
+      end
+      gone[#gone + 1] = entry[1]
+      if bytes >= most_bytes then break end
+    end
+    if #gone > 0 then redis.call('XDEL', from, unpack(gone)) end
+    moved = moved + #gone
+    if #entries < wanted then break end
+    local fit = math.floor((most_bytes - bytes) * moved / math.max(1, bytes))
+    wanted = math.max(1, math.min(AT_ONCE, 2 * wanted, most - moved, fit))
+  end
+  if moved > 0 then redis.call('HINCRBY', PROGRESS, 'staged', -moved) end
+  -- The history in which they followed before may be lost, and with it that they were handed out.
+  if last > first and redis.call('HGET', PROGRESS, 'suspect') then redis.call('HSET', PROGRESS, 'seen', last) end
+  return last, moved
 end
 
 -- Entries up to this one have been added.
