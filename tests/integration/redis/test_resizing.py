@@ -14,6 +14,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable, Resizing
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, resizer, scripts
 from baton.queues.redis.keys import partition_keys, queue_key
+from baton.queues.redis.resizing import Change
 from baton.queues.redis.routing import RoutingTable, slot_of
 
 pytestmark = pytest.mark.integration
@@ -234,6 +235,67 @@ async def test_slots_that_were_sealed_and_never_opened_come_back_with_the_record
         raw.delete(queue_key(queue.name))
         await queue.operator.ensure(2)
         accepted_once(raw, queue.name, 2)
+
+
+SEALED = {
+    "growing": (2, 5, 5),
+    "shrinking": (5, 2, 2),
+    "in part": (2, 5, 5),
+    "turned back": (5, 2, 5),
+}
+
+
+@pytest.mark.parametrize("case", SEALED)
+async def test_what_was_sealed_waits_for_what_came_before_although_the_record_is_deleted(
+    new_name: Callable[[], str], server: RedisServer, case: str
+) -> None:
+    before, after, asked = SEALED[case]
+    queue = await make_queue(server.url, before, new_name())
+    readers = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(5)]
+    table = RoutingTable.even(1, before)
+    change = Change(table, table.resized(after), after, published=False)
+    keys = {slot_of(b"key-%d" % n): b"key-%d" % n for n in range(20_000)}
+    moving = [slot for slots in change.leaving.values() for slot in slots]
+    queue.producer.send_many((keys[slot], "1") for slot in moving)
+    with queue.raw() as raw:
+        for source, slots in change.leaving.items():
+            history = scripts.SEAL.run(raw, partition_keys(queue.name, source), [change.version, *slots])
+        if case == "in part":
+            (source, target), slots = next(iter(change.ways.items()))
+            scripts.OPEN.run(raw, partition_keys(queue.name, target), [history, change.version, source, *slots[::2]])
+        raw.delete(queue_key(queue.name))
+    await queue.operator.ensure(asked)
+    queue.producer.send_many((keys[slot], "2") for slot in moving)
+    found: list[tuple[bytes, bytes]] = []
+    for _ in range(4):
+        for partition in reversed(range(await queue.operator.partitions() or 0)):
+            while entries := readers[partition].read(partition, ONE):
+                readers[partition].ack(partition, ONE, [entry.offset for entry in entries])
+                found += [(entry.key, entry.value) for entry in entries]
+        await queue.operator.ensure(asked)
+    assert await queue.operator.ensure(asked) is None
+    assert [key for key in (keys[slot] for slot in moving) if [v for k, v in found if k == key] != [b"1", b"2"]] == []
+    with queue.raw() as raw:
+        accepted_once(raw, queue.name, 5)
+    await queue.close()
+
+
+async def test_slots_that_somebody_deletes_at_their_new_place_wait_there_again(queue: Queue) -> None:
+    owners = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(3)]
+    moves, others = key(0, 2), key(1, 2)
+    queue.producer.send(moves, "1")
+    await queue.operator.ensure(3)
+    queue.producer.send(moves, "2")
+    with queue.raw() as raw:
+        raw.delete(partition_keys(queue.name, 2).slots)
+    await queue.operator.owners()
+    assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
+    queue.producer.send_many([(moves, "3"), (others, "1")])
+    assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
+    assert finish(owners[2], 2) == [b"1"], "nothing of theirs was to wait for"
+    assert finish(owners[0], 0) == [b"1"]
+    assert await queue.operator.ensure(3) is None
+    assert finish(owners[2], 2) == [b"2", b"3"]
 
 
 def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:

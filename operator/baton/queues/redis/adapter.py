@@ -108,7 +108,8 @@ class RedisQueue:
             told = limits == [b"%d" % limit for limit in self._limits]
             server = self._transport.server or await self._transport.discover()
             if not (ready and told and self._made == (server.run_id, there)):
-                await self._create(table, range(there))
+                await self._create(table, range(there), change)
+                self._resizer.forget()
                 # The last: until then all is done again.
                 await self._transport.run(scripts.READY, [key], self._limits, answers.number)
                 self._made = (server.run_id, there)
@@ -180,9 +181,11 @@ class RedisQueue:
                 )
         self._lost = lost
 
-    async def _create(self, table: RoutingTable, partitions: range) -> None:
-        """Make these partitions, or what is missing of them."""
-        slots = table.by_partition(partitions.stop)
+    async def _create(self, table: RoutingTable, partitions: range, change: Change | None = None) -> None:
+        """Make these partitions, or what is missing of them. What a change brings to its new place by this table waits there."""
+        slots: list[list[int | str]] = [[*each] for each in table.by_partition(partitions.stop)]
+        for (source, target), moving in change.ways.items() if change is not None and change.published else ():
+            slots[target] = [slot for slot in slots[target] if slot not in moving] + [f"{slot} {source}" for slot in moving]
         requests = [
             Request(scripts.CREATE, self._keys(partition), (*self._limits, table.version, *slots[partition]))
             for partition in partitions

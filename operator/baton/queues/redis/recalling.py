@@ -10,7 +10,7 @@ from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.routing import SLOTS, RoutingTable
 from baton.queues.redis.transport import Transport
 
-_LINE = r"([0-9]{1,4}) ([0-9]{1,16})(?: ([0-9]{1,4}))?"
+_LINE = r"([0-9]{1,4}) ([0-9]{1,16})(?: ([0-9]{1,4}|moved))?"
 
 
 @dataclass
@@ -21,6 +21,8 @@ class Known:
     """By slot, the version and the partition of the latest that accepts it."""
     on_the_way: dict[int, int] = field(default_factory=dict)
     """By slot, the partition that its entries wait for."""
+    gone: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By slot, the version and the partition of the latest that it went from."""
     highest: int = 0
     """Version of any slot, those that went elsewhere included."""
     partitions: int = 0
@@ -35,19 +37,31 @@ class Known:
             if found is None or int(found[1]) >= SLOTS:
                 continue
             slot, version = int(found[1]), int(found[2])
-            if version > self.accepted.get(slot, (0, 0))[0]:
+            if found[3] == "moved":
+                self.gone[slot] = max(self.gone.get(slot, (0, 0)), (version, partition))
+            elif version > self.accepted.get(slot, (0, 0))[0]:
                 self.accepted[slot] = (version, partition)
                 self.on_the_way.pop(slot, None)
                 if found[3] is not None:
                     self.on_the_way[slot] = int(found[3])
 
     def record(self, even: RoutingTable) -> Sequence[Any]:
-        """As scripts/recall.lua takes it; where nobody knows of a slot, it goes where an even table puts it."""
+        """As scripts/recall.lua takes it; where nobody knows of a slot, it goes where an even table puts it. One that was sealed
+        and never opened does too, and its entries wait there for those of the partition that it went from."""
         homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]
+        waits = dict(self.on_the_way)
+        elsewhere = next((homes[slot] for slot in self.on_the_way), None)
+        for slot, (version, source) in self.gone.items():
+            if version > self.accepted.get(slot, (0, 0))[0]:
+                home = even.partitions[slot]
+                # At the version at which others are on their way a partition does not take back what it gave up.
+                homes[slot] = elsewhere if home == source and elsewhere is not None else home
+                waits[slot] = source
+        waits = {slot: source for slot, source in waits.items() if homes[slot] != source}
         table = RoutingTable(self.highest + (not self.on_the_way), tuple(homes))
-        former = tuple(self.on_the_way.get(slot, home) for slot, home in enumerate(homes))
+        former = tuple(waits.get(slot, home) for slot, home in enumerate(homes))
         there = max(*homes, *former) + 1
-        under_way = (replace(table, partitions=former).to_text(), max(homes) + 1) if self.on_the_way else ()
+        under_way = (replace(table, partitions=former).to_text(), max(homes) + 1) if waits else ()
         return (table.version, table.to_text(), there, max(there, self.partitions), *under_way)
 
 

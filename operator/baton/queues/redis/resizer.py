@@ -60,6 +60,10 @@ class Resizer:
             return None
         return _resizing(change, {source for source, _ in left}, more=any(source in drained for source, _ in left))
 
+    def forget(self) -> None:
+        """Partitions were made again, so what was done there may not be."""
+        self._done = (("", 0), set())
+
     async def _move(self, change: Change) -> bool:
         """Slots are accepted at their new places only, and producers are told."""
         seals = [Request(scripts.SEAL, self._keys(source), (change.version, *slots)) for source, slots in change.leaving.items()]
