@@ -67,7 +67,7 @@ class Keeper:
     # -- what is wanted
 
     def ask_for(self, partitions: int | None) -> None:
-        """The queue is to have so many partitions."""
+        """The queue is to have so many partitions; None: those that it has, or that a change under way gives it."""
         if partitions != self._asked_for:
             self._asked_for = partitions
             self._look_now.set()
@@ -193,11 +193,14 @@ class Keeper:
 
     async def _ensure(self, adapter: QueueAdapter) -> Resizing | None:
         """Make the queue as asked for; what is still to be done of a change of its number of partitions."""
-        if self._asked_for is None:
+        count = self._asked_for
+        if count is None:  # it is not to grow, and goes on with what has begun
+            count = await answer(self.queue, adapter.partitions())
+        if count is None:
             return None
         with boundary("ensure"):
             async with self._claiming:
-                return await answer(self.queue, adapter.ensure(self._asked_for))
+                return await answer(self.queue, adapter.ensure(count))
 
     async def _read_records(self, adapter: QueueAdapter, afresh: bool) -> bool:
         self.records.look()

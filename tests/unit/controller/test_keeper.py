@@ -178,6 +178,17 @@ async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
         one.task.cancel()
 
 
+async def test_a_change_goes_on_although_there_is_no_room_for_what_is_asked_for_next() -> None:
+    queue = MemoryQueue(partitions=6)
+    queue.steps = [Resizing(6, 4, (5,))]
+    one = Kept(queue)
+    one.keeper.ask_for(None)
+    try:
+        await until(lambda: one.keeper.facts.resizing == Resizing(6, 4, (5,)))
+    finally:
+        one.task.cancel()
+
+
 async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "REST", 1e12)
     queue = MemoryQueue(partitions=6)
