@@ -35,7 +35,7 @@ class Resizings:
         """Changes that have begun or ended, each once."""
         for queue, seen in facts.items():
             before, now = self._known.get(queue), seen.resizing
-            if now is None and before is not None and seen.problem is None:
+            if now is None and before is not None and seen.problem is None and seen.partitions is not None:
                 del self._known[queue]
                 yield (
                     EventReason.RESIZED,

@@ -70,3 +70,13 @@ def test_a_change_right_after_another_is_told_too() -> None:
     list(news.news({ORDERS: growing(1)}))
     back = replace(REST, resizing=Resizing(13, 8, ()))
     assert [note for _, note in news.news({ORDERS: back})] == ["orders goes from 13 to 8 partitions"]
+
+
+def test_a_queue_that_has_not_been_looked_at_yet_is_not_said_to_have_changed() -> None:
+    """It was taken from the spec in the middle of a change, and is there again."""
+    news = Resizings()
+    list(news.news({ORDERS: growing(1)}))
+    assert list(news.news({})) == []
+    assert list(news.news({ORDERS: QueueFacts()})) == []
+    assert list(news.news({ORDERS: growing(1)})) == []
+    assert [reason for reason, _ in news.news({ORDERS: REST})] == [EventReason.RESIZED]
