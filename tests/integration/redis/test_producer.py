@@ -166,8 +166,13 @@ async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) ->
     with queue.raw() as raw:
         for begin in range(0, 1023, 100):
             raw.hset(keys.sequences, mapping={f"{slot}:gone-{n}": "7 1000" for n in range(begin, min(begin + 100, 1023))})
-        scripts.ADD.run(raw, keys, ["new", slot, 1, "k", "v", ""])
-        assert raw.hkeys(keys.sequences) == [f"{slot}:new".encode()]
+        new = [f"{slot}:new-{n}".encode() for n in range(400)]
+        for n in range(400):
+            before = raw.hlen(keys.sequences)
+            scripts.ADD.run(raw, keys, [f"new-{n}", slot, 1, "k", "v", ""])
+            assert raw.hlen(keys.sequences) > before - 100, "a few at a time"
+        assert raw.hlen(keys.sequences) < 1024
+        assert set(raw.hkeys(keys.sequences)) >= set(new)
 
 
 @pytest.mark.parametrize("pair", [(None, "v"), ("k", None), (7, "v"), ("k", {"a": 1}), ("k", 1.5), ("k", ["v"])])

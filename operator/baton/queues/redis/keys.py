@@ -24,7 +24,8 @@ class PartitionKeys(NamedTuple):
     to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
     it may have been handed out), history (the server's), waits: 1 if its owner has read everything and is to be woken; sealed and
     barrier (the version at which slots last went, and the last entry then), staged (entries on stages), suspect: 1 if some of
-    these may have been handed out in a former history, and `follows stage` (the history in which its entries began to follow)."""
+    these may have been handed out in a former history, `follows stage` (the history in which its entries began to follow), and
+    forgetting (the cursor in sequences)."""
     wake: str
     """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry of the segment."""
     refused: str

@@ -81,14 +81,17 @@ if last > first or staged > 0 then
     end
   end
   redis.call('HSET', SEQUENCES, unpack(written))
-  -- Producers come and go: each time their number has doubled, those that have been silent for long are forgotten.
-  local after, limit = redis.call('HLEN', SEQUENCES), 1024
-  while limit <= before do limit = limit * 2 end
-  if after >= limit then
-    local all = redis.call('HGETALL', SEQUENCES)
-    for i = 1, #all, 2 do
-      if tonumber(all[i + 1]:match('%d+$')) < seconds - PRODUCERS_FORGOTTEN_AFTER then redis.call('HDEL', SEQUENCES, all[i]) end
+  -- Producers come and go: for each that comes some are looked at, and those that have been silent for long are forgotten.
+  local FEW, LOOKED_AT = 1024, 5
+  local after = redis.call('HLEN', SEQUENCES)
+  if after > before and after >= FEW then
+    local cursor = redis.call('HGET', PROGRESS, 'forgetting') or '0'
+    local found = redis.call('HSCAN', SEQUENCES, cursor, 'COUNT', LOOKED_AT * (after - before))
+    for i = 1, #found[2], 2 do
+      local silent = tonumber(found[2][i + 1]:match('%d+$')) < seconds - PRODUCERS_FORGOTTEN_AFTER
+      if silent then redis.call('HDEL', SEQUENCES, found[2][i]) end
     end
+    redis.call('HSET', PROGRESS, 'forgetting', found[1])
   end
 end
 return moved
