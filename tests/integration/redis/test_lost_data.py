@@ -1,13 +1,14 @@
 """A server that lost its last writes, or keys that somebody deleted: no entry gets another's offset, and work goes on."""
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import acknowledged, lag, operating
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
@@ -225,3 +226,38 @@ async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(qu
             queue.reader("somebody").read(0, THREE)
         until(lambda: queue.raw().xlen(partition_keys(queue.name, 0).stream) == 0)
         assert await lag(queue) == 0
+
+
+async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_clock() -> None:
+    """Two restarts, one soon after the other, take the numbers there."""
+    with RedisServer(debug=True) as server:
+        queue = await make_queue(server.url)
+        owner = await queue.granted("a", ONE)
+        with queue.raw() as raw:
+            for value in numbers(0, 3):
+                queue.send(value)
+                raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+            raw.delete(partition_keys(queue.name, 0).progress)
+            queue.send("3")
+            assert raw.exists(partition_keys(queue.name, 0).dead) == 0
+        assert [entry.value for entry in owner.read(0, ONE)] == [b"0", b"1", b"2", b"3"]
+        await queue.close()
+
+
+async def test_an_entry_is_sent_once_and_wakes_whoever_waits_although_the_owner_record_was_deleted(queue: Queue) -> None:
+    owner = await queue.granted("a", THREE)
+    queue.send("1")
+    owner.ack(0, THREE, [entry.offset for entry in owner.read(0, THREE)])
+    owner.read(0, THREE)
+    woken: list[set[int]] = []
+    waiting = threading.Thread(target=lambda: woken.append(owner.wait([0], PATIENCE)))
+    with queue.raw() as raw:
+        raw.delete(partition_keys(queue.name, 0).owner)
+        waiting.start()
+        until(lambda: raw.info("clients")["blocked_clients"])
+        queue.send("2")
+        waiting.join(PATIENCE)
+        assert woken == [{0}]
+        queue.send("3")
+        assert await queue.operator.grant(0, Uid("a"), THREE) == ("a", 3, False)
+        assert [entry.value for entry in owner.read(0, THREE)] == [b"2", b"3"]

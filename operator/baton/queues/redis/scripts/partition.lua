@@ -49,6 +49,18 @@ local function place(value)
   return stage(version, from), tonumber(version)
 end
 
+-- Whether the fields of an entry are those that a producer of Baton's writes.
+local function well_formed(fields)
+  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
+  return whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+end
+
+-- Whether a producer of Baton's added an entry. `last`: the last that one did.
+local function ours(entry, last)
+  local n = number(entry[1])
+  return n <= last and entry[1] == id(n) and well_formed(entry[2])
+end
+
 -- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
 -- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
 -- out. So the numbers go on at the time in microseconds, which is above all that were ever given, and everything before is marked.
@@ -61,6 +73,8 @@ local function look()
   local left, seen = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0), last
   if not fields[1] then -- somebody deleted this record, or it is a new partition
     left = redis.call('XLEN', STREAM)
+    local top = redis.call('XREVRANGE', STREAM, '+', '-', 'COUNT', 1)[1]
+    if top and ours(top, 2 ^ 53 - 1e9) then next = math.max(next, number(top[1])) end -- it may be ahead of the clock
     seen = left > 0 and next or 0
   end
   if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
@@ -135,18 +149,6 @@ local function set_aside(entry_id, deliveries, why)
   redis.call('XDEL', STREAM, entry_id)
 end
 
--- Whether the fields of an entry are those that a producer of Baton's writes.
-local function well_formed(fields)
-  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
-  return whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
-end
-
--- Whether a producer of Baton's added an entry. `last`: the last that one did.
-local function ours(entry, last)
-  local n = number(entry[1])
-  return n <= last and entry[1] == id(n) and well_formed(entry[2])
-end
-
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
 local function set_foreign_aside(entry)
   redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', '', 'value', cjson.encode(entry[2]), 'timestamp', '',
@@ -180,8 +182,13 @@ end
 
 -- Wakes who waits. A stream carries this, and not the entries themselves: a blocking read of those would read them too. Its ids are
 -- the epoch, and within an epoch the last entry, so that nobody misses what comes between reading and waiting.
+-- Where the owner record or the last entry was deleted, they are below what was there: the next id then wakes as well.
 local function wake(epoch, last)
-  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, string.format('%s-%d', epoch, last), 'w', '')
+  local added = redis.pcall('XADD', WAKE, 'MAXLEN', '=', 1, string.format('%s-%d', epoch, last), 'w', '')
+  if type(added) == 'string' or not added.err then return end
+  local top = added.err:find('smaller') and redis.call('XREVRANGE', WAKE, '+', '-', 'COUNT', 1)[1]
+  if not top then redis.call('DEL', WAKE) end
+  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or string.format('%s-%d', epoch, last), 'w', '')
 end
 
 -- Adds an entry behind the last one. False: what somebody else added stands in the way, and there is much of it.
