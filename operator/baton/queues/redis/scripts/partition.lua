@@ -49,16 +49,18 @@ local function place(value)
   return stage(version, from), tonumber(version)
 end
 
--- Whether the fields of an entry are those that a producer of Baton's writes.
-local function well_formed(fields)
-  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
-  return whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
-end
-
--- Whether a producer of Baton's added an entry. `last`: the last that one did.
-local function ours(entry, last)
-  local n = number(entry[1])
-  return n <= last and entry[1] == id(n) and well_formed(entry[2])
+-- A number, or that of the last entry where this is ahead of it. Entries of nobody's numbers do not count.
+local function at_least(n)
+  local HIGHEST = 2 ^ 53 - 1e9
+  local function beyond(from) return #redis.call('XRANGE', STREAM, '(' .. id(from), id(HIGHEST), 'COUNT', 1) > 0 end
+  if not beyond(n) then return n end
+  local step = 1
+  while beyond(n + step) do n, step = n + step, 2 * step end
+  while step > 1 do
+    step = step / 2
+    if beyond(n + step) then n = n + step end
+  end
+  return n + 1
 end
 
 -- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
@@ -73,8 +75,7 @@ local function look()
   local left, seen = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0), last
   if not fields[1] then -- somebody deleted this record, or it is a new partition
     left = redis.call('XLEN', STREAM)
-    local top = redis.call('XREVRANGE', STREAM, '+', '-', 'COUNT', 1)[1]
-    if top and ours(top, 2 ^ 53 - 1e9) then next = math.max(next, number(top[1])) end -- it may be ahead of the clock
+    next = at_least(next)
     seen = left > 0 and next or 0
   end
   if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
@@ -149,6 +150,18 @@ local function set_aside(entry_id, deliveries, why)
   redis.call('XDEL', STREAM, entry_id)
 end
 
+-- Whether the fields of an entry are those that a producer of Baton's writes.
+local function well_formed(fields)
+  local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
+  return whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+end
+
+-- Whether a producer of Baton's added an entry. `last`: the last that one did.
+local function ours(entry, last)
+  local n = number(entry[1])
+  return n <= last and entry[1] == id(n) and well_formed(entry[2])
+end
+
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
 local function set_foreign_aside(entry)
   redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', '', 'value', cjson.encode(entry[2]), 'timestamp', '',
@@ -184,11 +197,12 @@ end
 -- the epoch, and within an epoch the last entry, so that nobody misses what comes between reading and waiting.
 -- Where the owner record or the last entry was deleted, they are below what was there: the next id then wakes as well.
 local function wake(epoch, last)
-  local added = redis.pcall('XADD', WAKE, 'MAXLEN', '=', 1, string.format('%s-%d', epoch, last), 'w', '')
+  local below = string.format('%s-%d', epoch, last)
+  local added = redis.pcall('XADD', WAKE, 'MAXLEN', '=', 1, below, 'w', '')
   if type(added) == 'string' or not added.err then return end
-  local top = added.err:find('smaller') and redis.call('XREVRANGE', WAKE, '+', '-', 'COUNT', 1)[1]
-  if not top then redis.call('DEL', WAKE) end
-  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or string.format('%s-%d', epoch, last), 'w', '')
+  local top = added.err:find('smaller') and redis.call('XRANGE', WAKE, '-', '+', 'COUNT', 1)[1]
+  if added.err:find('smaller') and not top then redis.call('XSETID', WAKE, '0-0') end
+  redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
 -- Adds an entry behind the last one. False: what somebody else added stands in the way, and there is much of it.

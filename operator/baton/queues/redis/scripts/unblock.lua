@@ -29,7 +29,9 @@ end
 if #changed > 0 then redis.call('HSET', SLOTS, unpack(changed)) end
 redis.call('DEL', from)
 redis.call('HDEL', PROGRESS, 'follows ' .. from)
-for _, value in ipairs(redis.call('HVALS', SLOTS)) do
+local every = {}
+for slot = 0, 1023 do every[slot + 1] = slot end
+for _, value in ipairs(redis.call('HMGET', SLOTS, unpack(every))) do
   local to = place(value)
   if to and to ~= STREAM then return 1 end
 end
