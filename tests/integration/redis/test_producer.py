@@ -1,6 +1,9 @@
 """Entries get into the queue once each, in order per key, whatever happens on the way."""
 
+import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -216,3 +219,28 @@ async def test_nothing_is_written_to_another_database(queue: Queue) -> None:
                 ask()
     with redis.Redis.from_url(elsewhere) as raw:
         assert raw.dbsize() == 0
+
+
+FORKING = """
+import os, sys
+from baton.queues.redis import RedisProducer
+
+producer = RedisProducer(sys.argv[1], sys.argv[2])
+producer.send("key", "before")
+for child in range(2):
+    if os.fork() == 0:
+        for number in range(5):
+            producer.send("key", f"child {child}: {number}")
+        os._exit(0)
+    assert os.wait()[1] == 0
+producer.send("key", "after")
+"""
+
+
+async def test_a_producer_is_used_on_both_sides_of_a_fork(server: RedisServer, new_name: Callable[[], str]) -> None:
+    queue = await make_queue(server.url, 1, new_name())
+    forking = [sys.executable, "-c", FORKING, queue.url, queue.name]
+    await asyncio.to_thread(subprocess.run, forking, check=True, timeout=PATIENCE)
+    children = [b"child %d: %d" % (child, number) for child in range(2) for number in range(5)]
+    assert await values(queue) == [b"before", *children, b"after"]
+    await queue.close()

@@ -1,11 +1,13 @@
 """Putting entries into a partitioned queue on Redis streams: in order per key, and once each, whatever happens on the way."""
 
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from secrets import token_hex
 from typing import Any, NamedTuple, Self
+from weakref import WeakSet
 
 from redis.exceptions import NoScriptError, RedisError
 
@@ -35,7 +37,7 @@ class _Numbered(NamedTuple):
 
 
 class RedisProducer:
-    """Sends entries to a queue (`namespace/name`); safe to use from several threads.
+    """Sends entries to a queue (`namespace/name`); safe to use from several threads, and on both sides of a fork.
 
     Entries of one key stay in the order in which they were sent. A call that returned has its entries in the queue, once:
     retries after a lost connection make no duplicates. A call that raised (QueueUnreachable, after `patience` seconds) may have
@@ -48,9 +50,14 @@ class RedisProducer:
         self._url = read(url)
         self._patience = patience
         self._client = client(self._url)
+        self._table: RoutingTable | None = None
+        self._count_from_one()
+        _producers.add(self)
+
+    def _count_from_one(self) -> None:
+        """In a new process. The queue would take what two processes send under one name and sequence for one entry."""
         self._name = token_hex(6)
         self._sequences: Counter[int] = Counter()
-        self._table: RoutingTable | None = None
         self._lock = threading.Lock()
         self._held_up: set[int] = set()
         """Moving slots whose entries a thread is to send again: no other thread sends any of these slots meanwhile."""
@@ -209,3 +216,15 @@ def _bytes(text: bytes | str, what: str) -> bytes:
     if isinstance(text, bytes):
         return text
     raise TypeError(f"a {what} is bytes or str, not {type(text).__name__}")
+
+
+_producers: WeakSet[RedisProducer] = WeakSet()
+"""Of this process, and what it has of the one that it was forked from."""
+
+
+def _forked() -> None:
+    for producer in list(_producers):
+        producer._count_from_one()
+
+
+os.register_at_fork(after_in_child=_forked)
