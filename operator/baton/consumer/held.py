@@ -33,6 +33,8 @@ class HeldEntry(Entry):
     lane: Lane = field(repr=False, compare=False, kw_only=True)
     nth: int = field(repr=False, compare=False, kw_only=True)
     """Its place among what this consumer has read."""
+    attempt: int = field(default=0, repr=False, compare=False, kw_only=True)
+    """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
 
     @classmethod
     def of(cls, entry: Entry, lane: Lane, nth: int) -> Self:

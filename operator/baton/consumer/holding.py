@@ -87,7 +87,8 @@ class Holding:
 
     @property
     def out(self) -> bool:
-        return any(lane.out for lane in self.lanes.values())
+        """Somebody works on some of it."""
+        return any(lane.busy for lane in self.lanes.values())
 
     @property
     def in_hand(self) -> int:
@@ -105,11 +106,12 @@ class Holding:
             lane = self.lanes.get(key)
             if lane is None:
                 lane = self.lanes[key] = Lane(self)
-            lane.waiting.append(HeldEntry.of(entry, lane, number))
+            if not lane.dropped:
+                lane.waiting.append(HeldEntry.of(entry, lane, number))
 
     def tidy(self) -> None:
         """Forget lanes in which nothing is in hand."""
-        for key in [key for key, lane in self.lanes.items() if lane.idle and not lane.kept]:
+        for key in [key for key, lane in self.lanes.items() if lane.idle and not lane.kept and not lane.dropped]:
             del self.lanes[key]
 
     def let_go(self) -> None:

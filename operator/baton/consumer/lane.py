@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ from baton.consumer.held import HeldEntry
 from baton.consumer.outcome import Ack, DeadLetter, Kept, Nack, Outcome
 
 if TYPE_CHECKING:
+    from baton.consumer.delivery import Delivery
     from baton.consumer.holding import Holding
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -40,11 +41,20 @@ class Lane:
     """By offset; of entries among `waiting` that the queue has not yet been told of."""
     tries: dict[str, int] = field(default_factory=dict)
     """Failed ones, by offset."""
+    at_work: set[Delivery] = field(default_factory=set)
+    """That have some of its entries, and are not back: whatever became of these, their worker may still be at one."""
+    dropped: bool = False
+    """Nothing of it is begun any more."""
 
     @property
     def idle(self) -> bool:
         """Nobody works on it, or is about to."""
-        return not self.waiting and not self.out
+        return not self.waiting and not self.busy
+
+    @property
+    def busy(self) -> bool:
+        """Somebody works on it."""
+        return bool(self.out or self.at_work)
 
     @property
     def due(self) -> float:
@@ -56,7 +66,7 @@ class Lane:
 
     def ready(self, now: float, *, shared: bool = False) -> bool:
         """The first that waits may be handed out. `shared`: also while earlier ones are out."""
-        return bool(self.waiting) and (shared or not self.out) and now >= self.due
+        return bool(self.waiting) and (shared or not self.busy) and now >= self.due
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
         """The first entries, up to one that has failed before: the queue has to count that one first."""
@@ -77,7 +87,7 @@ class Lane:
 
     def settle(self, entry: HeldEntry, outcome: Outcome, now: float) -> bool:
         """What became of an entry that was handed out. False: it is not in hand; a second word on it is passed over."""
-        raw = self.out.pop(entry.offset, None) or self.kept.pop(entry.offset, None)
+        raw = _taken(self.out, entry) or _taken(self.kept, entry)
         if raw is None:
             return False
         match outcome:
@@ -92,22 +102,27 @@ class Lane:
             case Nack(why, delay) if not self.holding.letting_go:
                 tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
                 self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
-                self._put_back([raw])
+                self._put_back([replace(raw, attempt=tries)])
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True
 
+    def comes_again(self, entry: HeldEntry) -> bool:
+        """It has failed since it was handed out."""
+        return self.tries.get(entry.offset, 0) > entry.attempt
+
     def give_back(self, entries: Iterable[HeldEntry]) -> None:
         """Those that were handed out and not begun."""
         if self.out:
-            self._put_back([raw for entry in entries if (raw := self.out.pop(entry.offset, None))])
+            self._put_back([raw for entry in entries if (raw := _taken(self.out, entry))])
 
     def try_at_once(self) -> None:
         for offset, failure in self.failed.items():
             self.failed[offset] = failure._replace(due=0.0)
 
     def drop(self) -> None:
-        """Nothing that waits is begun any more."""
+        """Nothing of it is begun any more, whatever comes back."""
+        self.dropped = True
         self.waiting.clear()
         self.failed.clear()
 
@@ -115,18 +130,28 @@ class Lane:
         """Nobody works on what is out any more; it may still be acknowledged."""
         self.kept.update(self.out)
         self.out.clear()
+        self.at_work.clear()
 
     def clear(self) -> None:
         self.drop()
         self.out.clear()
         self.kept.clear()
         self.tries.clear()
+        self.at_work.clear()
 
     def _put_back(self, entries: list[HeldEntry]) -> None:
+        if self.dropped:
+            return
         if entries and self.waiting and entries[-1].nth > self.waiting[0].nth:
             self.waiting = deque(sorted([*entries, *self.waiting], key=lambda entry: entry.nth))
         else:
             self.waiting.extendleft(reversed(entries))
+
+
+def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
+    """From there; None: it is not there, or in a later try."""
+    raw = place.get(entry.offset)
+    return place.pop(entry.offset) if raw is not None and raw.attempt == entry.attempt else None
 
 
 def backoff(tries: int) -> float:

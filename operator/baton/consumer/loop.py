@@ -267,6 +267,8 @@ class ConsumerLoop:
             elif entry.lane.holding.over:
                 receipt.lost()
         if receipt is not None:
+            if not concerned and any(entry.lane.comes_again(entry) for entry, _ in outcomes):
+                receipt.lost()
             receipt.expect(len(concerned))
             for holding in concerned:
                 holding.receipts.append(receipt)

@@ -57,6 +57,7 @@ class Supply:
         self.out.discard(delivery)
         for _, entries in groupby(delivery.entries, key=lambda entry: id(entry.lane)):
             those = list(entries)
+            those[0].lane.at_work.discard(delivery)
             those[0].lane.give_back(those)
 
     def _having(self) -> list[tuple[Holding, Reader]]:
@@ -177,6 +178,8 @@ class Supply:
         delivery = Delivery(entries)
         if not self.shared:
             self.out.add(delivery)
+            for entry in entries:
+                entry.lane.at_work.add(delivery)
         if not self._answer(want, delivery):
             self.take_back(delivery)
 

@@ -1,0 +1,88 @@
+"""A word on an entry is of the try in which it was said, and a partition that failed at a hand-off begins nothing more."""
+
+import threading
+
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
+
+from baton.consumer.held import HeldEntry
+from baton.queues.entry import Entry
+
+
+def test_a_late_word_on_an_earlier_try_does_not_settle_the_later_one() -> None:
+    queue = InMemoryQueue(3)
+    with consumer_of(queue) as consumer:
+        batches = consumer.batches(max_entries=3, max_wait=0)
+        first = next(batches)
+        first[0].nack(delay=0)
+        second = next(batches)
+        assert ([entry.offset for entry in second], second[0].redelivered) == (["0"], True)
+        assert first.ack().wait(PATIENCE), "what it still could acknowledge is"
+        assert sorted(queue.acknowledged) == ["1", "2"]
+        assert not first[0].ack().wait(PATIENCE)
+        second.nack(delay=0)
+        third = next(batches)
+        assert third[0].offset == "0", "the word on the second try counted"
+        assert third.ack().wait(PATIENCE)
+    assert sorted(queue.acknowledged) == ["0", "1", "2"]
+
+
+def test_an_acknowledgement_after_another_word_says_that_it_did_not_count() -> None:
+    queue = InMemoryQueue(1)
+    with consumer_of(queue) as consumer:
+        (entry,) = next(consumer.batches())
+        entry.nack(delay=60)
+        assert not entry.ack().wait(PATIENCE)
+        assert queue.acknowledged == []
+
+
+def test_an_entry_that_comes_again_waits_until_its_handler_has_returned() -> None:
+    queue = InMemoryQueue(1)
+    ledger = InMemoryLedger({0: 1, 1: 1})
+    consumer = consumer_of(queue, ledger)
+    tries: list[list[str]] = []
+    at_work: list[str] = []
+    beside: list[str] = []
+    elsewhere = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        if entry.partition == 1:
+            elsewhere.set()
+            return
+        beside.extend(at_work)
+        at_work.append(entry.offset)
+        tries.append(list(queue.acknowledged))
+        if len(tries) == 1:
+            entry.nack(delay=0)
+            queue.unread[1] = [("7", b"k")]
+            consumer.interrupt()
+            until(lambda: elsewhere.is_set() or beside, "the other worker has had its turn")
+        at_work.pop()
+        if len(tries) == 2:
+            raise ValueError("no")
+
+    running = threading.Thread(target=consumer.run, args=(handle,), kwargs={"concurrency": 2}, daemon=True)
+    running.start()
+    until(lambda: "0" in queue.acknowledged)
+    ledger.says({})
+    consumer.stop()
+    running.join(PATIENCE)
+    assert (tries, beside) == ([[], ["7"], ["7"]], [])
+
+
+def test_what_is_behind_an_entry_that_fails_at_a_hand_off_is_the_next_owners() -> None:
+    queue, ledger = InMemoryQueue(300), InMemoryLedger({0: 1})
+    consumer = consumer_of(queue, ledger)
+    begun: list[int] = []
+
+    def handle(entry: Entry) -> None:
+        begun.append(int(entry.offset))
+        if entry.offset == "77":
+            ledger.says({}, {0: 1})
+            until(lambda: consumer.interrupted)
+            consumer.stop()
+            raise ValueError("no")
+
+    consumer.run(handle)
+    assert begun == list(range(78))
+    assert "77" not in queue.acknowledged
