@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -41,13 +41,11 @@ class HandlerRun:
         if inspect.isawaitable(result):
             if self._runner is None:
                 self._runner = asyncio.Runner()
-            self._runner.run(_awaited(result))
+            self._runner.run(awaited(result))
         elif isinstance(result, Future):
             result.result()
-        elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-            raise TypeError(
-                "the handler returned a generator, so nothing of it has run; give a function, or a coroutine function"
-            )
+        else:
+            _no_generator(result)
 
     def close(self) -> None:
         """End the event loop, if there was one."""
@@ -55,5 +53,22 @@ class HandlerRun:
             self._runner.close()
 
 
-async def _awaited(result: Awaitable[object]) -> None:
-    await result
+async def awaited(result: object) -> None:
+    """The same in an event loop. Raises CancelledError only where this task itself is cancelled: what a handler waited for and was
+    cancelled is a failure of its entry."""
+    try:
+        if isinstance(result, Future):
+            await asyncio.wrap_future(result)
+        elif inspect.isawaitable(result):
+            await result
+        else:
+            _no_generator(result)
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        raise RuntimeError("what it waited for was cancelled") from error
+
+
+def _no_generator(result: object) -> None:
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError("the handler returned a generator, so nothing of it has run; give a function, or a coroutine function")

@@ -156,12 +156,18 @@ class ConsumerLoop:
 
     def forget(self, want: Want) -> None:
         """Nobody waits for it any more; what it has got goes back."""
-        if not want.answer.cancel():
+        if want.answer.cancel():
+            self._words.put(lambda: self._supply.forget(want))
+        else:
             want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._back(answer.result())))
 
     def called(self, call: Call) -> None:
         """A callback has returned."""
         self._words.put(lambda: self._notices.called(call))
+
+    def not_called(self, call: Call) -> None:
+        """A callback was cancelled, and is due again."""
+        self._words.put(lambda: self._back(call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         if receipt is not None and self._ended.is_set():

@@ -47,6 +47,11 @@ class Supply:
             return self._serve_batch(want, want.batch, quiet)
         return self._serve_slices(quiet)
 
+    def forget(self, want: Want) -> None:
+        """Nobody waits for it any more."""
+        if want in self.wants:
+            self.wants.remove(want)
+
     @property
     def due(self) -> float:
         """When a batch that waits for more has waited for long enough (monotonic)."""

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import Delivery, Want
-from baton.consumer.handler import HandlerRun
+from baton.consumer.handler import HandlerRun, awaited
 from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
 from baton.consumer.progress import Progress
 from baton.consumer.terms import HandlerTerms
@@ -124,6 +124,9 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], term
 async def call_async(loop: ConsumerLoop, due: Call) -> None:
     try:
         await awaited(due())
+    except asyncio.CancelledError:
+        loop.not_called(due)
+        raise
     except Exception:
         log.exception("a callback failed, and the consumer goes on")
     loop.called(due)
@@ -140,9 +143,3 @@ async def take(loop: ConsumerLoop, want: Want) -> Delivery | Call | None:
     except asyncio.CancelledError:
         loop.forget(want)
         raise
-
-
-async def awaited(result: object) -> None:
-    """What a handler or a callback returned may still have to run."""
-    if asyncio.iscoroutine(result) or isinstance(result, asyncio.Future) or hasattr(result, "__await__"):
-        await result
