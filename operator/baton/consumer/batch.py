@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from baton.consumer.held import Hearing, HeldEntry
-from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded
+from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
 from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Partition
 
@@ -48,7 +48,7 @@ class Batch(Sequence[HeldEntry]):
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand all of it out once more, as `entry.nack` does for one."""
-        self._tell(Nack(bounded(why), delay), None)
+        self._tell(Nack(bounded(why), seconds(delay)), None)
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """All of it goes to the dead letters."""

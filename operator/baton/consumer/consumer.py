@@ -173,25 +173,29 @@ class Consumer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Without an exception: `on_revoked` is called, what is not acknowledged goes to the next owner. With one, what was
         acknowledged is, and nothing else happens."""
-        with self._leaving(kind):
-            while (answer := self._loop.take(Want())) is not None:
-                if isinstance(answer, Call):
-                    call(self._loop, self._calling, answer)
-                else:
-                    self._loop.give_back(answer, ())
-        self._loop.join()
+        try:
+            with self._leaving(kind):
+                while (answer := self._loop.take(Want())) is not None:
+                    if isinstance(answer, Call):
+                        call(self._loop, self._calling, answer)
+                    else:
+                        self._loop.give_back(answer, ())
+        finally:
+            self._loop.join()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._leaving(kind):
-            while (answer := await take(self._loop, Want())) is not None:
-                if isinstance(answer, Call):
-                    await call_async(self._loop, answer)
-                else:
-                    self._loop.give_back(answer, ())
-        await asyncio.to_thread(self._loop.join)
+        try:
+            with self._leaving(kind):
+                while (answer := await take(self._loop, Want())) is not None:
+                    if isinstance(answer, Call):
+                        await call_async(self._loop, answer)
+                    else:
+                        self._loop.give_back(answer, ())
+        finally:
+            await asyncio.to_thread(self._loop.join)
 
     @contextmanager
     def _leaving(self, kind: type[BaseException] | None) -> Iterator[None]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from baton.consumer.held import HeldEntry
-from baton.consumer.outcome import DeadLetter, Outcome, bounded
+from baton.consumer.outcome import DeadLetter, Outcome, bounded, said
 
 Deserializer = Callable[[bytes], Any]
 
@@ -27,7 +27,7 @@ class Deserializers:
             try:
                 readable.append(self._applied(entry))
             except Exception as error:
-                hopeless.append((entry, DeadLetter(bounded(f"it cannot be read: {type(error).__name__}: {error}"))))
+                hopeless.append((entry, DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
         return readable, hopeless
 
     def _applied(self, entry: HeldEntry) -> HeldEntry:

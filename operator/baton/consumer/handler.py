@@ -54,8 +54,8 @@ class HandlerRun:
 
 
 async def awaited(result: object) -> None:
-    """The same in an event loop. Raises CancelledError only where this task itself is cancelled: what a handler waited for and was
-    cancelled is a failure of its entry."""
+    """The same in an event loop. Raises CancelledError only where this task itself is cancelled: where a handler waited for
+    something that was, that is a failure of its entry."""
     try:
         if isinstance(result, Future):
             await asyncio.wrap_future(result)

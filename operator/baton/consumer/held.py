@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded
+from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
 from baton.consumer.receipt import Acknowledgement
 from baton.queues.entry import Entry
 
@@ -67,7 +67,7 @@ class HeldEntry(Entry):
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand it out once more, in `delay` seconds (else 0.1 to 5, longer from try to try). What is behind it in its partition
         (or key) and was not handed out yet waits."""
-        self.lane.holding.hearing.tell([(self, Nack(bounded(why), delay))])
+        self.lane.holding.hearing.tell([(self, Nack(bounded(why), seconds(delay)))])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """Not worth another try: it goes to the partition's dead letters."""

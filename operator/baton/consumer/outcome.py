@@ -1,6 +1,7 @@
 """What became of an entry that was handed out, and how a handler says so."""
 
 from dataclasses import dataclass
+from math import inf
 
 _LONGEST_REASON = 500
 
@@ -40,8 +41,9 @@ class Retry(Exception):  # noqa: N818 -- a word to the consumer
     """Raised by a handler: try this entry again, in `delay` seconds. Its partition (or its key) waits for it."""
 
     def __init__(self, why: str = "the handler asked for another try", *, delay: float | None = None) -> None:
+        """Raises TypeError and ValueError for a delay that is no number of seconds."""
         super().__init__(why)
-        self.delay = delay
+        self.delay = seconds(delay)
 
 
 class Reject(Exception):  # noqa: N818 -- likewise
@@ -54,12 +56,36 @@ class Reject(Exception):  # noqa: N818 -- likewise
 def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Outcome:
     """What an exception of a handler says of its entry. `hopeless`: exceptions that are not worth a retry."""
     if isinstance(error, Retry):
-        return Nack(bounded(str(error)), error.delay)
+        return Nack(bounded(_text(error)), error.delay)
     if isinstance(error, Reject):
-        return DeadLetter(bounded(str(error)))
-    why = bounded(f"{type(error).__name__}: {error}")
+        return DeadLetter(bounded(_text(error)))
+    why = bounded(said(error))
     return DeadLetter(why) if isinstance(error, hopeless) else Nack(why)
 
 
 def bounded(why: str) -> str:
-    return why[:_LONGEST_REASON]
+    """As a queue takes it."""
+    return why[:_LONGEST_REASON].encode(errors="replace").decode()
+
+
+def seconds(delay: float | None) -> float | None:
+    """Raises TypeError and ValueError for what is no number of seconds."""
+    if delay is None:
+        return None
+    if not isinstance(delay, (int, float)):
+        raise TypeError(f"delay is {delay!r}: set it to a number of seconds")
+    if not 0 <= delay < inf:
+        raise ValueError(f"delay is {delay!r}: set it to a number of seconds, 0 or more")
+    return delay
+
+
+def said(error: Exception) -> str:
+    """Its kind and its text."""
+    return f"{type(error).__name__}: {_text(error)}"
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(it cannot be said)"
