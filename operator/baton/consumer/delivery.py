@@ -33,6 +33,12 @@ class BatchSize:
     wait: float = 0.2
     """Seconds for which a batch that has something waits for more."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a batch that could have nothing."""
+        for name, value, least in (("max_entries", self.entries, 1), ("max_bytes", self.bytes, 1), ("max_wait", self.wait, 0)):
+            if not value >= least:
+                raise ValueError(f"{name} is {value}: set it to {least} or more")
+
 
 @dataclass(slots=True, eq=False)
 class Want:

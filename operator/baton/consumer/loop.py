@@ -231,6 +231,7 @@ class ConsumerLoop:
             self._source.close()
 
     def _turn(self) -> None:
+        begun = time.monotonic()
         self._hear()
         dropped = self._holdings.follow_ledger()
         for holding in self._holdings:
@@ -239,7 +240,7 @@ class ConsumerLoop:
         worked = self._supply.serve(self._words.empty)
         self._report()
         if not worked and not self._finished():
-            self._rest()
+            self._rest(begun)
 
     def _hear(self) -> None:
         while True:
@@ -334,8 +335,9 @@ class ConsumerLoop:
                 Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
             )
 
-    def _rest(self) -> None:
-        """Until somebody has a word for us, or something is to be done by the clock."""
+    def _rest(self, begun: float) -> None:
+        """Until somebody has a word for us, or something is to be done by the clock: what fell due since this turn has `begun`
+        may have been passed over."""
         now = time.monotonic()
         until = min(now + _IDLE, self._leave_by if self._leaving else self._stop_at or inf)
         until = min(until, self._supply.due)
@@ -344,10 +346,10 @@ class ConsumerLoop:
         else:
             self._watched_at = now
             self._holdings.watch(lambda holding, reader: self._at_rest(holding, reader, now))
-        until = min(until, self._work.retry_at(now))
+        until = min(until, self._work.retry_at(begun))
         for holding in self._holdings:
             if not (holding.at_rest or holding.over):
-                until = min(until, self._due(holding, now))
+                until = min(until, self._due(holding, begun))
         try:
             self._take_in(self._words.get(timeout=max(0.0, until - now)))
         except Empty:
@@ -358,13 +360,13 @@ class ConsumerLoop:
         number, epoch = holding.partition.number, holding.epoch
         return holding.phase is Phase.SERVING and self._work.not_before(holding) <= now and not reader.ready(number, epoch)
 
-    def _due(self, holding: Holding, now: float) -> float:
-        """When something is to be done for it by the clock."""
+    def _due(self, holding: Holding, begun: float) -> float:
+        """When something is to be done for it by the clock, and was not due when this turn has `begun`."""
         away = self._work.not_before(holding)
         times = [max(away, lane.due) for lane in holding.lanes.values()]
         if not self._supply.shared and holding.out:
             times.append(holding.sure_at + SURE_FOR)
-        return min((time for time in times if time > now), default=inf)
+        return min((time for time in times if time > begun), default=inf)
 
     def _finished(self) -> bool:
         """Asked to stop, and either nothing is ours any more or time is up."""

@@ -56,6 +56,10 @@ class HandlerTerms:
         elif "max_bytes" in options or "max_wait" in options:
             raise ValueError("max_bytes and max_wait are of batches: set max_entries too, and the handler takes a Batch")
         manual, hopeless = options.get("manual_ack", False), options.get("dead_letter_on", ())
+        try:
+            isinstance(None, hopeless)
+        except TypeError:
+            raise TypeError(f"dead_letter_on is {hopeless!r}: set it to a tuple of exceptions, such as (ValueError,)") from None
         return cls(concurrency, order == "key", batch, manual, hopeless, deserializers)
 
     def want(self) -> Want:

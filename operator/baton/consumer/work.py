@@ -144,9 +144,9 @@ class Work:
         outage = self._outages.get(holding.partition.queue)
         return outage.until if outage is not None else 0.0
 
-    def retry_at(self, now: float) -> float:
+    def retry_at(self, after: float) -> float:
         """When the next queue that is away is asked again."""
-        return min((outage.until for outage in self._outages.values() if outage.until > now), default=inf)
+        return min((outage.until for outage in self._outages.values() if outage.until > after), default=inf)
 
     def away(self, queue: QueueName) -> bool:
         """It did not answer when it was asked last."""

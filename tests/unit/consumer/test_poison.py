@@ -16,12 +16,12 @@ from baton.consumer.session import Session
 from baton.model.ids import Epoch
 
 
-class Unspeakable(Exception):
+class SilentError(Exception):
     def __str__(self) -> str:
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("error", [ValueError("no such file caf\udce9"), Unspeakable(), Retry("caf\udce9")])
+@pytest.mark.parametrize("error", [ValueError("no such file caf\udce9"), SilentError(), Retry("caf\udce9")])
 def test_why_an_entry_failed_is_text_that_every_queue_takes(error: Exception) -> None:
     outcome = outcome_of(error)
     assert isinstance(outcome, Nack)
@@ -84,4 +84,4 @@ async def test_nor_in_an_event_loop() -> None:
 
 
 def test_a_dead_letter_of_what_cannot_be_said() -> None:
-    assert outcome_of(Unspeakable(), (Unspeakable,)) == DeadLetter("Unspeakable: (it cannot be said)")
+    assert outcome_of(SilentError(), (SilentError,)) == DeadLetter("SilentError: (it cannot be said)")
