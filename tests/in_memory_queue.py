@@ -27,8 +27,8 @@ class InMemoryQueue:
         """Why, by offset."""
         self.retries: list[str] = []
         self.away = False
-        self.asked = 0
-        """Of `ready`."""
+        self.refused = 0
+        """Requests, while it was away."""
         self._redeliveries = redeliveries
         self._woken = threading.Event()
 
@@ -60,7 +60,6 @@ class InMemoryQueue:
         self._ask()
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
-        self.asked += 1
         return bool(self.unread.get(partition))
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
@@ -75,6 +74,7 @@ class InMemoryQueue:
 
     def _ask(self) -> None:
         if self.away:
+            self.refused += 1
             raise QueueUnreachable("it is away")
 
 

@@ -68,9 +68,11 @@ class Supply:
     def _having(self) -> list[tuple[Holding, Reader]]:
         """Those of which there is something, in the order of their turns: those to be let go of first, then the latest grants
         (they have just been paused), then whichever has waited longest."""
+        now = time.monotonic()
         having = [
             (holding, reader)
             for holding in self._holdings
+            if now >= self._work.not_before(holding)
             if holding.notice is Notice.ASSIGNED or holding.letting_go
             if not holding.over and self._work.has_work(holding, reader := self._holdings.reader(holding))
         ]
@@ -140,6 +142,7 @@ class Supply:
                 if not quiet():
                     return True
         if not entries:
+            want.since = None
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
