@@ -23,8 +23,7 @@ class HeldPartitions:
         woken: Callable[[], None],
     ) -> None:
         """`woken`: called, from any thread, when there may be something to read."""
-        self.by_key = False
-        """Of holdings to come."""
+        self._by_key = False
         self._open_queue = open_queue
         self._source = source
         self._hearing = hearing
@@ -36,6 +35,13 @@ class HeldPartitions:
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._holdings.values()))
+
+    def divide(self, *, by_key: bool) -> None:
+        """Whether keys are worked on beside each other, but for holdings of which something is in hand already."""
+        self._by_key = by_key
+        for holding in self._holdings.values():
+            if not holding.lanes:
+                holding.by_key = by_key
 
     def follow_ledger(self) -> list[Holding]:
         """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer."""
@@ -56,7 +62,7 @@ class HeldPartitions:
         self._holdings = {
             partition: before
             if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
-            else Holding(partition, epoch, self._hearing, self.by_key)
+            else Holding(partition, epoch, self._hearing, self._by_key)
             for partition, epoch in told.items()
         }
         for partition in revoking:

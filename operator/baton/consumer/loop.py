@@ -91,7 +91,12 @@ class ConsumerLoop:
     def serve(self, workers: int, *, by_key: bool = False, shared: bool = False) -> None:
         """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
         though earlier ones have not come back. Before the first `take`."""
-        self._supply.workers, self._holdings.by_key, self._supply.shared = workers, by_key, shared
+
+        def begin() -> None:
+            self._supply.workers, self._supply.shared = workers, shared
+            self._holdings.divide(by_key=by_key)
+
+        self._words.put(begin)
 
     def stop(self) -> None:
         """Go on until nothing is ours any more, or time is up."""
