@@ -1,6 +1,6 @@
 """What a program is told of its partitions: that they came, that they are called back, that they are lost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from baton.consumer.holding import Holding, Notice, Phase
@@ -77,12 +77,27 @@ class Notices:
 
     def lost(self, holdings: Sequence[Holding]) -> Call | None:
         """For those of which the program believes that they are its own."""
+        return self._lost([one for one in holdings if one.phase is Phase.FENCED])
+
+    def _lost(self, holdings: Sequence[Holding]) -> Call | None:
         if self._callbacks.on_lost is None:
             return None
-        gone = [one for one in holdings if one.phase is Phase.FENCED and one.notice in (Notice.ASSIGNING, Notice.ASSIGNED)]
+        gone = [one for one in holdings if one.notice in (Notice.ASSIGNING, Notice.ASSIGNED)]
         for holding in gone:
             holding.notice = Notice.REVOKED
         return Call(self._callbacks.on_lost, gone) if gone else None
+
+    def last(self, calls: Iterable[Call], holdings: Sequence[Holding]) -> list[Call]:
+        """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go. `calls`:
+        that nobody has called; it is too late for any other."""
+        left = [call for call in calls if call.function == self._callbacks.on_lost]
+        for call in calls:
+            for holding in call.holdings:
+                if holding.notice is Notice.REVOKING:
+                    holding.notice = Notice.ASSIGNED
+        known = self._callbacks.on_revoked is not None
+        lost = self._lost([one for one in holdings if one.phase is Phase.FENCED or (known and one.over)])
+        return [*left, lost] if lost else left
 
     def called(self, call: Call) -> None:
         """It has returned."""

@@ -180,6 +180,8 @@ class Consumer:
                         call(self._loop, self._calling, answer)
                     else:
                         self._loop.give_back(answer, ())
+                for due in self._loop.last_calls:
+                    call(self._loop, self._calling, due)
         finally:
             self._loop.join()
 
@@ -194,6 +196,8 @@ class Consumer:
                         await call_async(self._loop, answer)
                     else:
                         self._loop.give_back(answer, ())
+                for due in self._loop.last_calls:
+                    await call_async(self._loop, due)
         finally:
             await asyncio.to_thread(self._loop.join)
 

@@ -77,6 +77,8 @@ class ConsumerLoop:
         self._aborted = False
         self._watched_at = 0.0
         self._ended = threading.Event()
+        self.last_calls: Sequence[Call] = ()
+        """After the end: callbacks that are still due."""
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="baton-consumer", daemon=True)
 
@@ -168,7 +170,7 @@ class ConsumerLoop:
 
     def called(self, call: Call) -> None:
         """A callback has returned."""
-        self._words.put(lambda: self._notices.called(call))
+        self._words.put(lambda: self._called(call))
 
     def not_called(self, call: Call) -> None:
         """A callback was cancelled, and is due again."""
@@ -285,9 +287,13 @@ class ConsumerLoop:
             for holding in concerned:
                 holding.receipts.append(receipt)
 
+    def _called(self, call: Call) -> None:
+        self._supply.calling = None
+        self._notices.called(call)
+
     def _back(self, answer: Delivery | Call | None) -> None:
         if isinstance(answer, Call):
-            self._supply.calls.appendleft(answer)
+            self._supply.not_called(answer)
         elif answer is not None:
             self._supply.take_back(answer)
 
@@ -396,6 +402,7 @@ class ConsumerLoop:
                     self._work.settle(holding, reader)
                 holding.end(Phase.FENCED if self._aborted or holding.over else Phase.RELEASED, reader)
         if not self._aborted:
+            self.last_calls = self._notices.last(self._supply.calls, list(self._holdings))
             self._report()
 
 

@@ -28,7 +28,9 @@ class Supply:
         self.shared = False
         """Entries are handed out though earlier ones of their partition have not come back."""
         self.calls: deque[Call] = deque()
-        """Callbacks that are due."""
+        """Callbacks that are due;"""
+        self.calling: Call | None = None
+        """and the one that somebody calls: another waits until it has returned."""
         self.wants: deque[Want] = deque()
         """In the order in which they came."""
         self.out: set[Delivery] = set()
@@ -38,14 +40,21 @@ class Supply:
 
     def serve(self, quiet: Callable[[], bool]) -> bool:
         """Callbacks and entries for those who wait, until they have some or it is not `quiet` any more. False: nothing to do."""
-        while self.calls and self.wants:
-            self._answer(self.wants.popleft(), self.calls.popleft())
+        while self.calls and self.wants and self.calling is None:
+            self.calling = self.calls.popleft()
+            if not self._answer(self.wants.popleft(), self.calling):
+                self.not_called(self.calling)
         if not self.wants:
             return False
         want = self.wants[0]
         if want.batch is not None:
             return self._serve_batch(want, want.batch, quiet)
         return self._serve_slices(quiet)
+
+    def not_called(self, call: Call) -> None:
+        """It has not returned, and is due again."""
+        self.calling = None
+        self.calls.appendleft(call)
 
     def forget(self, want: Want) -> None:
         """Nobody waits for it any more."""
@@ -194,8 +203,6 @@ class Supply:
     def _answer(self, want: Want, answer: Delivery | Call) -> bool:
         """False: it is not waited for any more."""
         if not want.answer.set_running_or_notify_cancel():
-            if isinstance(answer, Call):
-                self.calls.appendleft(answer)
             return False
         want.answer.set_result(answer)
         return True

@@ -1,0 +1,93 @@
+"""Callbacks come one after another, and a partition that is gone is told of at the end too."""
+
+import threading
+from collections.abc import Sequence
+
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
+
+from baton.consumer.callbacks import Callbacks
+from baton.model.ids import Partition
+from baton.queues.entry import Entry
+
+
+def test_callbacks_of_several_workers_are_never_beside_one_another() -> None:
+    ledger = InMemoryLedger({0: 1})
+    told: list[str] = []
+    go_on = threading.Event()
+
+    def assigned(partitions: Sequence[Partition]) -> None:
+        told.append(f"assigned {partitions[0].number}")
+        if len(told) == 1:
+            assert go_on.wait(PATIENCE)
+        told.append("returned")
+
+    def lost(partitions: Sequence[Partition]) -> None:
+        told.append(f"lost {partitions[0].number}")
+
+    queue = InMemoryQueue()
+    queue.unread[1] = [("7", b"k")]
+    handled: list[Entry] = []
+    consumer = consumer_of(queue, ledger, Callbacks(on_assigned=assigned, on_lost=lost))
+    running = threading.Thread(target=consumer.run, args=(handled.append,), kwargs={"concurrency": 4}, daemon=True)
+    running.start()
+    until(lambda: told)
+    ledger.says({1: 1})
+    until(lambda: len(consumer._loop._supply.calls) == 2 or len(told) > 1)
+    go_on.set()
+    until(lambda: handled)
+    ledger.says({})
+    consumer.stop()
+    running.join(PATIENCE)
+    assert told[:5] == ["assigned 0", "returned", "lost 0", "assigned 1", "returned"]
+
+
+def run_and_lose(ledger: InMemoryLedger, callbacks: Callbacks) -> None:
+    """The only partition is lost while its handler is at work after SIGTERM."""
+    consumer = consumer_of(InMemoryQueue(1), ledger, callbacks)
+
+    def handle(entry: Entry) -> None:
+        consumer.stop()
+        ledger.says({})
+        until(lambda: consumer._loop.ended)
+
+    consumer.run(handle)
+
+
+def test_a_partition_that_is_lost_while_a_handler_is_at_its_last_entry_is_told_of() -> None:
+    told: list[str] = []
+    callbacks = Callbacks(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
+    run_and_lose(InMemoryLedger({0: 1}), callbacks)
+    assert told == ["lost"]
+
+
+async def test_and_in_an_event_loop() -> None:
+    told: list[str] = []
+
+    async def lost(partitions: object) -> None:
+        told.append("lost")
+
+    ledger = InMemoryLedger({0: 1})
+    consumer = consumer_of(InMemoryQueue(1), ledger, Callbacks(on_lost=lost))
+
+    async def handle(entry: Entry) -> None:
+        consumer.stop()
+        ledger.says({})
+        until(lambda: consumer._loop.ended)
+
+    async with consumer:
+        await consumer.serve(handle)
+    assert told == ["lost"]
+
+
+def test_a_partition_whose_handler_takes_longer_than_the_end_does_is_lost() -> None:
+    told: list[str] = []
+    callbacks = Callbacks(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
+    consumer = consumer_of(InMemoryQueue(1), callbacks=callbacks)
+
+    def handle(entry: Entry) -> None:
+        consumer._loop.leave()
+        until(lambda: consumer._loop.ended)
+
+    consumer.run(handle)
+    assert told == ["lost"]
