@@ -44,7 +44,8 @@ class BatchStream:
         raise StopAsyncIteration
 
     def _batch(self, delivery: Delivery) -> Batch | None:
-        entries, hopeless = self._terms.deserializers.apply(delivery.entries)
-        if hopeless:
-            self._loop.tell(hopeless)
+        entries, others = self._terms.deserializers.apply(delivery.entries)
+        if others:
+            known = {entry.nth for entry in entries} | {entry.nth for entry, _ in others}
+            self._loop.give_back(Delivery([entry for entry in delivery.entries if entry.nth not in known]), others)
         return Batch(entries, self._loop) if entries else None

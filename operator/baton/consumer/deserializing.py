@@ -1,11 +1,15 @@
 """Keys and values as the program wants them, instead of bytes."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from baton.consumer.held import HeldEntry
-from baton.consumer.outcome import DeadLetter, Outcome, bounded, said
+from baton.consumer.lane import Lane
+from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said
+
+log = logging.getLogger(__name__)
 
 Deserializer = Callable[[bytes], Any]
 
@@ -18,17 +22,26 @@ class Deserializers:
     value: Deserializer | None = None
 
     def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[HeldEntry, Outcome]]]:
-        """What can be read, in order; and what cannot, which no other try would make readable."""
+        """What can be read, in order; and what cannot, which no other try would mend unless the deserializer raises Retry. What
+        is behind such an entry in its partition (or key) is in neither."""
         if self.key is None and self.value is None:
             return entries, []
         readable: list[HeldEntry] = []
-        hopeless: list[tuple[HeldEntry, Outcome]] = []
+        others: list[tuple[HeldEntry, Outcome]] = []
+        held_up: set[Lane] = set()
         for entry in entries:
+            if entry.lane in held_up:
+                continue
             try:
                 readable.append(self._applied(entry))
+            except Retry as error:
+                place = (entry.queue, entry.partition, entry.offset)
+                log.warning("%s/%d entry %s cannot be read yet; it is tried again", *place, exc_info=error)
+                others.append((entry, outcome_of(error)))
+                held_up.add(entry.lane)
             except Exception as error:
-                hopeless.append((entry, DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
-        return readable, hopeless
+                others.append((entry, DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
+        return readable, others
 
     def _applied(self, entry: HeldEntry) -> HeldEntry:
         key = entry.key if self.key is None else self.key(entry.key)

@@ -35,6 +35,8 @@ class HeldEntry(Entry):
     """Its place among what this consumer has read."""
     attempt: int = field(default=0, repr=False, compare=False, kw_only=True)
     """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
+    alone: bool = field(default=False, repr=False, compare=False, kw_only=True)
+    """It is a batch of its own."""
 
     @classmethod
     def of(cls, entry: Entry, lane: Lane, nth: int) -> Self:

@@ -70,7 +70,7 @@ class Lane:
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
         """The first entries, up to one that has failed before: the queue has to count that one first."""
-        if not self.failed and len(self.waiting) <= most and most_bytes == inf:
+        if not self.tries and len(self.waiting) <= most and most_bytes == inf:
             entries = list(self.waiting)
             self.waiting.clear()
             self.out.update((entry.offset, entry) for entry in entries)
@@ -78,11 +78,13 @@ class Lane:
         entries = []
         while self.waiting and len(entries) < most and self.waiting[0].offset not in self.failed:
             most_bytes -= self.waiting[0].size if most_bytes < inf else 0
-            if most_bytes < 0:
+            if most_bytes < 0 or (entries and self.waiting[0].alone):
                 break
             entry = self.waiting.popleft()
             self.out[entry.offset] = entry
             entries.append(entry)
+            if entry.alone:
+                break
         return entries
 
     def settle(self, entry: HeldEntry, outcome: Outcome, now: float) -> bool:
@@ -99,10 +101,10 @@ class Lane:
                 self.tries.pop(entry.offset, None)
             case Kept():
                 self.kept[entry.offset] = raw
-            case Nack(why, delay) if not self.holding.letting_go:
+            case Nack(why, delay, alone) if not self.holding.letting_go:
                 tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
                 self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
-                self._put_back([replace(raw, attempt=tries)])
+                self._put_back([replace(raw, attempt=tries, alone=raw.alone or alone)])
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True

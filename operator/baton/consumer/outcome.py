@@ -18,6 +18,8 @@ class Nack:
     why: str
     delay: float | None = None
     """Seconds until then; None: 0.1 to 5, longer from try to try."""
+    alone: bool = False
+    """It was in a batch that failed, and is a batch of its own then: nobody knows which entry is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Reject(Exception):  # noqa: N818 -- likewise
         super().__init__(why)
 
 
-def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Outcome:
+def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Nack | DeadLetter:
     """What an exception of a handler says of its entry. `hopeless`: exceptions that are not worth a retry."""
     if isinstance(error, Retry):
         return Nack(bounded(_text(error)), error.delay)

@@ -9,7 +9,7 @@ from baton.consumer.batch import Batch
 from baton.consumer.delivery import Delivery
 from baton.consumer.held import HeldEntry
 from baton.consumer.loop import ConsumerLoop
-from baton.consumer.outcome import ACK, KEPT, DeadLetter, Outcome, outcome_of
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, outcome_of
 from baton.consumer.terms import HandlerTerms
 from baton.consumer.work import SURE_FOR
 
@@ -63,7 +63,14 @@ class Progress:
         """The handler has raised."""
         outcome = outcome_of(error, self._terms.dead_letter_on)
         first, more = entries[0], f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-        then = "it goes to the dead letters" if isinstance(outcome, DeadLetter) else "it is tried again"
+        if self._terms.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
+            delay = outcome.delay if isinstance(outcome, Nack) else 0.0
+            outcome = Nack(outcome.why, delay, alone=True)
+        then = (
+            "it goes to the dead letters"
+            if isinstance(outcome, DeadLetter)
+            else "it is tried again" + (", entry by entry" if more else "")
+        )
         place = (first.queue, first.partition, first.offset)
         log.error("the handler failed on %s/%d entry %s%s; %s", *place, more, then, exc_info=error)
         self._outcomes += [(entry, outcome) for entry in entries]

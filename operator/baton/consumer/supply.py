@@ -155,7 +155,8 @@ class Supply:
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
-        if not enough and not any(holding.letting_go for holding, _ in having):
+        alone = any(lane.waiting[0].alone for holding, _ in having for lane in holding.ready(now, shared=self.shared))
+        if not (enough or alone or any(holding.letting_go for holding, _ in having)):
             return worked
         if batch := self._gather(having, size, now):
             self.wants.popleft()
@@ -182,11 +183,13 @@ class Supply:
             if now < self._work.not_before(holding):
                 continue
             for lane in holding.ready(now, shared=self.shared):
-                while len(entries) < size.entries and now >= lane.due and self._work.may_begin(lane, reader):
+                while len(entries) < size.entries and now >= lane.due and not (entries and lane.waiting[0].alone):
+                    if not self._work.may_begin(lane, reader):
+                        break
                     # An entry that is larger than a batch may be is a batch of its own.
                     found = lane.hand_out(size.entries - len(entries), left) or ([] if entries else lane.hand_out(1))
-                    if not found:
-                        return entries
+                    if not found or found[0].alone:
+                        return found or entries
                     left -= sum(entry.size for entry in found) if left < inf else 0
                     entries += found
         return [entry for entry in entries if not entry.lane.holding.over]

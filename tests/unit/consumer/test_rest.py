@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import cast
 
 import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
@@ -62,7 +63,7 @@ def test_a_batch_that_could_have_nothing_is_refused(size: dict[str, int]) -> Non
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
         consumer_of(InMemoryQueue()).batches(**size)
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
-        HandlerTerms.of(HandlerOptions(**{"max_entries": 1, **size}), Deserializers())
+        HandlerTerms.of(cast(HandlerOptions, {"max_entries": 1, **size}), Deserializers())
 
 
 @pytest.mark.parametrize("errors", [[ValueError], ValueError(), ("ValueError",)])
