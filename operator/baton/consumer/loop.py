@@ -173,7 +173,7 @@ class ConsumerLoop:
         self._words.put(lambda: self._called(call))
 
     def not_called(self, call: Call) -> None:
-        """A callback was cancelled, and is due again."""
+        """A callback was cancelled or ended the program's work, and is due again."""
         self._words.put(lambda: self._back(call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:

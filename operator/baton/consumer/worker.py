@@ -68,6 +68,9 @@ def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
         handler.complete(due())
     except Exception:
         log.exception("a callback failed, and the consumer goes on")
+    except BaseException:
+        loop.not_called(due)
+        raise
     loop.called(due)
 
 
@@ -124,11 +127,11 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], term
 async def call_async(loop: ConsumerLoop, due: Call) -> None:
     try:
         await awaited(due())
-    except asyncio.CancelledError:
-        loop.not_called(due)
-        raise
     except Exception:
         log.exception("a callback failed, and the consumer goes on")
+    except BaseException:
+        loop.not_called(due)
+        raise
     loop.called(due)
 
 

@@ -10,9 +10,9 @@ import pytest
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import Operator, lag, operating
 from tests.redis_server import RedisServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
-from baton.consumer import Batch, HeldEntry, Reject, Retry
+from baton.consumer import Batch, Consumer, HeldEntry, Reject, Retry
 from baton.consumer.deserializing import Deserializers
 from baton.model.ids import Epoch, Uid
 
@@ -83,6 +83,43 @@ async def test_an_entry_that_cannot_be_deserialized_is_a_dead_letter(operator: O
     until(lambda: dead(queue))
     ((value, why),) = dead(queue)
     assert value == b"{" and why.startswith(b"it cannot be read: JSONDecodeError")
+
+
+async def test_a_failure_whose_text_is_no_utf8_is_a_dead_letter_in_the_end(operator: Operator, queue: Queue) -> None:
+    await queue.limited(redeliveries=1)
+
+    def handle(entry: HeldEntry) -> None:
+        raise ValueError("no such file caf\udce9")
+
+    queue.send("a")
+    pod = operator.pod("a", handler=handle)
+    await operator.grant(pod, (0, 1))
+    until(lambda: dead(queue) or pod.gone())
+    assert dead(queue) == [(b"a", b"ValueError: no such file caf?")]
+
+
+async def test_a_late_word_on_an_earlier_try_leaves_the_entry_to_the_later_one(operator: Operator, queue: Queue) -> None:
+    answers: list[bool] = []
+    tries: list[Batch] = []
+
+    def program(consumer: Consumer) -> None:
+        with consumer:
+            for batch in consumer.batches(max_wait=0):
+                tries.append(batch)
+                if len(tries) == 1:
+                    batch[0].nack(delay=0)
+                elif len(tries) == 2:
+                    answers.append(tries[0].ack().wait(PATIENCE))
+                    batch.nack(delay=0)
+                else:
+                    answers.append(batch.ack().wait(PATIENCE))
+
+    queue.send("a")
+    pod = operator.pod("a", program=program)
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(answers) == 2)
+    assert (answers, len(tries)) == ([False, True], 3)
+    assert await lag(queue) == 0
 
 
 async def test_what_was_deserialized_and_failed_is_deserialized_from_what_came(operator: Operator, queue: Queue) -> None:

@@ -154,3 +154,37 @@ def test_words_of_an_entry_reach_the_loop() -> None:
     second.nack(7.0, "why")
     third.dead_letter("x" * 1000)
     assert heard.outcomes == [(first, ACK), (second, Nack("why", 7.0)), (third, DeadLetter("x" * 500))]
+
+
+def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
+    one = lane("a")
+    (first,) = one.hand_out(1)
+    one.settle(first, Nack("no"), 0.0)
+    one.failed.clear()
+    (again,) = one.hand_out(1)
+    one.give_back([first])
+    assert not one.waiting
+    assert not one.settle(first, ACK, 0.0)
+    assert one.comes_again(first)
+    assert one.settle(again, ACK, 0.0)
+
+
+def test_what_comes_back_to_a_lane_that_was_dropped_or_is_read_for_it_is_not_begun() -> None:
+    one = lane("a", "b", "c")
+    entries = one.hand_out(3)
+    one.holding.let_go()
+    one.settle(entries[0], Nack("no"), 0.0)
+    one.give_back(entries)
+    one.holding.tidy()
+    one.holding.take_in([Entry(ORDERS, 0, "9-0", b"k", b"d", 0, Epoch(1), False)], 9)
+    assert list(one.holding.ready(inf)) == []
+
+
+def test_an_entry_of_a_failed_batch_is_a_batch_of_its_own() -> None:
+    one = lane("a", "b", "c", "d")
+    entries = one.hand_out(3)
+    for entry in entries[:2]:
+        one.settle(entry, Nack("no", alone=True), 0.0)
+    one.settle(entries[2], ACK, 0.0)
+    one.failed.clear()
+    assert [told(one.hand_out(9)) for _ in range(3)] == [["a"], ["b"], ["d"]]

@@ -128,3 +128,19 @@ async def test_what_is_not_waited_for_any_more_leaves_nothing_behind() -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(batches), 0.001)
         await come_about(lambda: not consumer._loop._supply.wants)
+
+
+def test_a_callback_that_ends_the_loop_is_called_again_where_the_program_goes_on() -> None:
+    begun: list[int] = []
+
+    def assigned(partitions: object) -> None:
+        begun.append(1)
+        if len(begun) == 1:
+            raise SystemExit
+
+    with consumer_of(InMemoryQueue(1), callbacks=Callbacks(on_assigned=assigned)) as consumer:
+        batches = consumer.batches()
+        with pytest.raises(SystemExit):
+            next(batches)
+        assert len(next(batches)) == 1
+    assert len(begun) == 2
