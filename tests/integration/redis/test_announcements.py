@@ -145,6 +145,7 @@ async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Que
     queue.send("x", partition=1)
     until(lambda: pod.values() == [b"a"])
     until(lambda: owner.values(1) == [b"x"])
+    await acknowledged(queue)
     await granted(queue, pod, 1, 2)
     queue.send("y", partition=1)
     until(lambda: pod.values(1) == [b"y"], "it still listens")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, lag, operating
+from tests.integration.redis.pods import Operator, acknowledged, lag, operating
 from tests.waiting import PATIENCE, until
 
 from baton.consumer import HeldEntry
@@ -72,6 +72,7 @@ async def test_a_partition_that_was_taken_is_lost(operator: Operator, queue: Que
     await operator.grant(pod, (0, 1))
     queue.send("a")
     until(lambda: ("entry", "a") in told.words)
+    await acknowledged(queue)
     await operator.grant(other, (0, 2))
     until(lambda: told.words[-1] == ("lost", [0]))
     pod.ledger({})
