@@ -189,7 +189,7 @@ class GroupLoop:
             self._services.relists.want_sessions(self.key, since, self.wake)
         if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
             self.wake()
-        for reason, note in self._resizings.news(self._keepers.facts):
+        for reason, note in self._resizings.news(self._keepers.facts, partial(self._services.mirror.queues.get, self.key[0])):
             self._teller.say(reason, note)
         self._bumping.follow(self._scribe.written or {}, self._sight.pods)
         await self._apply_scale(group, spec, seen)

@@ -1,11 +1,12 @@
 """A change of the number of partitions of a queue, as people are told of it. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from baton.controller.conditions import Told
 from baton.controller.event_reasons import EventReason
 from baton.controller.problems import Reason
 from baton.controller.queue_facts import QueueFacts
+from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
@@ -29,22 +30,37 @@ class Resizings:
     """What events tell of the changes of a group's queues."""
 
     def __init__(self) -> None:
-        self._known: dict[QueueName, Resizing] = {}
+        self._known: dict[QueueName, tuple[int, Resizing | None]] = {}
+        """How many partitions each had when it was seen last, and how they changed."""
 
-    def news(self, facts: Mapping[QueueName, QueueFacts]) -> Iterator[tuple[EventReason, str]]:
-        """Changes that have begun or ended, each once."""
+    def news(
+        self, facts: Mapping[QueueName, QueueFacts], view_of: Callable[[QueueName], QueueView | None]
+    ) -> Iterator[tuple[EventReason, str]]:
+        """Changes that have begun or ended, each once: also one of which this operator sees the end only, for it was begun
+        under another or took no longer than one look."""
         for queue, seen in facts.items():
-            before, now = self._known.get(queue), seen.resizing
-            if now is None and before is not None and seen.problem is None and seen.partitions is not None:
-                del self._known[queue]
-                yield (
-                    EventReason.RESIZED,
-                    f"{queue} has {counted(before.after, 'partition')}, and every key is where that puts it",
-                )
-            elif now is not None:
-                self._known[queue] = now
-                if before is None or (before.before, before.after) != (now.before, now.after):
-                    yield EventReason.RESIZING, f"{queue} {_goes(now)}{_waits(now)}"
+            if seen.problem is not None or seen.partitions is None:
+                continue
+            known, now = self._known.get(queue), seen.resizing
+            self._known[queue] = (seen.partitions, now)
+            if now is None:
+                if _ended(seen, known, view_of(queue)):
+                    has = counted(seen.partitions, "partition")
+                    yield EventReason.RESIZED, f"{queue} has {has}, and every key is where that puts it"
+            elif known is None or known[1] is None or known[1][:2] != now[:2]:
+                yield EventReason.RESIZING, f"{queue} {_goes(now)}{_waits(now)}"
+
+
+def _ended(seen: QueueFacts, known: tuple[int, Resizing | None] | None, view: QueueView | None) -> bool:
+    """Whether a queue that does not change now did so before. Where this operator has not seen it yet, the condition Resized
+    says what another has seen."""
+    wanted = view.spec.partitions if view is not None and view.spec is not None else None
+    if known is not None:
+        partitions, resizing = known
+        return resizing is not None or (seen.fenced and partitions != seen.partitions == wanted)
+    told = [one for one in (view.status if view is not None else {}).get("conditions") or () if one.get("type") == "Resized"]
+    waits = any(one.get("status") == ConditionStatus.FALSE for one in told)
+    return waits and resized(seen, wanted)[1] is ConditionStatus.TRUE
 
 
 def _goes(resizing: Resizing) -> str:

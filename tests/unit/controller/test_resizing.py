@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.unit.controller.test_observe import queue
 
 from baton.controller.event_reasons import EventReason
@@ -9,6 +10,7 @@ from baton.controller.problems import Problem, Reason
 from baton.controller.queue_board import queue_status
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.resizing import Resizings, resized
+from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.queues.protocol import Resizing
 from baton.resources import PartitionScaleStatus
@@ -32,6 +34,16 @@ def test_the_condition_says_how_far_it_is_and_what_it_waits_for() -> None:
     assert resized(REST, 13)[1].value == "True"
 
 
+def shown(status: str, wanted: int = 13) -> QueueView:
+    """A queue whose condition Resized reads so, and its spec asks for so many partitions."""
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "Resized", "status": status}]
+    return replace(queue(partitions=wanted), status={"conditions": conditions})
+
+
+def news(known: Resizings, facts: QueueFacts, view: QueueView | None = None) -> list[tuple[EventReason, str]]:
+    return list(known.news({ORDERS: facts}, lambda _: view))
+
+
 def test_a_change_that_has_not_begun_yet_is_not_done() -> None:
     """Who waits for the condition right after changing the spec waits for the change."""
     told = resized(REST, 14)
@@ -52,31 +64,57 @@ def test_the_status_of_the_queue_says_so() -> None:
     ]
 
 
+HAS_13 = (EventReason.RESIZED, "orders has 13 partitions, and every key is where that puts it")
+
+
 def test_an_event_tells_of_the_beginning_and_of_the_end_and_none_of_what_is_between() -> None:
-    news = Resizings()
-    assert list(news.news({ORDERS: REST})) == []
-    assert [reason for reason, _ in news.news({ORDERS: growing(1, 2)})] == [EventReason.RESIZING]
-    assert list(news.news({ORDERS: growing(1)})) == []
-    away = replace(REST, problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
-    assert list(news.news({ORDERS: away})) == []
-    assert list(news.news({ORDERS: REST})) == [
-        (EventReason.RESIZED, "orders has 13 partitions, and every key is where that puts it")
-    ]
-    assert list(news.news({ORDERS: REST})) == []
+    known = Resizings()
+    assert news(known, REST) == []
+    assert [reason for reason, _ in news(known, growing(1, 2))] == [EventReason.RESIZING]
+    assert news(known, growing(1)) == []
+    assert news(known, replace(REST, problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))) == []
+    assert news(known, REST) == [HAS_13]
+    assert news(known, REST) == []
 
 
 def test_a_change_right_after_another_is_told_too() -> None:
-    news = Resizings()
-    list(news.news({ORDERS: growing(1)}))
+    known = Resizings()
+    news(known, growing(1))
     back = replace(REST, resizing=Resizing(13, 8, ()))
-    assert [note for _, note in news.news({ORDERS: back})] == ["orders goes from 13 to 8 partitions"]
+    assert [note for _, note in news(known, back)] == ["orders goes from 13 to 8 partitions"]
+
+
+def test_an_operator_that_finds_at_its_first_look_that_a_change_has_ended_tells_so() -> None:
+    """Who led before it was killed while the queue changed, or before it told of the end."""
+    known = Resizings()
+    assert news(known, QueueFacts(), shown("False")) == []
+    assert news(known, REST, shown("False")) == [HAS_13]
+    assert news(known, REST, shown("False")) == [], "its own status follows"
+
+
+@pytest.mark.parametrize("view", [shown("True"), shown("False", wanted=14), queue(partitions=13), None])
+def test_an_operator_that_begins_tells_of_no_change_that_had_ended_before_or_has_not_begun(view: QueueView | None) -> None:
+    assert news(Resizings(), REST, view) == []
+
+
+def test_a_change_that_took_no_longer_than_one_look_is_told() -> None:
+    known = Resizings()
+    news(known, QueueFacts(partitions=12), shown("True", wanted=12))
+    assert news(known, REST, shown("True")) == [HAS_13]
+    assert news(known, REST, shown("True")) == []
+
+
+def test_the_partitions_of_a_queue_that_puts_no_keys_anywhere_are_no_news() -> None:
+    known = Resizings()
+    news(known, QueueFacts(partitions=12, fenced=False))
+    assert news(known, replace(REST, fenced=False), queue(partitions=13)) == []
 
 
 def test_a_queue_that_has_not_been_looked_at_yet_is_not_said_to_have_changed() -> None:
     """It was taken from the spec in the middle of a change, and is there again."""
-    news = Resizings()
-    list(news.news({ORDERS: growing(1)}))
-    assert list(news.news({})) == []
-    assert list(news.news({ORDERS: QueueFacts()})) == []
-    assert list(news.news({ORDERS: growing(1)})) == []
-    assert [reason for reason, _ in news.news({ORDERS: REST})] == [EventReason.RESIZED]
+    known = Resizings()
+    news(known, growing(1))
+    assert list(known.news({}, lambda _: None)) == []
+    assert news(known, QueueFacts()) == []
+    assert news(known, growing(1)) == []
+    assert [reason for reason, _ in news(known, REST)] == [EventReason.RESIZED]
