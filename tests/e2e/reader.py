@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from uuid import uuid4
 
 import redis
 
@@ -33,6 +34,8 @@ class Record:
     def __init__(self, server: redis.Redis) -> None:
         self._sink = server.register_script(SINK)
         self._root = f"{os.environ['POD_NAMESPACE']}/{os.environ['QUEUE']}"
+        self._process = uuid4()
+        """A container that starts again in place has the pod and the process id of the one before."""
         self._assigned: Counter[int] = Counter()
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
@@ -42,7 +45,7 @@ class Record:
 
     def handle(self, entry: Entry) -> None:
         place = f"{{{self._root}:{entry.partition}}}"
-        run = f"{os.environ['POD_UID']}-{entry.epoch}-{os.getpid()}-{self._assigned[entry.partition]}"
+        run = f"{os.environ['POD_UID']}-{entry.epoch}-{self._process}-{self._assigned[entry.partition]}"
         row = [
             entry.partition, entry.offset, entry.timestamp, entry.key.decode(), int(entry.value), entry.epoch, entry.redelivered,
             os.environ["POD_NAME"], 0, run,
