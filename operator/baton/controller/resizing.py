@@ -32,6 +32,8 @@ class Resizings:
     def __init__(self) -> None:
         self._known: dict[QueueName, tuple[int, Resizing | None]] = {}
         """How many partitions each had when it was seen last, and how they changed."""
+        self._inherited: dict[QueueName, bool] = {}
+        """Whether its condition says that it changes, as another operator has left it: it goes until the queue has answered."""
 
     def news(
         self, facts: Mapping[QueueName, QueueFacts], view_of: Callable[[QueueName], QueueView | None]
@@ -39,28 +41,34 @@ class Resizings:
         """Changes that have begun or ended, each once: also one of which this operator sees the end only, for it was begun
         under another or took no longer than one look."""
         for queue, seen in facts.items():
+            view = view_of(queue)
+            inherited = self._inherited.setdefault(queue, _says_that_it_changes(view))
             if seen.problem is not None or seen.partitions is None:
                 continue
             known, now = self._known.get(queue), seen.resizing
             self._known[queue] = (seen.partitions, now)
+            wanted = view.spec.partitions if view is not None and view.spec is not None else None
             if now is None:
-                if _ended(seen, known, view_of(queue)):
+                if _ended(seen, wanted, inherited) if known is None else _ended_since(known, seen, wanted):
                     has = counted(seen.partitions, "partition")
                     yield EventReason.RESIZED, f"{queue} has {has}, and every key is where that puts it"
             elif known is None or known[1] is None or known[1][:2] != now[:2]:
                 yield EventReason.RESIZING, f"{queue} {_goes(now)}{_waits(now)}"
 
 
-def _ended(seen: QueueFacts, known: tuple[int, Resizing | None] | None, view: QueueView | None) -> bool:
-    """Whether a queue that does not change now did so before. Where this operator has not seen it yet, the condition Resized
-    says what another has seen."""
-    wanted = view.spec.partitions if view is not None and view.spec is not None else None
-    if known is not None:
-        partitions, resizing = known
-        return resizing is not None or (seen.fenced and partitions != seen.partitions == wanted)
-    told = [one for one in (view.status if view is not None else {}).get("conditions") or () if one.get("type") == "Resized"]
-    waits = any(one.get("status") == ConditionStatus.FALSE for one in told)
-    return waits and resized(seen, wanted)[1] is ConditionStatus.TRUE
+def _says_that_it_changes(view: QueueView | None) -> bool:
+    conditions = view.status.get("conditions") if view is not None else None
+    return any(one.get("type") == "Resized" and one.get("status") == ConditionStatus.FALSE for one in conditions or ())
+
+
+def _ended(seen: QueueFacts, wanted: int | None, inherited: bool) -> bool:
+    """A change that another operator has seen, and that is over at the first look."""
+    return inherited and resized(seen, wanted)[1] is ConditionStatus.TRUE
+
+
+def _ended_since(known: tuple[int, Resizing | None], seen: QueueFacts, wanted: int | None) -> bool:
+    partitions, resizing = known
+    return resizing is not None or (seen.fenced and partitions != seen.partitions == wanted)
 
 
 def _goes(resizing: Resizing) -> str:
