@@ -197,6 +197,19 @@ def test_a_queue_whose_group_is_deleted_says_that_nobody_uses_it(releases: int) 
     played(story)
 
 
+def test_a_queue_whose_group_went_without_its_finalizer_says_that_nobody_uses_it() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(5)
+        await lone.api.delete(groups_path("shop", "orders"))
+        await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
+        await asyncio.sleep(10)
+        queue = await lone.api.get(queues_path("shop", "orders"))
+        assert [one["reason"] for one in queue["status"]["conditions"]] == ["Unused"]
+
+    played(story)
+
+
 def test_a_group_that_goes_while_its_release_does_not_lead_leaves_nothing_behind() -> None:
     async def story(lone: Lone) -> None:
         await lone.group("shop", "a")

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from tests.simulation.api_server import Fault
-from tests.simulation.one_replica import OneReplica, lives
+from tests.simulation.api_server import Fault, Refuse
+from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 from baton import assignors
 from baton.assignors import Answer, Request
+from baton.controller.fleet import RESTART_AFTER
+from baton.controller.lister import BLIND_AFTER
 from baton.controller.retrying import LONGEST_PAUSE
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
@@ -57,6 +59,51 @@ def test_it_is_told_on_its_group_and_nowhere_else_and_over_when_its_cause_is(fro
         await world.until_told("Ready")
 
     lives(story)
+
+
+def age(world: OneReplica) -> float:
+    found = world.metric("baton_reconcile_age_seconds", namespace="shop", group="orders")
+    assert found is not None
+    return found
+
+
+@in_virtual_time
+async def test_a_list_that_ends_while_rounds_fail_counts_as_no_round(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders")
+    world.pod("orders-a")
+    await world.until(world.counts, [4])
+    unavailable = Refuse(503, "ServiceUnavailable", "away")
+    world.trouble = lambda verb, path: unavailable if verb == "list" else None
+    await asyncio.sleep(BLIND_AFTER - 5)  # by now it has asked for lists
+    before = age(world)
+    assert before > 20
+    world.trouble = broken
+    world.pod("orders-b")
+    await asyncio.sleep(60)
+    assert all(one.failing_since is None for one in world.replica.services.relists.listers)
+    assert age(world) == pytest.approx(before + 60)
+    world.trouble = lambda verb, path: None
+    await world.until(world.counts, [2, 2], LONGEST_PAUSE + 10)
+    assert age(world) < 1
+
+
+@in_virtual_time
+async def test_a_loop_that_ends_again_and_again_is_started_again_after_a_while(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders")
+    world.pod("orders-a")
+    await world.until(world.counts, [4])
+    ended = set()
+    for _ in range(600):
+        for task in asyncio.all_tasks():
+            if task.get_name() == "group":
+                task.cancel()
+                ended.add(task)
+        await asyncio.sleep(0.1)
+    assert 10 <= len(ended) <= 60 / RESTART_AFTER + 1
+    world.pod("orders-b")
+    await world.until(world.counts, [2, 2])
 
 
 ENDS = (SystemExit, KeyboardInterrupt, asyncio.CancelledError, RecursionError, MemoryError, GeneratorExit)

@@ -25,6 +25,9 @@ CALM = 60.0
 STOPS_WITHIN, TASKS_STOP_WITHIN = 3.0, 1.0
 """Seconds for all threads, and for what a watch that has ended left on its event loop."""
 
+CANCEL_AGAIN = 0.1
+"""Seconds after which that is cancelled again."""
+
 Watch = Callable[[Scope, Callable[[], None]], Coroutine[Any, Any, None]]
 """Watches a scope until that cannot go on; calls its second argument when it has begun."""
 
@@ -120,12 +123,13 @@ class _Thread(threading.Thread):
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """kopf leaves tasks behind, and some of them cannot be cancelled: they end with their event loop."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    if left:
-        loop.run_until_complete(asyncio.wait(left, timeout=TASKS_STOP_WITHIN))
+    """kopf leaves tasks behind. When they are cancelled, some wait for others that have been cancelled as well, and begin new
+    ones; so they are cancelled again. What ends by no cancellation ends with its event loop."""
+    until = time.monotonic() + TASKS_STOP_WITHIN
+    while (left := asyncio.all_tasks(loop)) and time.monotonic() < until:
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(left, timeout=CANCEL_AGAIN))
     with suppress(TimeoutError):
         loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), TASKS_STOP_WITHIN))
     loop.close()

@@ -19,12 +19,17 @@ POD = {
     "metadata": {"namespace": "shop", "name": "a", "uid": "u-a", "resourceVersion": "3", "labels": {"baton.dev/group": "orders"}},
     "status": {},
 }
+LEASE = {
+    "metadata": {"namespace": "shop", "name": "baton-a", "resourceVersion": "5", "labels": {"baton.dev/group": "orders"}},
+    "spec": {"holderIdentity": "u-a", "leaseDurationSeconds": 40, "renewTime": "10:00:00"},
+}
 LEDGER = {"metadata": {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "7"}}
 SHOP = ("shop", "orders")
 
 
 class Lists(Api):
-    """An API server with one pod and one ledger. What is in `refused` fails, by namespace and resource; HANG never answers."""
+    """An API server with one pod, its session and one ledger. What is in `refused` fails, by namespace and resource. HANG never
+    answers."""
 
     def __init__(self) -> None:
         self.pods = [POD]
@@ -44,7 +49,7 @@ class Lists(Api):
             raise refused
         if resource == "pods" and self.gate is not None:
             await self.gate
-        items = {"pods": self.pods, "configmaps": [LEDGER]}.get(resource, [])
+        items = {"pods": self.pods, "leases": [LEASE], "configmaps": [LEDGER]}.get(resource, [])
         return {"items": items if namespace in ("shop", "v1", "v1alpha1") else [], "metadata": {"resourceVersion": "9"}}
 
     def times(self, resource: str, namespace: str = "shop") -> int:
@@ -212,6 +217,43 @@ def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(resource: 
     async def story(one: Served) -> None:
         one.api.refused["shop", resource.value] = FAILURES["403"]
         assert not await one.relists.seen("shop", one.clock.ticks(), 5 * PATIENCE)
+
+    played(story)
+
+
+def test_what_was_listed_once_and_is_refused_since_counts_as_seen() -> None:
+    async def story(one: Served) -> None:
+        one.api.refused = {("bank", of.value): FAILURES["403"] for of in Watched}
+        assert await one.relists.seen("shop", one.clock.ticks(), 5)
+        one.relists.want_all(one.clock.ticks())
+        await asyncio.sleep(100)
+        assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 100)
+        one.api.refused = {("shop", of.value): FAILURES["403"] for of in Watched}
+        one.relists.want_all(one.clock.ticks())
+        await asyncio.sleep(100)
+        assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 0)
+
+    played(story)
+
+
+def test_after_lists_of_sessions_have_failed_for_long_everybody_gets_a_full_term() -> None:
+    async def story(one: Served) -> None:
+        one.want(one.clock.ticks())
+        await asyncio.sleep(1)
+        session = one.mirror.leases.get("shop", "baton-a")
+        assert session is not None
+        one.api.refused["shop", Watched.LEASES.value] = FAILURES["503"]
+        one.want(one.clock.ticks())
+        await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF)
+        one.api.refused.clear()
+        await asyncio.sleep(LONGEST_BACKOFF)
+        assert one.relists.problems("shop") == []
+        left = one.mirror.sessions.lapses_at(session) - one.clock.ticks()
+        assert 0 < left <= session.duration, "who could not renew while the server was away"
+        await asyncio.sleep(left)
+        one.want(one.clock.ticks())
+        await asyncio.sleep(1)
+        assert one.mirror.sessions.lapsed(session, one.clock.ticks())
 
     played(story)
 

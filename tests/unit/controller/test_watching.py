@@ -1,8 +1,8 @@
 """kopf under supervision: what ends the watches of one namespace is no other's trouble."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sized
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sized
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -146,22 +146,62 @@ async def test_a_kind_that_comes_later_is_watched_then(watching: Watching) -> No
     await watching.watched("bank", Watched.QUEUES, "orders")
 
 
+async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches_module, "FIRST_BACKOFF", 0.05)
+    told: list[str] = []
+    left: set[asyncio.Task[None]] = set()
+
+    async def until_cancelled(what: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:  # not where it is only collected, with its event loop closed
+            told.append(what)
+            raise
+
+    async def as_of_kopf() -> None:
+        """Its watchers and its startup_cleanup_activities wait for others when they are cancelled."""
+        with suppress(asyncio.CancelledError):
+            await until_cancelled("cancelled")
+        try:
+            await asyncio.shield(asyncio.create_task(until_cancelled("ended")))
+        except asyncio.CancelledError:
+            told.append("ended")
+            raise
+
+    async def watch_once(scope: str | None, began: Callable[[], None]) -> None:
+        told.append("watches")
+        if told.count("watches") > 1:
+            await asyncio.Event().wait()
+        left.add(asyncio.create_task(as_of_kopf()))
+        await asyncio.sleep(0)
+
+    async def watched_again() -> bool:
+        return told.count("watches") > 1
+
+    watches = Watches(watch_once, ["shop"])
+    watches.start()
+    await eventually(watched_again, "it is watched again", 20)
+    await asyncio.to_thread(watches.stop)
+    assert told == ["watches", "cancelled", "ended", "ended", "watches"]
+
+
 async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
     heard = []
 
+    class UnforeseenError(Exception):
+        """Of no kind that anybody could have named."""
+
     def deliver(of: Watched, kind: str | None, one: Manifest) -> None:
         if one["metadata"]["name"] == "bad":
-            raise RecursionError
+            raise UnforeseenError
         heard.append((one["metadata"]["name"], kind))
 
     feed = Feed(asyncio.get_running_loop(), deliver)
     for name in ("bad", *(f"pod-{number}" for number in range(1000))):
-        await asyncio.to_thread(feed.put, Watched.PODS, "ADDED", manifest("shop", name))
-
-    async def all_there() -> bool:
-        return len(heard) == 1000
-
-    await eventually(all_there, "all others are delivered")
+        feed.put(Watched.PODS, "ADDED", manifest("shop", name))  # all before any is delivered
+    for _ in range(1000):  # turns of the event loop
+        await asyncio.sleep(0)
+    assert len(heard) == 1000
 
 
 async def test_of_an_object_only_the_newest_event_waits() -> None:
