@@ -49,7 +49,7 @@ class RedisServer:
         self._command += ["--appendonly", "yes" if append_only else "no", "--appendfsync", fsync, "--protected-mode", "no"]
         self._command += ["--repl-diskless-sync-delay", "0"]
         if password is not None:
-            self._command += ["--requirepass", password]
+            self._command += ["--requirepass", password, "--masterauth", password]
         if maxmemory is not None:
             self._command += ["--maxmemory", maxmemory, "--maxmemory-policy", "noeviction"]
         if debug:
@@ -121,6 +121,25 @@ class RedisServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+class RedisSentinel(RedisServer):
+    """Watches a primary under a name, with `quorum` - 1 others."""
+
+    def __init__(self, name: str, primary: RedisServer, *, quorum: int = 2, down_after: int = 2000, password: str | None = None):
+        """`down_after`: milliseconds without an answer after which it takes a server for dead."""
+        super().__init__(append_only=False, password=password)
+        lines = [
+            f"port {self.port}\nbind {self.bind}\ndir {self.directory}\nprotected-mode no",
+            f"sentinel monitor {name} {primary.bind} {primary.port} {quorum}",
+            f"sentinel down-after-milliseconds {name} {down_after}\nsentinel failover-timeout {name} 5000",
+        ]
+        if primary.password is not None:
+            lines.append(f"sentinel auth-pass {name} {primary.password}")
+        if password is not None:
+            lines.append(f"requirepass {password}")
+        (self.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
+        self._command = [self._command[0], str(self.directory / "sentinel.conf"), "--sentinel"]
 
 
 def _die_with_parent() -> None:

@@ -49,7 +49,7 @@ class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
     name = "url"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if len(value) > _LONGEST_URL or not fullmatch(r"(rediss?|unix)://[!-~]+", value, ASCII):
+        if len(value) > _LONGEST_URL or not fullmatch(r"(rediss?([+]sentinel)?|unix)://[!-~]+", value, ASCII):
             self.fail("this is no URL of a Redis: give one such as redis://127.0.0.1:6379/0.", param, ctx)
         return value
 

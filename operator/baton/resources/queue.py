@@ -17,6 +17,7 @@ REDIS_OPTIONS = {
     "db": "[0-9]{1,9}",
     "client_name": "[^&]+",
     "health_check_interval": "[0-9]{1,9}",
+    "sentinel_auth": "(true|false)",
     "socket_connect_timeout": "[0-9.]{1,8}",
     "socket_keepalive": "(true|false)",
     "socket_timeout": "[0-9.]{1,8}",
@@ -32,6 +33,7 @@ REDIS_OPTIONS = {
 """What may stand behind the ? of a URL, and what it may be. The adapter (baton.queues.redis.url) reads them."""
 
 _HOST = r"([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?"
+_SENTINELS = f"{_HOST}(,{_HOST}){{0,15}}/[A-Za-z0-9._-]{{1,100}}"
 _OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items())})"
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
@@ -93,8 +95,10 @@ class RedisSource(Shape):
                 max_length=2048,
                 json_schema_extra=rules(
                     rule(
-                        f"self.contains('@') || self.matches('^rediss?://{_HOST}(/[0-9]{{0,9}})?([?].*)?$')",
-                        "spec.source.redis.url is no URL of a Redis: write redis://redis.shop:6379/0, or rediss:// for TLS",
+                        f"self.contains('@') || self.matches('^rediss?(://{_HOST}|[+]sentinel://{_SENTINELS})"
+                        "(/[0-9]{0,9})?([?].*)?$')",
+                        "spec.source.redis.url is no URL of a Redis: write redis://redis.shop:6379/0, or rediss:// for TLS; or "
+                        "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0",
                         reason="FieldValueInvalid",
                     ),
                     rule(
@@ -105,8 +109,13 @@ class RedisSource(Shape):
                         reason="FieldValueInvalid",
                     ),
                     rule(
-                        "!self.matches('^redis://.*[?&]ssl_')",
+                        "!self.matches('^redis(://|[+]).*[?&]ssl_')",
                         "spec.source.redis.url has an option for TLS: begin it with rediss://",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.matches('^rediss?://.*[?&]sentinel_')",
+                        "spec.source.redis.url has an option for Sentinels: begin it with redis+sentinel://",
                         reason="FieldValueInvalid",
                     ),
                 ),
@@ -114,8 +123,9 @@ class RedisSource(Shape):
         ]
         | None
     ) = None
-    """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS). Without a user or password: a URL with
-    these belongs into a Secret, see urlSecretRef."""
+    """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS), or who knows which one is the primary:
+    redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, with several hosts between commas. Without a user or password: a
+    URL with these belongs into a Secret, see urlSecretRef."""
     url_secret_ref: SecretKey | None = None
     """A Secret that holds the URL. It is read again whenever the connection is made anew, so a password may be changed."""
 

@@ -51,6 +51,13 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
                 ("redis://r/?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
                 ("redis://r:port", ["is no URL of a Redis"]),
                 ("redis://r/orders", ["is no URL of a Redis"]),
+                (
+                    "redis+sentinel://s1,s2",
+                    ["is no URL of a Redis", "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0"],
+                ),
+                ("redis+sentinel://s1,,s2/orders", ["is no URL of a Redis"]),
+                ("redis+sentinel://s1/orders?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
+                ("redis://r/0?sentinel_auth=true", ["has an option for Sentinels: begin it with redis+sentinel://"]),
             )
         ),
         ({**QUEUE, "source": {"type": "Pulsar"}}, ["spec.source.type", "Redis", "Kafka", "External"]),
@@ -148,6 +155,8 @@ async def test_options_and_attributes_that_can_be_meant_so_pass(empty: World) ->
         "redis://[::1]:6379",
         "rediss://redis_1/?db=3&ssl_ca_certs=/etc/tls/ca.pem&ssl_check_hostname=false&client_name=baton",
         "redis://r?socket_timeout=2.5",
+        "redis+sentinel://s1.shop:26379,s2.shop,[::1]:5000/orders.1/3?sentinel_auth=true",
+        "rediss+sentinel://s1/orders?ssl_check_hostname=false",
     ],
 )
 async def test_a_url_with_what_it_may_have_is_taken(empty: World, url: str) -> None:

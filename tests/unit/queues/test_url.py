@@ -30,6 +30,31 @@ def test_a_url_says_where_and_how(url: str, place: str, options: dict[str, objec
     assert (found.place, found.options, found.user, found.password) == (place, options, None, None)
 
 
+@pytest.mark.parametrize(
+    ("url", "hosts", "service", "password", "options"),
+    [
+        ("redis+sentinel://s/orders", (("s", 26379),), "orders", False, {}),
+        (
+            "redis+sentinel://:pw@s1.shop:5000,s2.shop,[::1]:5001/my-primary.1/3?sentinel_auth=true&socket_timeout=1",
+            (("s1.shop", 5000), ("s2.shop", 26379), ("::1", 5001)),
+            "my-primary.1",
+            True,
+            {"db": 3, "socket_timeout": 1.0},
+        ),
+        ("rediss+sentinel://s/7/0?ssl_check_hostname=false", (("s", 26379),), "7", False, {"db": 0, "ssl_check_hostname": False}),
+    ],
+)
+def test_a_url_names_sentinels_and_what_they_call_the_primary(
+    url: str, hosts: object, service: str, password: bool, options: dict[str, object]
+) -> None:
+    found = read(url)
+    assert found.sentinels is not None
+    assert (found.sentinels.hosts, found.sentinels.service, found.sentinels.password) == (hosts, service, password)
+    assert found.options == options
+    assert found.scheme == url.partition("+")[0]
+    assert found.place.startswith(f"Redis {service} of the Sentinels at s")
+
+
 def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
     found = read(f"redis://shop%40eu:{IN_URL}@redis")
     assert (found.user, found.password) == ("shop@eu", PASSWORD)
@@ -48,6 +73,18 @@ def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
         ("redis://redis..shop", "is not a Redis URL"),
         (f"redis://{'r' * 64}.shop", "is not a Redis URL"),
         ("redis://redis/orders", "does not end with the number of a database"),
+        ("redis+sentinel://s1,s2", "Write it as redis+sentinel://"),
+        ("redis+sentinel://s1,s2/", "Write it as redis+sentinel://"),
+        ("redis+sentinel://s1,,s2/orders", "Write it as redis+sentinel://"),
+        ("redis+sentinel://s1:x/orders", "Write it as redis+sentinel://"),
+        (f"redis+sentinel://{','.join('s' * 17)}/orders", "Write it as redis+sentinel://"),
+        ("redis+sentinel://s1/my%20orders", "Write it as redis+sentinel://"),
+        ("redis+proxy://s1/orders", "Write it as redis+sentinel://"),
+        ("redis+sentinel://s1/orders/x", "does not end with the number of a database"),
+        (f"redis+sentinel://:{PASSWORD}@s1/orders", "are written as %2F"),
+        ("redis+sentinel://s1/orders?ssl_cert_reqs=none", "which is for TLS: begin it with rediss"),
+        ("redis+sentinel://s1/orders?sentinel_auth=1", "option sentinel_auth: write true or false"),
+        ("redis://s1/0?sentinel_auth=true", "option sentinel_auth, which is for Sentinels"),
         ("redis://redis/?db=x", "option db: write a number such as 0"),
         ("redis://redis/?db=-1", "option db: write a number"),
         ("redis://redis/?socket_timeout=soon", "option socket_timeout: write seconds such as 2.5"),

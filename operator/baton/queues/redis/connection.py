@@ -26,6 +26,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
 from baton.queues.redis.denials import denied, is_denial
+from baton.queues.redis.locating import UnlocatedError, asking
 from baton.queues.redis.primary import NotPrimaryError, leaving
 from baton.queues.redis.tls_files import TlsFileError, TlsFiles, reading
 from baton.queues.redis.url import RedisUrl
@@ -67,8 +68,9 @@ class Credentials(CredentialProvider):
 def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
     """A client for threads. `block`: for how long a command may block (seconds)."""
     options = _options(url)
+    kind = leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False)
     pool = redis.ConnectionPool(
-        connection_class=leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False),
+        connection_class=_located(kind, url, options, tasks=False),
         **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
@@ -79,12 +81,14 @@ def async_client(url: RedisUrl, *, connections: int, files: TlsFiles, namespace:
     namespace. It waits for nothing longer than WITHIN, whatever the URL says, and gives answers as they come: what they should
     be is in answers.py, and not with the library."""
     options = _options(url)
-    waits = {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
+    options |= {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
+    options["parser_class"] = BoundedParser
+    kind = leaving(bounded(_class_of(url, aioredis, files, tasks=True), namespace), tasks=True)
     pool = aioredis.BlockingConnectionPool(
-        connection_class=leaving(bounded(_class_of(url, aioredis, files, tasks=True), namespace), tasks=True),
+        connection_class=_located(kind, url, options, tasks=True),
         max_connections=connections,
-        timeout=waits["socket_timeout"],
-        **options | waits | {"retry": AsyncRetry(**RETRY), "parser_class": BoundedParser},
+        timeout=options["socket_timeout"],
+        **options | {"retry": AsyncRetry(**RETRY)},
     )
     made = aioredis.Redis.from_pool(pool)
     made.response_callbacks.clear()
@@ -104,6 +108,15 @@ def _class_of(url: RedisUrl, library: Any, files: TlsFiles, *, tasks: bool) -> A
         case "unix":
             return kinds.UnixDomainSocketConnection
     return kinds.Connection
+
+
+def _located(kind: type, url: RedisUrl, options: Mapping[str, Any], *, tasks: bool) -> type:
+    """Connections of this kind to where the URL leads."""
+    if url.sentinels is None:
+        return kind
+    not_theirs = {"db"} if url.sentinels.password else {"db", "credential_provider"}
+    theirs = {name: value for name, value in options.items() if name not in not_theirs}
+    return asking(kind, url.sentinels, theirs, tasks=tasks)
 
 
 @contextmanager
@@ -127,6 +140,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
     place, text = url.place, str(error).strip() or type(error).__name__
     if refused := _cause(error, TlsFileError):
         return str(refused)
+    if isinstance(nowhere := _cause(error, UnlocatedError), UnlocatedError):
+        return _unlocated(nowhere, url, queue)
     match error:
         case AuthenticationError() | AuthorizationError():
             return _refused_password(place, queue)
@@ -157,6 +172,11 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
         case ResponseError() if text.startswith("WRONGTYPE"):
             return f"{place} has other data under the keys pq:{{{queue}…. Move them away, or use another database for {queue}."
+        case ResponseError() if "unknown command" in text:
+            return (
+                f"{place} does not know what {queue} needs ({url.hidden(text)}). If it is a Sentinel, write "
+                "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0 as the URL."
+            )
         case ResponseError() if text.startswith("MISCONF"):
             return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
         case ResponseError() if text.startswith("NOREPLICAS"):
@@ -174,6 +194,8 @@ def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException 
 
 
 def _unknown_host(url: RedisUrl, queue: str) -> str:
+    if url.sentinels is not None:
+        return f"{url.asker} cannot resolve the host that the Sentinels name for {url.place}: see SENTINEL MASTERS."
     host, namespace = str(url.options.get("host", "")), queue.partition("/")[0]
     said = f"{url.asker} cannot resolve '{host}', the host of {queue}"
     if "." in host or ":" in host:
@@ -181,6 +203,26 @@ def _unknown_host(url: RedisUrl, queue: str) -> str:
     return (
         f"{said}: write {host}.<namespace> in {url.stands_in}, such as {host}.{namespace}. A Service's name alone is known "
         "in its own namespace only."
+    )
+
+
+def _unlocated(error: UnlocatedError, url: RedisUrl, queue: str) -> str:
+    assert url.sentinels is not None
+    match error.trouble:
+        case "unknown":
+            return (
+                f"The Sentinels at {url.sentinels} know no primary named {url.sentinels.service}: correct the name, which stands "
+                f"behind them in {url.stands_in} (SENTINEL MASTERS lists those that there are)."
+            )
+        case "refused":
+            cure = "put the right one into" if url.sentinels.password else "where it is the servers', add sentinel_auth=true to"
+            return (
+                f"The Sentinels at {url.sentinels} want a user or a password for {queue} ({url.hidden(error)}): {cure} "
+                f"{url.stands_in}."
+            )
+    return (
+        f"None of the Sentinels at {url.sentinels} answers ({url.hidden(error)}). New connections for {queue} "
+        "are made when one does."
     )
 
 

@@ -6,7 +6,7 @@ Whatever a URL, its server or the library says is text from outside: it may repe
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from re import ASCII, fullmatch
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
@@ -14,6 +14,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from baton.queues.protocol import QueueUnreachable
 
 DEFAULT_PORT = 6379
+SENTINEL_PORT = 26379
+MOST_HOSTS = 16
 MOST_WORDS = 200
 """Characters of another's words that are shown."""
 
@@ -21,7 +23,11 @@ _TRACE = 6
 """So many characters in a row that also stand in a password are taken for a part of it."""
 _CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _HOST = r"[A-Za-z0-9._:%-]{1,253}"
+_SERVICE = r"[A-Za-z0-9._-]{1,100}"
 _FORM = "Write it as redis://[user:password@]host:6379/0, or rediss:// for TLS"
+_SENTINEL_FORM = (
+    "Write it as redis+sentinel://[user:password@]host1:26379,host2:26379/name-of-the-primary/0, or rediss+sentinel:// for TLS"
+)
 
 
 def _number(text: str) -> int:
@@ -58,6 +64,7 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "db": _number,
     "client_name": _word,
     "health_check_interval": _number,
+    "sentinel_auth": _switch,
     "socket_connect_timeout": _seconds,
     "socket_keepalive": _switch,
     "socket_timeout": _seconds,
@@ -75,6 +82,23 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
 SECRET_OPTIONS = ("password", "username", "ssl_password")
 """They would put a secret where nobody expects one."""
 
+Address = tuple[str, int]
+"""Host and port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinels:
+    """Who is asked which server is the primary at the time."""
+
+    hosts: tuple[Address, ...]
+    service: str
+    """The name under which they know the primary."""
+    password: bool = False
+    """They want user and password of the servers, too."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self.hosts)
+
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
@@ -85,7 +109,9 @@ class RedisUrl:
     scheme: str
     """redis, rediss or unix"""
     options: Mapping[str, Any]
-    """For the library's connections: host, port (or path), and what the URL's options say."""
+    """For the library's connections: host, port (or path; neither with Sentinels), and what the URL's options say."""
+    sentinels: Sentinels | None = None
+    """None: the server is where the URL says."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     asker: str = "This process"
@@ -108,17 +134,25 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -
 
     Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option.
     """
+    sentinels = None
     try:
         parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORT
+        scheme, _, kind = parts.scheme.partition("+")
+        if kind:
+            sentinels = _sentinels(parts)
+        port = DEFAULT_PORT if sentinels else parts.port or DEFAULT_PORT
     except ValueError:
         raise _no_url(url) from None
-    if parts.scheme == "unix" and parts.path:
+    if sentinels:
+        place = f"Redis {sentinels.service} of the Sentinels at {sentinels}"
+        where = _options(parts, **_database(parts.path.removeprefix(f"/{sentinels.service}")))
+        sentinels = replace(sentinels, password=where.pop("sentinel_auth", False))
+    elif scheme == "unix" and parts.path:
         place, where = (
             f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
             _options(parts, path=unquote(parts.path)),
         )
-    elif parts.scheme in ("redis", "rediss") and _can_be_resolved(parts.hostname or ""):
+    elif scheme in ("redis", "rediss") and can_be_resolved(parts.hostname or ""):
         place = f"Redis at {parts.hostname}:{port}"
         where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
     else:
@@ -126,8 +160,9 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -
     password = unquote(parts.password) if parts.password else None
     return RedisUrl(
         place,
-        parts.scheme,
+        scheme,
         where,
+        sentinels,
         user=unquote(parts.username) if parts.username else None,
         password=password,
         asker=asker,
@@ -136,7 +171,18 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -
     )
 
 
-def _can_be_resolved(host: str) -> bool:
+def _sentinels(parts: SplitResult) -> Sentinels:
+    """Raises ValueError."""
+    hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+    service = parts.path.removeprefix("/").partition("/")[0]
+    if parts.scheme not in ("redis+sentinel", "rediss+sentinel") or len(hosts) > MOST_HOSTS:
+        raise ValueError
+    if not fullmatch(_SERVICE, service, ASCII) or not all(can_be_resolved(host.hostname or "") for host in hosts):
+        raise ValueError
+    return Sentinels(tuple((host.hostname or "", host.port or SENTINEL_PORT) for host in hosts), service)
+
+
+def can_be_resolved(host: str) -> bool:
     """Whether it can be asked for: a name such as `redis..shop`, or with a part of more than 63 characters, no resolver takes."""
     try:
         host.encode("idna")
@@ -153,7 +199,8 @@ def _database(path: str) -> dict[str, int]:
 
 def _no_url(text: str) -> QueueUnreachable:
     credentials = " Signs such as / ? # @ : in the password are written as %2F %3F %23 %40 %3A." if "@" in text else ""
-    return QueueUnreachable(f"The queue's URL is not a Redis URL. {_FORM}.{credentials}")
+    form = _SENTINEL_FORM if text.startswith(("redis+", "rediss+")) else _FORM
+    return QueueUnreachable(f"The queue's URL is not a Redis URL. {form}.{credentials}")
 
 
 def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
@@ -168,8 +215,10 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
         if name not in OPTIONS:
             shown = f" {name}" if fullmatch(r"[a-z_]{1,40}", name, ASCII) else ""
             raise QueueUnreachable(f"The queue's URL has the option{shown}, which is none of {', '.join(OPTIONS)}: take it out.")
-        if name.startswith("ssl_") and parts.scheme != "rediss":
+        if name.startswith("ssl_") and not parts.scheme.startswith("rediss"):
             raise QueueUnreachable(f"The queue's URL has the option {name}, which is for TLS: begin it with rediss://.")
+        if name.startswith("sentinel_") and not parts.scheme.endswith("+sentinel"):
+            raise QueueUnreachable(f"The queue's URL has the option {name}, which is for Sentinels. {_SENTINEL_FORM}.")
         try:
             made[name] = OPTIONS[name](value)
         except ValueError as error:

@@ -1,0 +1,246 @@
+"""A primary, a replica and three Sentinels: whoever works on a queue asks these where it is, in the middle of hand-offs too."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import redis
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.pods import Pod, acknowledged, operating
+from tests.redis_server import RedisSentinel, RedisServer
+from tests.waiting import PATIENCE, eventually, until
+
+from baton.model.ids import Epoch
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+
+pytestmark = pytest.mark.integration
+
+T = TypeVar("T")
+SERVICE = "orders"
+PASSWORD = "of-the-servers"
+PARTITIONS = 4
+KEYS = 3
+"""For each partition."""
+
+
+class Watched:
+    """Two servers that three Sentinels watch."""
+
+    def __init__(self, servers: list[RedisServer], sentinels: list[RedisSentinel]) -> None:
+        self.servers, self.sentinels = servers, sentinels
+
+    def url(self, user: str = f":{PASSWORD}@", options: str = "") -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{user}{hosts}/{SERVICE}/0{options}"
+
+    def primary(self) -> RedisServer:
+        """As the last Sentinel has it."""
+        with self.sentinels[-1].client() as raw:
+            _, port = raw.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def settled(self) -> None:
+        """All Sentinels know each other and a replica that follows the primary."""
+
+        def so() -> bool:
+            primary = self.primary()
+            for sentinel in self.sentinels:
+                with sentinel.client() as raw:
+                    (state,) = raw.execute_command("SENTINEL", "MASTERS")
+                    replicas = raw.execute_command("SENTINEL", "REPLICAS", SERVICE)
+                found = state if isinstance(state, dict) else dict(zip(state[::2], state[1::2], strict=True))
+                followers = [
+                    each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in replicas
+                ]
+                if int(_of(found, "port")) != primary.port or int(_of(found, "num-other-sentinels")) != len(self.sentinels) - 1:
+                    return False
+                if [_of(each, "master-link-status") for each in followers] != [b"ok"]:
+                    return False
+            with primary.client() as raw:
+                return bool(raw.info("replication")["connected_slaves"] == 1)  # type: ignore[index]
+
+        until(so, "the Sentinels agree on the primary, and it has a replica")
+
+    def fail_over(self, *, crash: bool) -> None:
+        """The replica becomes the primary when it has all that anybody was told is there: its own loss is another thing."""
+        before = self.primary()
+        with before.client() as raw:
+            raw.execute_command("CLIENT", "PAUSE", 600_000, "WRITE")
+            (replica,) = (server for server in self.servers if server is not before)
+            with replica.client() as other:
+                until(lambda: _offset(other, "slave_repl_offset") >= _offset(raw, "master_repl_offset"), "the replica has all")
+        if crash:
+            before.kill()
+        else:
+            with self.sentinels[-1].client() as sentinel:
+                sentinel.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        until(lambda: self.primary() is replica, "the Sentinels have another primary")
+
+
+def _of(fields: dict[object, object], name: str) -> bytes:
+    found = fields.get(name, fields.get(name.encode()))
+    return found if isinstance(found, bytes) else str(found).encode()
+
+
+def _offset(raw: redis.Redis, name: str) -> int:
+    return int(raw.info("replication")[name])  # type: ignore[index]
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    with ExitStack() as stack:
+        first = stack.enter_context(RedisServer(password=PASSWORD, fsync="always"))
+        second = stack.enter_context(RedisServer(password=PASSWORD, fsync="always", replica_of=first))
+        sentinels = [stack.enter_context(RedisSentinel(SERVICE, first)) for _ in range(3)]
+        made = Watched([first, second], sentinels)
+        made.settled()
+        yield made
+
+
+class Load:
+    """Producers that count per key, until they are told to end."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.sent: Counter[bytes] = Counter()
+        self._over = threading.Event()
+        self._queue = queue
+        self._threads = [
+            threading.Thread(target=self._produce, args=([queue.key(partition, nth) for nth in range(KEYS)],))
+            for partition in range(PARTITIONS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _produce(self, keys: list[bytes]) -> None:
+        with RedisProducer(self._queue.url, self._queue.name, patience=PATIENCE) as producer:
+            while not self._over.wait(0.002):
+                producer.send_many((key, b"%d" % (self.sent[key] + 1)) for key in keys)
+                self.sent.update(keys)
+
+    def end(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+
+async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched, tmp_path: Path) -> None:
+    """Nothing is missing of what a producer was told is in the queue, each key comes in order, what comes twice is marked, and
+    whoever has lost a partition is refused."""
+    queue = await make_queue(watched.url(), PARTITIONS)
+    seen: list[tuple[bytes, int, bool]] = []
+    async with operating(queue, tmp_path) as operator:
+        pods = [
+            operator.pod(uid, handler=lambda entry: seen.append((entry.key, int(entry.value), entry.redelivered))) for uid in "ab"
+        ]
+        epochs = dict.fromkeys(range(PARTITIONS), 0)
+        owners: dict[int, Pod] = {}
+
+        async def give(partition: int, pod: Pod) -> None:
+            epochs[partition] += 1
+            granted = await in_time(lambda: queue.operator.grant(partition, pod.uid, Epoch(epochs[partition])))
+            assert granted == (pod.uid, epochs[partition], False)
+            owners[partition] = pod
+            for each in pods:
+                each.ledger({number: epochs[number] for number, owner in owners.items() if owner is each})
+
+        for partition in range(PARTITIONS):
+            await give(partition, pods[partition % 2])
+        load = Load(queue)
+        try:
+            for crash in (True, False):
+                await processed(seen, 500)
+                incarnation = await queue.operator.incarnation()
+                former = owners[0]
+                await in_time(lambda: queue.operator.pause(0, Epoch(epochs[0])))
+                await asyncio.to_thread(watched.fail_over, crash=crash)
+                await give(0, pods[former is pods[0]])
+                with RedisReader(queue.url, queue.name, former.uid) as zombie:
+                    await in_time(lambda zombie=zombie: asyncio.to_thread(refused, zombie, epochs[0] - 1))  # type: ignore[misc]
+                assert await in_time(queue.operator.incarnation) != incarnation
+                for partition in range(1, PARTITIONS):  # as the operator does where the incarnation is another one
+                    await give(partition, owners[partition])
+                if crash:
+                    (dead,) = (server for server in watched.servers if server is not watched.primary())
+                    await asyncio.to_thread(dead.start)
+                    await asyncio.to_thread(watched.settled)
+            await processed(seen, 500)
+        finally:
+            load.end()
+        await acknowledged(queue)
+    firsts: Counter[bytes] = Counter()
+    for key, number, redelivered in seen:
+        if number <= firsts[key]:
+            assert redelivered, f"{key!r} {number} came twice and unmarked"
+        else:
+            assert number == firsts[key] + 1, f"{key!r} {number} came after {firsts[key]}"
+            firsts[key] = number
+    assert firsts == load.sent
+    assert not any((await queue.operator.dead_letters()).values())
+    await queue.close()
+
+
+async def in_time(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, when there is a primary again."""
+
+    async def answer() -> tuple[T] | None:
+        try:
+            return (await ask(),)
+        except QueueUnreachable:
+            return None
+
+    (found,) = await eventually(answer, "there is a primary")
+    return found
+
+
+async def processed(seen: list[tuple[bytes, int, bool]], count: int) -> None:
+    begun = len(seen)
+
+    async def more() -> bool:
+        return len(seen) > begun + count
+
+    await eventually(more, f"{count} more entries are processed")
+
+
+def refused(zombie: RedisReader, epoch: int) -> None:
+    with pytest.raises(StaleOwner):
+        zombie.ack(0, Epoch(epoch), ["1-0"])
+
+
+async def test_a_sentinel_that_is_away_or_hangs_costs_nothing_but_time(watched: Watched) -> None:
+    watched.sentinels[0].stop()
+    watched.sentinels[1].freeze()
+    queue = await make_queue(watched.url(), 2)
+    owner = await queue.granted("a", 1)
+    queue.send("1")
+    assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
+    await queue.close()
+
+
+async def test_what_sentinels_cannot_say_is_explained(watched: Watched) -> None:
+    first = watched.sentinels[0]
+    with RedisSentinel(SERVICE, watched.servers[0], password=PASSWORD) as shy:
+        unknown = watched.url().replace(f"/{SERVICE}/", "/invoices/")
+        closed = f"redis+sentinel://:{PASSWORD}@127.0.0.1:{shy.port}/{SERVICE}"
+        for url, said in {
+            unknown: "know no primary named invoices: correct the name",
+            closed: f"The Sentinels at 127.0.0.1:{shy.port} want a user or a password.*add sentinel_auth=true to the URL",
+            watched.url(""): "refused the user or password",
+            f"redis+sentinel://127.0.0.1:1,no.invalid/{SERVICE}": "None of the Sentinels at 127.0.0.1:1, no.invalid:26379",
+            f"redis://127.0.0.1:{first.port}/0": "If it is a Sentinel, write redis.sentinel://",
+        }.items():
+            queue = RedisQueue(url, "shop/orders", GROUP)
+            with pytest.raises(QueueUnreachable, match=said):
+                await queue.ensure(2)
+            await queue.close()
+            with RedisProducer(url, "shop/orders", patience=0.1) as producer, pytest.raises(QueueUnreachable, match=said):
+                producer.send("key", "value")
+        trusting = RedisQueue(f"{closed}?sentinel_auth=true", "shop/orders", GROUP)
+        await trusting.ensure(2)
+        await trusting.close()

@@ -1,0 +1,73 @@
+"""What a Sentinel may answer: the address of a primary, or something else, which is believed in no case."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from tests.listener import Listener
+
+from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisQueue
+
+
+class Sentinel:
+    """Says `answer` to who asks where the primary is."""
+
+    def __init__(self) -> None:
+        self.answer = b""
+        self._listener = Listener(
+            lambda connection: threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        )
+        self.url = self._listener.url.replace("redis://", "redis+sentinel://").replace("/0", "/orders/0")
+        self.close = self._listener.close
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(ConnectionError):
+            while said := connection.recv(65536):
+                connection.sendall(b"+OK\r\n" * said.count(b"SETINFO") + self.answer * said.count(b"SENTINEL"))
+
+
+@pytest.fixture
+def sentinel() -> Iterator[Sentinel]:
+    made = Sentinel()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"*-1\r\n", "know no primary named orders"),
+        (b"-NOAUTH Authentication required.\r\n", "want a user or a password"),
+        (b"-ERR \x1b[2J\r\n", "None of the Sentinels"),
+        (b":1\r\n", "no address where one belongs"),
+        (b"+OK\r\n", "no address where one belongs"),
+        (b"*2\r\n$1\r\nr\r\n:1\r\n", "no address where one belongs"),
+        (b"*2\r\n$4\r\nr..s\r\n$4\r\n6379\r\n", "no address where one belongs"),
+        (b"*2\r\n$1\r\nr\r\n$1\r\n0\r\n", "no address where one belongs"),
+        (b"*2\r\n$1\r\nr\r\n$5\r\n99999\r\n", "no address where one belongs"),
+        (b"*2\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n", "127.0.0.1:1"),
+    ],
+)
+async def test_what_a_sentinel_says_is_an_address_or_a_sentence_for_the_user(
+    sentinel: Sentinel, answer: bytes, said: str
+) -> None:
+    sentinel.answer = answer
+    queue = RedisQueue(sentinel.url, "shop/orders", Claimant("shop/orders", "uid"))
+    with pytest.raises(QueueUnreachable) as refusal:
+        await queue.ensure(2)
+    assert said in str(refusal.value) and "\x1b" not in str(refusal.value)
+    await queue.close()
+    with RedisProducer(sentinel.url, "shop/orders", patience=0.1) as producer, pytest.raises(QueueUnreachable) as failure:
+        producer.send("key", "value")
+    assert said in str(failure.value) and "\x1b" not in str(failure.value)
+
+
+async def test_the_operator_reads_no_more_of_a_sentinel_than_it_can_have_asked_for(sentinel: Sentinel) -> None:
+    sentinel.answer = b"*2\r\n$900000\r\n" + b"r" * 900_000
+    queue = RedisQueue(sentinel.url, "shop/orders", Claimant("shop/orders", "uid"))
+    with pytest.raises(QueueUnreachable, match="more than 256 KiB at once"):
+        await queue.ensure(2)
+    await queue.close()
