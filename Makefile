@@ -75,6 +75,10 @@ bench-engine: setup ## Time steps of the engine, small to large, and (as root) h
 	@test $$(id -u) != 0 || $(BIN)/python -m tests.cluster prepare >&2
 	@nice $(BIN)/python -m tests.bench.engine
 
+.PHONY: bench-consumer
+bench-consumer: setup ## Time consumer and producer beside redis-py alone on a Redis of its own; the last line is JSON
+	@$(BIN)/python -m tests.bench.consumer
+
 .PHONY: generate
 generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
 	$(BIN)/python -m baton.resources.generate
