@@ -34,7 +34,9 @@ class HandlerRun:
 
     def __call__(self, entries: Any) -> None:
         """Returns when the handler has run to its end. Raises what it raises."""
-        self.complete(self._handler(entries))
+        result = self._handler(entries)
+        if result is not None:  # what follows takes longer than many handlers
+            self.complete(result)
 
     def complete(self, result: object) -> None:
         """Run what still has to run of a handler or a callback that has returned this."""

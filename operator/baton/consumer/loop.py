@@ -242,7 +242,8 @@ class ConsumerLoop:
         self._hear()
         dropped = self._holdings.follow_ledger()
         for holding in self._holdings:
-            self._look_after(holding)
+            if self._leaving or not holding.at_rest:
+                self._look_after(holding)
         self._notify(dropped)
         worked = self._supply.serve(self._words.empty)
         self._report()
@@ -316,7 +317,7 @@ class ConsumerLoop:
         if self._leaving:
             holding.leave()
         now = time.monotonic()
-        if holding.at_rest or holding.over or now < self._work.not_before(holding):
+        if holding.over or now < self._work.not_before(holding):
             return
         reader = self._holdings.reader(holding)
         if not self._work.settle(holding, reader):

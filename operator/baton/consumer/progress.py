@@ -53,7 +53,8 @@ class Progress:
     def handled(self, *entries: HeldEntry) -> None:
         """The handler has returned."""
         outcome: Outcome = KEPT if self._terms.manual_ack else ACK
-        self._outcomes.extend((entry, outcome) for entry in entries)
+        for entry in entries:
+            self._outcomes.append((entry, outcome))
         self._count += len(entries)
         if (now := time.monotonic()) - self._told_at > _TELL_EVERY:
             self._loop.tell(self._outcomes)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _SLICE = 0.25
 """Seconds of work to read at a time: what is in hand when a partition is called back delays its hand-off."""
-_MOST = 100
+_MOST = 200
 _SLICE_BYTES = 8_000_000
 _MOST_BYTES = 64_000_000
 """That a batch without a limit of its own reads at once."""

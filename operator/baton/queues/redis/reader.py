@@ -84,10 +84,10 @@ class RedisReader:
         begins = int(not position.began)
         arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new), self._process, begins)
         _, pending, seen, last, more, full, outstanding, raw = self._ask(scripts.READ, partition, arguments)
-        entries = [self._entry(partition, epoch, fields, index < pending, seen) for index, fields in enumerate(raw)]
+        entries = list(self._entries(partition, epoch, raw, pending, seen))
         position.began = True
-        if raw:
-            position.received = entry_number(raw[-1][0])
+        if entries:
+            position.received = entry_number(entries[-1].offset)
             position.in_line = 0
         position.more = more == 1 or not new
         position.tail = last
@@ -98,9 +98,8 @@ class RedisReader:
         """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
         position = self._position(partition, epoch)
         for begin in range(0, len(offsets), _ACKS):
-            _, _, outstanding = self._ask(
-                scripts.ACK, partition, (uid or self._uid, epoch, self._known_as(position), *offsets[begin : begin + _ACKS])
-            )
+            ids = " ".join(offsets[begin : begin + _ACKS])
+            _, _, outstanding = self._ask(scripts.ACK, partition, (uid or self._uid, epoch, self._known_as(position), ids))
             self._finished(position, outstanding)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> bool:
@@ -144,8 +143,7 @@ class RedisReader:
             answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE))
             _planned(answer, plan)
             _, raw, last, looked_at = answer
-            for fields in raw:
-                yield self._entry(partition, epoch, fields, False, plan.redelivered_to)
+            yield from self._entries(partition, epoch, raw, 0, plan.redelivered_to)
             if looked_at < _PAGE:
                 return
             after = entry_number(last)
@@ -287,20 +285,13 @@ class RedisReader:
             if other.uid == position.uid and other.in_line:
                 other.more = True
 
-    def _entry(self, partition: int, epoch: Epoch, raw: Any, redelivered: bool, seen: int) -> Entry:
-        offset, fields = raw
-        named = dict(zip(fields[::2], fields[1::2], strict=True))
-        return Entry(
-            queue=self._name,
-            partition=partition,
-            offset=offset.decode(),
-            key=named[b"k"],
-            value=named[b"v"],
-            timestamp=int(named[b"t"]),
-            epoch=epoch,
-            redelivered=redelivered or entry_number(offset) <= seen,
-            headers=unpack(named.get(b"h")),
-        )
+    def _entries(self, partition: int, epoch: Epoch, raw: Sequence[bytes], pending: int, seen: int) -> Iterator[Entry]:
+        """What a script answers (`tell` in partition.lua): the first `pending` of these, and those up to `seen`, were handed out
+        before."""
+        for nth, (key, value, others) in enumerate(zip(raw[::3], raw[1::3], raw[2::3], strict=True)):
+            offset, timestamp, headers = others.split(b" ", 2)
+            again = nth < pending or entry_number(offset) <= seen
+            yield Entry(self._name, partition, offset.decode(), key, value, int(timestamp), epoch, again, unpack(headers))
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)

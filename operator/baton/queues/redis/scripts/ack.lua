@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 --@include partition
--- Finishes with single entries; allowed while paused. ARGV: uid, epoch, process, ids… (unpack takes no more than 8,000)
+-- Finishes with single entries; allowed while paused. ARGV: uid, epoch, process, ids with spaces between (unpack takes no more
+-- than 8,000).
 -- Only what was handed out is acknowledged, and only what was acknowledged is deleted.
 local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 local ids = {}
 local served, left = unserved()
-for i = 4, #ARGV do
-  local waits = left and number(ARGV[i]) > served and number(ARGV[i]) <= left
-  if not waits then ids[#ids + 1] = ARGV[i] end -- else a former owner had it, and this one was not handed it yet
+for entry_id in ARGV[4]:gmatch('%S+') do
+  local waits = left and number(entry_id) > served and number(entry_id) <= left
+  if not waits then ids[#ids + 1] = entry_id end -- else a former owner had it, and this one was not handed it yet
 end
 if #ids == 0 then return {'OK', 0, handed_out()} end
 local done = redis.call('XACK', STREAM, GROUP, unpack(ids))

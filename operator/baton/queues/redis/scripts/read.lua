@@ -5,7 +5,7 @@
 -- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, and 1 if it
 -- begins to.
 -- Answer: OK, how many of the entries were pending, entries up to which all others were planned before, last entry in the
--- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries.
+-- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (tell).
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
 -- a lost reply carried: all of it may have been worked on.
@@ -20,7 +20,7 @@ local most, redeliveries = limits()
 local function room(held) return closing and 0 or math.max(0, most - elsewhere - held) end
 local free = room(handed_out())
 local served, left = unserved()
-local entries = {}
+local entries, given = {}, 0
 
 -- What this owner had counts as its own already; what a former owner left only from now on.
 local wanted, exhausted = count, false
@@ -55,7 +55,8 @@ for _, entry in ipairs(pending) do
   if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
   if left then served = math.max(served, math.min(number(entry[1]), left)) end
   if entry[2] and ours(entry, last) then
-    entries[#entries + 1] = entry
+    tell(entries, entry)
+    given = given + 1
   elseif entry[2] then
     set_foreign_aside(entry)
   else
@@ -70,7 +71,7 @@ if left then
     if came > 0 then redis.call('HINCRBY', OWNER, 'waiting', -came) end
   end
 end
-local again, filled = #entries, false
+local again, filled = given, false
 if paused and again == 0 then return {'PAUSED'} end
 
 void_plan()
@@ -83,7 +84,8 @@ if exhausted and free > 0 and again < count then
     filled = #new[1][2] == most_new
     for _, entry in ipairs(new[1][2]) do
       if ours(entry, last) then
-        entries[#entries + 1] = entry
+        tell(entries, entry)
+        given = given + 1
       else
         set_foreign_aside(entry)
         tail = true
@@ -94,7 +96,7 @@ if exhausted and free > 0 and again < count then
 end
 local progress = redis.call('HMGET', PROGRESS, 'seen', 'waits')
 local held = handed_out()
-local full = not closing and room(held) == 0 and #entries < count and (not exhausted or last_handed_out() < last)
-local more = #entries == count or filled and not full or not exhausted and (wanted > 0 or not full)
+local full = not closing and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
+local more = given == count or filled and not full or not exhausted and (wanted > 0 or not full)
 if not more and not full then sleep(progress[2]) end
 return {'OK', again, tonumber(progress[1] or 0), last, more and 1 or 0, full and 1 or 0, held, entries}
