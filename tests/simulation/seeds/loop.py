@@ -50,7 +50,8 @@ class SeedLoop(VirtualTimeLoop):
 
     def later(self, seconds: float, do: Callable[..., object], *arguments: Any) -> None:
         """In nobody's context."""
-        self.call_at(self._now + seconds, do, *arguments, context=self._world)
+        when = self._now + seconds
+        heappush(self._timers, (when, next(self._numbers), _Call(when, do, arguments, self, self._world)))
 
     def hold(self, process: object) -> None:
         """SIGSTOP."""
@@ -78,13 +79,19 @@ class SeedLoop(VirtualTimeLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Call(when, callback, args, self, copy_context() if context is None else context)
         heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        handle = asyncio.Handle(callback, args, self, context)
-        if self._held and (held := self._held.get(handle._context.get(PROCESS))) is not None:  # type: ignore[attr-defined]
+        context = copy_context() if context is None else context
+        handle = _Call(self._now, callback, args, self, context)
+        if self._held and (held := self._held.get(context.get(PROCESS))) is not None:
             held[0].append(handle)
         else:
             self._ready.append(handle)  # type: ignore[attr-defined]
@@ -107,28 +114,57 @@ class SeedLoop(VirtualTimeLoop):
         return done
 
     def _run_once(self) -> None:
-        """What is ready now; where nothing is, what the next timer makes so."""
+        """Again and again, until the loop is stopped: what is ready now; where nothing is, what the next timer makes so."""
         ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
-        if ready or self._stopping:  # type: ignore[attr-defined]
-            self._rounds += 1
-            if self._rounds == MOST_AT_ONCE:
-                self._spins()
-        else:
-            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
-                heappop(timers)
-            if not timers:
-                raise NothingToWaitForError("all tasks wait, and no timer is set")
-            self._rounds = 0
-            self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
-            ready.append(heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+        while True:
+            if ready or self._stopping:  # type: ignore[attr-defined]
+                self._rounds += 1
+                if self._rounds == MOST_AT_ONCE:
+                    self._spins()
+            else:
+                while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+                    heappop(timers)
+                if not timers:
+                    raise NothingToWaitForError("all tasks wait, and no timer is set")
+                self._rounds = 0
+                self._now = max(self._now, timers[0][0])
+            now = self._now
+            while timers and timers[0][0] <= now:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                call = ready.popleft()
+                if not call._cancelled:
+                    try:
+                        call._context.run(call._callback, *call._args)
+                    except Exception as error:
+                        self.call_exception_handler({"message": f"Exception in {call}", "exception": error, "handle": call})
+            if self._stopping:  # type: ignore[attr-defined]
+                return
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It is left out when its time comes."""
+
+
+class _Call(asyncio.TimerHandle):
+    """A handle that is made and cancelled without a look at the loop's debug mode: there are thousands of them in a life."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: SeedLoop, context: Context) -> None:
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
 
 
 def _answer(future: asyncio.Future[T], result: T) -> None:
