@@ -182,7 +182,7 @@ class GroupLoop:
         self._ends = group.deleting
         wait = patience(self._scribe.forsaken) if group.deleting else None
         sights = self._keepers.sights(() if group.deleting else names, self._state.queues, wait)
-        sights = [replace(one, without_room=one.name in without) for one in sights]
+        sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
         if group.deleting:
             self._release(set())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:

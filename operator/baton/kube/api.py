@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -282,6 +283,7 @@ def group_path(group_version: str, namespace: str | None, plural: str, name: str
     return _path(f"/apis/{group_version}", namespace, plural, name)
 
 
+@lru_cache(maxsize=4096)  # the same few again and again
 def _path(root: str, namespace: str | None, plural: str, name: str) -> str:
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace is not None else ""
     return f"{root}{within}/{plural}" + (f"/{quote(name, safe='')}" if name else "")

@@ -21,5 +21,7 @@ def quoted(text: str, most: int = 80) -> str:
 def one_line(text: str, most: int) -> str:
     """Somebody else's words on one line: without control characters, and cut after `most` characters."""
     start = text[: 4 * most]
-    words = " ".join("".join(letter if letter.isprintable() else " " for letter in start).split())
+    if not start.isprintable():
+        start = "".join(letter if letter.isprintable() else " " for letter in start)
+    words = " ".join(start.split())
     return words if len(words) <= most and len(start) == len(text) else words[:most] + "…"

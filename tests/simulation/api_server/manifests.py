@@ -24,7 +24,7 @@ class Manifest(dict[str, Any]):
         return dict, (dict(self),)
 
 
-_decode = json.JSONDecoder(object_hook=Manifest).decode
+_decode = json.JSONDecoder(object_hook=Manifest).raw_decode
 _encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 
 
@@ -32,7 +32,7 @@ def received(body: Mapping[str, Any] | list[Json]) -> tuple[Any, int]:
     """A request's body as it arrives, and its bytes; nothing in it is the sender's any more. Raises TypeError for what is no
     JSON."""
     text = _encode(body)
-    return _decode(text), len(text)
+    return _decode(text)[0], len(text)
 
 
 def size(manifest: Mapping[str, Any]) -> int:

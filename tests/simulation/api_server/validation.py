@@ -5,6 +5,7 @@ The schemas of the custom resources are left out: a spec of theirs may be anythi
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, LEASES, SECRETS, Kind
@@ -116,7 +117,12 @@ def _metadata(name: str, metadata: Mapping[str, Any]) -> Iterator[Mistake]:
         yield from _key("metadata.finalizers", finalizer)
 
 
-def _key(field: str, key: str) -> Iterator[Mistake]:
+@lru_cache(maxsize=1000)
+def _key(field: str, key: str) -> tuple[Mistake, ...]:
+    return tuple(_of_key(field, key))
+
+
+def _of_key(field: str, key: str) -> Iterator[Mistake]:
     prefix, slash, name = key.rpartition("/")
     if slash and _NAME.fullmatch(prefix) is None:
         yield Mistake(field, "Invalid", f"prefix part {_NAME_RULE}", f'"{key}"')

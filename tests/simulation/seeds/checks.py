@@ -53,8 +53,7 @@ class Checks:
             self.settled = summary(made.state).settled
             return
         assert made.state.view is not None
-        self._steps.stepped(before, made.state.view.observation, made, now)
-        self.settled = summary(made.state).settled
+        self.settled = self._steps.stepped(before, made.state.view.observation, made, now)
         if texts is not None:
             self._pending[operator] = (made, texts)
 

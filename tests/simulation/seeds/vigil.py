@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from baton.controller.lister import BLIND_AFTER
@@ -62,10 +63,15 @@ def _behind(tenant: Tenant) -> bool:
     """Static members keep their place for a while after they are gone."""
     if tenant.session_timeout:
         return False
-    return any(
-        key != LEDGER_GROUP_KEY and (found := _UID.search(text)) is not None and found[1] not in tenant.uids
-        for key, text in tenant.ledger.items()
-    )
+    named = (_uid(text) for key, text in tenant.ledger.items() if key != LEDGER_GROUP_KEY)
+    return any(uid is not None and uid not in tenant.uids for uid in named)
+
+
+@lru_cache(maxsize=100)
+def _uid(text: str) -> str | None:
+    """Of the pod that this key of a ledger is for."""
+    found = _UID.search(text)
+    return None if found is None else found[1]
 
 
 def says_ready(manifest: Mapping[str, Any]) -> bool:
