@@ -150,7 +150,9 @@ class _Call(asyncio.TimerHandle):
 
     __slots__ = ()
 
-    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: SeedLoop, context: Context) -> None:
+    def __init__(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], loop: SeedLoop, context: Context
+    ) -> None:
         self._context = context
         self._loop = loop
         self._callback = callback
