@@ -35,8 +35,9 @@ class RedisServer:
         maxmemory: str | None = None,
         replica_of: "RedisServer | None" = None,
         debug: bool = False,
+        cluster: bool = False,
     ) -> None:
-        """`debug`: it takes the command DEBUG."""
+        """`debug`: it takes the command DEBUG. `cluster`: it is a node of a Redis Cluster, alone and without slots."""
         program = shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed: apt-get install redis-server")
@@ -52,6 +53,8 @@ class RedisServer:
             self._command += ["--requirepass", password, "--masterauth", password]
         if maxmemory is not None:
             self._command += ["--maxmemory", maxmemory, "--maxmemory-policy", "noeviction"]
+        if cluster:
+            self._command += ["--cluster-enabled", "yes", "--cluster-port", str(next(free_ports(bind)))]
         if debug:
             self._command += ["--enable-debug-command", "yes"]
         if replica_of is not None:

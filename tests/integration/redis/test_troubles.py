@@ -289,3 +289,21 @@ async def test_a_grant_waits_for_the_replica_and_says_when_it_cannot(caplog: pyt
         assert "is not durable" in caplog.text
         replica.thaw()
         await queue.close()
+
+
+@pytest.mark.parametrize("slots", [0, 16_384])
+async def test_a_redis_cluster_is_refused_before_anything_is_written_there(slots: int) -> None:
+    """Also where the node has all slots, so that it would take everything until one moves."""
+    with RedisServer(cluster=True) as server, server.client() as raw:
+        if slots:
+            raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, slots - 1)
+            until(lambda: b"cluster_state:ok" in raw.execute_command("CLUSTER", "INFO"), "the cluster has all slots")
+        operator = RedisQueue(server.url, NAME, GROUP)
+        for ask in (operator.incarnation, lambda: operator.ensure(2)):
+            with pytest.raises(QueueUnreachable, match="is a node of a Redis Cluster, which Baton does not work with"):
+                await ask()
+        await operator.close()
+        said = "has no queue shop/orders" if slots else "is a node of a Redis Cluster, which Baton does not work with"
+        with RedisProducer(server.url, NAME, patience=0.1) as producer, pytest.raises(QueueUnreachable, match=said):
+            producer.send("key", "value")
+        assert raw.dbsize() == 0

@@ -79,6 +79,7 @@ def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
         ("redis+sentinel://s1:x/orders", "Write it as redis+sentinel://"),
         (f"redis+sentinel://{','.join('s' * 17)}/orders", "Write it as redis+sentinel://"),
         ("redis+sentinel://s1/my%20orders", "Write it as redis+sentinel://"),
+        ("redis+cluster://s1,s2/0", "that of a Redis Cluster, which Baton does not work with"),
         ("redis+proxy://s1/orders", "Write it as redis+sentinel://"),
         ("redis+sentinel://s1/orders/x", "does not end with the number of a database"),
         (f"redis+sentinel://:{PASSWORD}@s1/orders", "are written as %2F"),

@@ -90,6 +90,7 @@ class RedisQueue:
 
     async def ensure(self, count: int) -> Resizing | None:
         """See QueueAdapter. Costs one round trip once the queue is there. Raises QueueConflict."""
+        server = self._transport.server or await self._transport.discover()
         table = RoutingTable.even(1, count)
         key = queue_key(self._queue)
         us = self._claimant
@@ -106,7 +107,6 @@ class RedisQueue:
                 await self._transport.run(scripts.RECALL, [key], found_again.record(table), answers.number)
                 return await self.ensure(count)
             told = limits == [b"%d" % limit for limit in self._limits]
-            server = self._transport.server or await self._transport.discover()
             if not (ready and told and self._made == (server.run_id, there)):
                 await self._create(table, range(there), change)
                 self._resizer.forget()

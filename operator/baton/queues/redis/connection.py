@@ -245,8 +245,8 @@ def not_primary(status: str, place: str, queue: str) -> str:
             return f"{place} is still loading its data. Work on {queue} goes on when it is done."
         case "MOVED" | "CLUSTERDOWN":
             return (
-                f"{place} is a node of a Redis Cluster ({status}), and Baton does not speak to one yet. Point the URL of "
-                f"{queue} at a single server, or a primary with replicas."
+                f"{place} is a node of a Redis Cluster, which Baton does not work with. Point the URL of {queue} at a single "
+                "server, at the address of a primary with replicas, or at its Sentinels."
             )
         case "MASTERDOWN":
             return f"{place} is a replica that has lost its primary. Work on {queue} goes on when its address leads to a primary."

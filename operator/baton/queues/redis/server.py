@@ -15,6 +15,8 @@ class Server:
     run_id: str
     replica: bool
     """It follows a primary, and takes no writes."""
+    clustered: bool
+    """It is a node of a Redis Cluster."""
     version: tuple[int, ...]
     append_only_file: bool
     fsync: str | None
@@ -30,6 +32,7 @@ class Server:
         return cls(
             run_id=answers.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
             replica=answers.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
+            clustered=answers.line(lines, "cluster_enabled", "[01]", "0") == "1",
             version=tuple(map(int, answers.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
             append_only_file=answers.line(lines, "aof_enabled", "[01]", "0") == "1",
             fsync=_FSYNC.get(answers.fields(2)(fsync)[1]) if fsync else None,

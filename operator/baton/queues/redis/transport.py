@@ -47,7 +47,7 @@ class Transport:
         await self.client.aclose()
 
     async def discover(self) -> Server:
-        """Ask the server what it is. Raises QueueUnreachable also where it is too old, or takes no writes."""
+        """Ask the server what it is. Raises QueueUnreachable also where it is too old, clustered, or takes no writes."""
         with self.explained():
             server = await self._described()
             if server.replica:  # it was the primary, perhaps, and another has its address now
@@ -55,6 +55,8 @@ class Transport:
                 server = await self._described()
         if server.replica:
             raise QueueUnreachable(not_primary("READONLY", self._url.place, self._queue))
+        if server.clustered:
+            raise QueueUnreachable(not_primary("MOVED", self._url.place, self._queue))
         if server.version < OLDEST:
             version = ".".join(map(str, server.version))
             raise QueueUnreachable(f"{self._url.place} is version {version}; {self._queue} needs Redis 7.0 or later, or Valkey.")

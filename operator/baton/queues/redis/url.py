@@ -172,9 +172,14 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -
 
 
 def _sentinels(parts: SplitResult) -> Sentinels:
-    """Raises ValueError."""
+    """Raises ValueError, and QueueUnreachable."""
     hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
     service = parts.path.removeprefix("/").partition("/")[0]
+    if parts.scheme in ("redis+cluster", "rediss+cluster"):
+        raise QueueUnreachable(
+            "The queue's URL is that of a Redis Cluster, which Baton does not work with. Name a single server, or Sentinels. "
+            f"{_SENTINEL_FORM}."
+        )
     if parts.scheme not in ("redis+sentinel", "rediss+sentinel") or len(hosts) > MOST_HOSTS:
         raise ValueError
     if not fullmatch(_SERVICE, service, ASCII) or not all(can_be_resolved(host.hostname or "") for host in hosts):
