@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +32,9 @@ from baton.kube.election import Terms
 
 HUNG = 3
 """The exit code of an operator that hung."""
+
+ENDS_WITHIN = 2.0
+"""Seconds for which an operator that has stopped waits for its threads: a plan or a look-up of a host may never end."""
 
 log = structlog.get_logger("baton.operator")
 
@@ -113,19 +117,27 @@ async def _operate(options: Options, stalls: Stalls) -> None:
                 running.add_done_callback(lambda _: stop.set())
                 await stop.wait()
                 if running.done():
-                    _end_at_once()
+                    _end_at_once(HUNG)
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
         finally:
             watches.stop()
             health.close()
         log.info("stopped")
+    _end_soon()
 
 
-def _end_at_once() -> None:
+def _end_at_once(code: int) -> None:
     """Whoever ends in order waits for the threads of what hangs."""
     logging.shutdown()
-    os._exit(HUNG)
+    os._exit(code)
+
+
+def _end_soon() -> None:
+    """In order, or at once where that takes long: everything is done that was to be done."""
+    timer = threading.Timer(ENDS_WITHIN, _end_at_once, [0])
+    timer.daemon = True
+    timer.start()
 
 
 async def _crds(api: Api, replica: Replica, stop: asyncio.Event) -> None:

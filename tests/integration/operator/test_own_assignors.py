@@ -36,6 +36,8 @@ def assign(request):
             until = time.monotonic() + 0.05
             while time.monotonic() < until:
                 pass
+    if mood == "hang":
+        MOOD.with_name("hangs").touch()
     while mood == "hang" == MOOD.read_text():
         time.sleep(0.1)
     answer = by_load(request)
@@ -168,3 +170,20 @@ async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_oth
     mood("good")
     await empty.spread("moody", 2, 2, seconds=60)
     await empty.told("moody", "Ready")
+
+
+async def test_an_operator_that_is_stopped_waits_for_no_plan_that_never_ends(
+    empty: World, start: Start, mood: Mood, tmp_path: Path
+) -> None:
+    operator = await start(empty, "one").leads()
+    mood("hang")
+    await empty.external("moody", partitions=4)
+    await empty.group("moody", assignors=["example.com/moody"])
+    await empty.pod("moody-a", "moody")
+
+    async def hangs() -> bool:
+        return (tmp_path / "hangs").exists()
+
+    await eventually(hangs, "the plan is under way")
+    assert operator.stop() == 0
+    assert (await empty.api.get(leases_path(empty.namespace, "operator")))["spec"]["holderIdentity"] == ""
