@@ -1,6 +1,8 @@
 """kopf under supervision: what ends the watches of one namespace is no other's trouble."""
 
 import asyncio
+import json
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable, Sized
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
@@ -96,11 +98,34 @@ async def test_ledgers_are_listed_by_few_and_all_of_them(watching: Watching) -> 
     watching.server.pages.clear()
     watching.server.say("bank", "pods", ENDS["gone"])
     await watching.restarted("bank")
-    for of, at_once in ((Watched.LEDGERS, 3), (Watched.PODS, 25)):
+    for of, at_once in ((Watched.LEDGERS, 3), (Watched.PODS, 5)):
         await watching.watched("bank", of, "after")
         assert {name for kind, _, name in watching.heard if kind is of} >= there
         assert max(watching.server.pages["bank", of.value]) == at_once
 
+
+async def test_large_objects_are_neither_kept_nor_copied(watching: Watching) -> None:
+    variables = [{"name": f"a{number}"} for number in range(LARGE)]
+    spec = {"containers": [{"name": "c", "env": variables}]}
+    there = [{**manifest("bank", f"large-{number}"), "spec": spec} for number in range(25)]
+    text = json.dumps(there[0])
+    tracemalloc.start()
+    try:
+        one = json.loads(text)
+        size = tracemalloc.get_traced_memory()[0]
+        del one
+        watching.server.objects["bank", "pods"] = there
+        watching.server.say("bank", "pods", ENDS["gone"])
+        await watching.restarted("bank")
+        await watching.watched("bank", Watched.PODS, "listed")
+        assert {name for _, _, name in watching.heard} >= {f"large-{number}" for number in range(25)}
+        assert tracemalloc.get_traced_memory()[1] < 15 * size, "two pages of five, and what came of their text"
+    finally:
+        tracemalloc.stop()
+
+
+LARGE = 10_000
+"""Variables of a pod: of the size that an API server takes, it may have ten times as many."""
 
 ENDS = {
     "gone": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "no"}}\n',
