@@ -10,7 +10,7 @@ TELLING = (
              "if now - self.fleet.beat > self._stuck_after:", "if False:"),
     Mutation("health", "be alive where a group hangs", "controller/replica.py", "simulation/test_stuck_replica.py",
              "        if hanging:", "        if False:"),
-    Mutation("health", "call a group hanging that waits to try again", "controller/retrying.py", "simulation/test_stuck_replica.py",
+    Mutation("health", "call a group hanging that waits to try again", "controller/retrying.py", "unit/controller/test_retrying.py",
              "            finally:\n                self.busy_since = None", "            finally:\n                pass"),
     Mutation("health", "count lists that did not come to their end", "controller/loop.py", "simulation/test_failing_calls.py",
              "        self._services.relists.want(self.key, now - every, self._listed)", "        self._listed()"),
