@@ -95,7 +95,7 @@ class Consumer:
         if not url:
             raise ValueError("set BATON_REDIS_URL in the container's env, from the Secret with the queue's URL")
         try:
-            read(url)
+            read(url, own=True)
         except QueueUnreachable as problem:
             raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
         group = f"{pod.namespace}/{pod.group}"

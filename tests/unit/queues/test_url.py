@@ -2,7 +2,8 @@
 
 import pytest
 
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisDeadLetters, RedisQueue
 from baton.queues.redis.url import MOST_WORDS, OPTIONS, SECRET_OPTIONS, read
 from baton.resources.queue import REDIS_OPTIONS
 
@@ -60,6 +61,29 @@ def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
     assert (found.user, found.password) == ("shop@eu", PASSWORD)
     for text in (repr(found), str(found), f"{found}"):
         assert PASSWORD not in text and IN_URL not in text and "battery" not in text
+
+
+def test_files_for_user_and_password_are_named_in_a_url_of_ones_own_only() -> None:
+    """Whoever writes a URL for another could have that other's files sent to a server."""
+    url = "redis://redis/0?username_file=/secret/user&password_file=/secret/pass"
+    found = read(url, own=True)
+    assert found.files == {"username_file": "/secret/user", "password_file": "/secret/pass"}
+    assert found.options == {"host": "redis", "port": 6379, "db": 0}
+    with pytest.raises(QueueUnreachable, match="option username_file, which is for consumers and producers: write user and"):
+        read(url)
+    with pytest.raises(QueueUnreachable, match="option username_file, which is for consumers and producers: write user and"):
+        RedisQueue(url, "shop/orders", Claimant("shop/orders", "uid"))
+    with pytest.raises(QueueUnreachable, match="option username_file, which is for consumers and producers: write user and"):
+        RedisDeadLetters(url, "shop/orders")
+    with pytest.raises(QueueUnreachable, match=r"option password_file.*give user and password once"):
+        read(f"redis://:{IN_URL}@redis/0?password_file=/secret/pass", own=True)
+
+
+def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
+    found = read("redis://redis/0?password_file=/secret/pass", own=True)
+    assert found.hidden(f"no such password: {PASSWORD}").endswith(PASSWORD)
+    found.conceal(PASSWORD)
+    assert "its words are left out" in found.hidden(f"no such password: {PASSWORD}")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class RedisAnnouncements:
 
     def __init__(self, url: str, group: str, uid: Uid) -> None:
         """`group` is namespace/name."""
-        self._url = read(url)
+        self._url = read(url, own=True)
         self._group = group
         self._namespace = group.partition("/")[0]
         self._key = announcements_key(group, uid)

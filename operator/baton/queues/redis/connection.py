@@ -9,7 +9,6 @@ import redis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -25,6 +24,7 @@ from redis.retry import Retry
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
+from baton.queues.redis.credentials import CredentialFileError, Credentials
 from baton.queues.redis.denials import denied, is_denial
 from baton.queues.redis.locating import UnlocatedError, asking
 from baton.queues.redis.primary import NotPrimaryError, leaving
@@ -49,20 +49,6 @@ RETRY: Mapping[str, Any] = {
 """A lost connection is made again at once: everything that Baton asks of Redis may be asked twice. A server that does not answer
 in time is not asked again at once: its user should know.
 """
-
-
-class Credentials(CredentialProvider):
-    """Says the password when a connection asks for it, and at no other time: the library keeps and prints its own options."""
-
-    def __init__(self, url: RedisUrl) -> None:
-        self._url = url
-
-    def get_credentials(self) -> tuple[str] | tuple[str, str]:
-        password = self._url.password or ""
-        return (password,) if self._url.user is None else (self._url.user, password)
-
-    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
-        return self.get_credentials()
 
 
 def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
@@ -96,7 +82,8 @@ def async_client(url: RedisUrl, *, connections: int, files: TlsFiles, namespace:
 
 
 def _options(url: RedisUrl) -> dict[str, Any]:
-    secret = {"credential_provider": Credentials(url)} if url.user is not None or url.password is not None else {}
+    known = url.user is not None or url.password is not None or url.files
+    secret = {"credential_provider": Credentials(url)} if known else {}
     return {**CONNECTION_OPTIONS, **url.options, **secret}
 
 
@@ -138,15 +125,15 @@ def passing(error: Exception) -> bool:
 def explain(error: Exception, url: RedisUrl, queue: str) -> str:
     """What an error of the library means for a queue, and the cure."""
     place, text = url.place, str(error).strip() or type(error).__name__
-    if refused := _cause(error, TlsFileError):
+    if refused := _cause(error, TlsFileError) or _cause(error, CredentialFileError):
         return str(refused)
     if isinstance(nowhere := _cause(error, UnlocatedError), UnlocatedError):
         return _unlocated(nowhere, url, queue)
     match error:
         case AuthenticationError() | AuthorizationError():
-            return _refused_password(place, queue)
+            return _refused_password(url, queue)
         case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text or "unauthenticated" in text:
-            return _refused_password(place, queue)
+            return _refused_password(url, queue)
         case _ if is_denial(error):
             what = url.hidden(denied(error, queue))
             return (
@@ -256,5 +243,10 @@ def not_primary(status: str, place: str, queue: str) -> str:
     )
 
 
-def _refused_password(place: str, queue: str) -> str:
-    return f"{place} refused the user or password for {queue}. Put the right one into the URL in its Secret."
+def _refused_password(url: RedisUrl, queue: str) -> str:
+    if url.files:
+        return (
+            f"{url.place} refused the user or password for {queue} that stands in {' and '.join(url.files.values())}. It is read "
+            "again at each try: put the right one there."
+        )
+    return f"{url.place} refused the user or password for {queue}. Put the right one into the URL in its Secret."

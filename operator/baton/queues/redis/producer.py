@@ -47,7 +47,7 @@ class RedisProducer:
     def __init__(self, url: str, queue: str, *, patience: float = 30.0) -> None:
         """`patience`: for how long a call tries again while the server is down, full, or the queue not made yet. Seconds."""
         self._queue = queue
-        self._url = read(url)
+        self._url = read(url, own=True)
         self._patience = patience
         self._client = client(self._url)
         self._table: RoutingTable | None = None

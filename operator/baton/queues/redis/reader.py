@@ -61,7 +61,7 @@ class RedisReader:
         self._queue = queue
         self._name = QueueName(queue.rpartition("/")[2])
         self._uid = uid
-        self._url = read(url)
+        self._url = read(url, own=True)
         self._client = client(self._url)
         self._wakeup = Wakeup(self._url)
         self._positions: dict[int, _Position] = {}

@@ -82,6 +82,10 @@ OPTIONS: Mapping[str, Callable[[str], Any]] = {
 SECRET_OPTIONS = ("password", "username", "ssl_password")
 """They would put a secret where nobody expects one."""
 
+FILE_OPTIONS = ("username_file", "password_file")
+"""Files to read user and password from, at each connection: only where the URL is the process' own, for they are sent to the
+server that it names."""
+
 Address = tuple[str, int]
 """Host and port."""
 
@@ -114,12 +118,18 @@ class RedisUrl:
     """None: the server is where the URL says."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Where user and password are, by option."""
     asker: str = "This process"
     """Who connects, and"""
     stands_in: str = "the URL"
     """where the URL is written: for whoever has to correct it."""
-    _traces: frozenset[str] = field(default=frozenset(), repr=False)
+    _traces: set[str] = field(default_factory=set, repr=False)
     """Short pieces of everything that is secret."""
+
+    def conceal(self, password: str) -> None:
+        """Nothing of it is shown from now on."""
+        self._traces.update(_traces(password, ""))
 
     def hidden(self, words: object) -> str:
         """Another's words, bounded and in one line; where they repeat a part of the password, that they do."""
@@ -129,8 +139,8 @@ class RedisUrl:
         return text if len(text) <= MOST_WORDS else text[: MOST_WORDS - 1] + "…"
 
 
-def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -> RedisUrl:
-    """`asker` and `stands_in`: as of RedisUrl.
+def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", own: bool = False) -> RedisUrl:
+    """`asker` and `stands_in`: as of RedisUrl. `own`: it is the process' own, and no one else's word.
 
     Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option.
     """
@@ -157,6 +167,12 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -
         where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
     else:
         raise _no_url(url)
+    files = {name: where.pop(name) for name in FILE_OPTIONS if name in where}
+    if files and (not own or parts.password or (parts.username and "username_file" in files)):
+        why = "give user and password once" if own else "write user and password before the host, in its Secret: it is read again"
+        raise QueueUnreachable(
+            f"The queue's URL has the option {next(iter(files))}, which is for consumers and producers: {why}."
+        )
     password = unquote(parts.password) if parts.password else None
     return RedisUrl(
         place,
@@ -165,6 +181,7 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL") -
         sentinels,
         user=unquote(parts.username) if parts.username else None,
         password=password,
+        files=files,
         asker=asker,
         stands_in=stands_in,
         _traces=_traces(password, url),
@@ -217,6 +234,9 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
                 f"The queue's URL has the option {name}: put user and password before the host, as in "
                 "redis://user:password@host:6379/0, in a Secret that spec.source.redis.urlSecretRef names."
             )
+        if name in FILE_OPTIONS:
+            made[name] = value
+            continue
         if name not in OPTIONS:
             shown = f" {name}" if fullmatch(r"[a-z_]{1,40}", name, ASCII) else ""
             raise QueueUnreachable(f"The queue's URL has the option{shown}, which is none of {', '.join(OPTIONS)}: take it out.")
@@ -231,12 +251,10 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
     return made
 
 
-def _traces(password: str | None, url: str) -> frozenset[str]:
+def _traces(password: str | None, url: str) -> set[str]:
     """All runs of a few characters of the password, as it is, as it stands in the URL, and in base64."""
     if password is None:
-        return frozenset()
+        return set()
     userinfo = url.partition("://")[2].rpartition("@")[0]
     secrets = (password, quote(password, safe=""), userinfo.partition(":")[2], b64encode(password.encode()).decode())
-    return frozenset(
-        secret[start : start + _TRACE] for secret in secrets for start in range(max(1, len(secret) - _TRACE + 1))
-    ) - {""}
+    return {secret[start : start + _TRACE] for secret in secrets for start in range(max(1, len(secret) - _TRACE + 1))} - {""}
