@@ -110,22 +110,31 @@ class Mirror:
 
     def _lease_changed(self, before: LeaseView | None, after: LeaseView | None) -> None:
         now = self._clock.ticks()
-        if before is not None:
-            for executor in before.executors - (after.executors if after else frozenset()):
-                self._registered.pop(((before.namespace, before.group), executor), None)
-            if after is None or after.holder != before.holder:
-                self.sessions.forget(before)
+        self._follow_executors(before, after, now)
+        if before is not None and (after is None or after.holder != before.holder):
+            self.sessions.forget(before)
         if after is not None:
-            key = (after.namespace, after.group)
             revived = self.sessions.overdue(after, now)
             self.sessions.renewed(after, now)
-            for executor in after.executors - (before.executors if before else frozenset()):
-                self._registered[key, executor] = now
             if before == after and not revived:
                 return
         for view in (before, after):
             if view is not None:
                 self.wake((view.namespace, view.group))
+
+    def _follow_executors(self, before: LeaseView | None, after: LeaseView | None, now: float) -> None:
+        """When those that have a pod were registered: a driver may name thousands that have none."""
+        if (before.registered if before else "") == (after.registered if after else ""):
+            return
+        were = before.executors if before else frozenset[str]()
+        are = after.executors if after else frozenset[str]()
+        if before is not None:
+            for executor in were - are:
+                self._registered.pop(((before.namespace, before.group), executor), None)
+        if after is not None:
+            key = (after.namespace, after.group)
+            have_pods = {pod.executor_id for pod in self.pods.bucket(*key).values()}
+            self._registered |= {(key, executor): now for executor in are - were if executor in have_pods}
 
     def _group_changed(self, before: GroupView | None, after: GroupView | None) -> None:
         view = after or before

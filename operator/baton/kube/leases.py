@@ -6,6 +6,7 @@ read counts as nothing and is told as the Lease's problem.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from baton.kube.api import group_path
@@ -41,7 +42,8 @@ class LeaseView:
     """The UID of the pod that renews it; None: given up."""
     duration: float = DEFAULT_DURATION
     """Seconds after which it lapses unless renewed."""
-    executors: frozenset[str] = frozenset()
+    registered: str = ""
+    """The executors' ids as they were told: as a set, a list that is as long as one may be has a MiB."""
     spark_app: str | None = None
     said: Mapping[Uid, Said] = field(default_factory=dict)
     """What it says was released, by the UIDs of those that it speaks of."""
@@ -50,6 +52,16 @@ class LeaseView:
     renewal: str = field(default="", compare=False)
     """The text of its last renewal, only ever compared with another (clocks differ). A renewal alone makes no difference to a
     group."""
+
+    @property
+    def executors(self) -> frozenset[str]:
+        """Ids of those that are registered with the driver."""
+        return _ids(self.registered)
+
+
+@lru_cache(maxsize=16)
+def _ids(text: str) -> frozenset[str]:
+    return frozenset(filter(None, (word.strip() for word in text.split(","))))
 
 
 def leases_path(namespace: str | None, name: str = "") -> str:
@@ -73,7 +85,7 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
         group=group,
         holder=holder,
         duration=_duration(spec.get("leaseDurationSeconds"), problems),
-        executors=_executors(annotations.get(EXECUTORS_ANNOTATION), problems) if of_driver else frozenset(),
+        registered=_registered(annotations.get(EXECUTORS_ANNOTATION), problems) if of_driver else "",
         spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
         said=_said(annotations.get(RELEASES_ANNOTATION), None if of_driver else holder, problems) if holder else {},
         problem="; ".join(problems) or None,
@@ -95,13 +107,13 @@ def _duration(seconds: int | None, problems: list[str]) -> float:
     return float(seconds or DEFAULT_DURATION)
 
 
-def _executors(text: str | None, problems: list[str]) -> frozenset[str]:
+def _registered(text: str | None, problems: list[str]) -> str:
     if text and len(text) > LONGEST_EXECUTORS:
         problems.append(
             f"annotation {EXECUTORS_ANNOTATION} has {len(text):,} characters, and {LONGEST_EXECUTORS:,} are read: it names nobody"
         )
-        return frozenset()
-    return frozenset(filter(None, (word.strip() for word in (text or "").split(","))))
+        return ""
+    return text or ""
 
 
 def _app(text: str | None, problems: list[str]) -> str | None:

@@ -112,6 +112,15 @@ def test_a_pod_that_was_ready_before_anybody_looked_is_not_measured() -> None:
     assert one.eligible("b") is not None, "it became Ready just now, and its first event came late"
 
 
+def test_nothing_is_kept_of_executors_that_have_no_pod() -> None:
+    one = Watched()
+    one.pod("e", ready=OLD, executor="3")
+    one.lease("10:00:00", executors=",".join(map(str, range(9_000))))
+    assert len(one.mirror._registered) == 1
+    one.lease("10:00:01", executors="4")
+    assert one.mirror._registered == {}
+
+
 def test_an_executor_is_eligible_when_its_driver_has_registered_it_too() -> None:
     one = Watched()
     one.pod("e", executor="3")

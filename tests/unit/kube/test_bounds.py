@@ -1,5 +1,6 @@
 """What pods and Leases say is read up to a bound each; beyond it, it counts as nothing, and that is told."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -43,6 +44,17 @@ def test_executors_are_read_up_to_a_bound() -> None:
     beyond = lease(executors="1," * (LONGEST_EXECUTORS // 2) + "2")
     assert beyond.executors == frozenset()
     assert "baton.dev/executors" in (beyond.problem or "")
+
+
+def test_what_is_kept_of_a_list_of_executors_is_hardly_more_than_its_text() -> None:
+    told = ",".join(str(100_000 + number) for number in range(LONGEST_EXECUTORS // 7))
+    tracemalloc.start()
+    try:
+        kept = [lease(executors=told + str(number)) for number in range(20)]
+        assert tracemalloc.get_traced_memory()[0] < 1.2 * len(kept) * len(told)
+    finally:
+        tracemalloc.stop()
+    assert all(len(one.executors) == LONGEST_EXECUTORS // 7 for one in kept)
 
 
 def test_a_holder_is_a_uid() -> None:

@@ -17,7 +17,7 @@ SESSION = LeaseView("shop", "baton-a", "orders", Uid("u-a"))
 EXECUTOR = replace(
     POD, name=MemberId("exec-3"), uid=Uid("u-3"), spark_role="executor", executor_id="3", owners=frozenset({Uid("u-driver")})
 )
-DRIVER = LeaseView("shop", "orders-driver", "orders", Uid("u-driver"), executors=frozenset({"3"}), spark_app="app-1")
+DRIVER = LeaseView("shop", "orders-driver", "orders", Uid("u-driver"), registered="3", spark_app="app-1")
 
 
 def who(pods: list[PodView], leases: list[LeaseView] | None = None, lapsed: bool = False, required: bool = False) -> set[str]:
@@ -60,7 +60,7 @@ def test_where_sessions_are_required_a_pod_without_one_takes_no_part(pod: PodVie
         (replace(POD, ready_since=None), [SESSION], False, LeftOut.NOT_READY),
         (replace(POD, name=MemberId("group")), [], False, LeftOut.NAME_TAKEN),
         (EXECUTOR, [], False, LeftOut.NOT_REGISTERED),
-        (EXECUTOR, [replace(DRIVER, executors=frozenset())], False, LeftOut.NOT_REGISTERED),
+        (EXECUTOR, [replace(DRIVER, registered="")], False, LeftOut.NOT_REGISTERED),
         (EXECUTOR, [DRIVER], True, LeftOut.LAPSED),
     ],
 )
@@ -102,13 +102,13 @@ def test_the_lease_of_an_earlier_pod_of_that_name_says_nothing() -> None:
     [
         (EXECUTOR, DRIVER, True),
         (EXECUTOR, None, False),
-        (EXECUTOR, replace(DRIVER, executors=frozenset({"4"})), False),
+        (EXECUTOR, replace(DRIVER, registered="4"), False),
         (EXECUTOR, replace(DRIVER, holder=Uid("u-other")), False),
         (replace(EXECUTOR, owners=frozenset(), spark_app="app-1"), replace(DRIVER, holder=Uid("laptop")), True),
         (replace(EXECUTOR, owners=frozenset(), spark_app="app-2"), replace(DRIVER, holder=Uid("laptop")), False),
         (replace(EXECUTOR, spark_app="app-1"), replace(DRIVER, holder=Uid("laptop")), False),
         (EXECUTOR, replace(DRIVER, holder=None), False),
-        (replace(EXECUTOR, terminating=True), replace(DRIVER, executors=frozenset()), True),
+        (replace(EXECUTOR, terminating=True), replace(DRIVER, registered=""), True),
     ],
 )
 def test_an_executor_is_a_member_when_its_driver_has_registered_it(
@@ -137,7 +137,7 @@ ENDED = replace(NOT_READY, running=False)
         pytest.param(replace(ENDED, terminating=True), [SESSION], False, False, id="asked to stop, and it has ended"),
         pytest.param(replace(NOT_READY, name=MemberId("group")), [], False, False, id="it never had anything"),
         pytest.param(replace(EXECUTOR, ready_since=None), [DRIVER], False, True, id="an executor that is not Ready"),
-        pytest.param(EXECUTOR, [replace(DRIVER, executors=frozenset())], False, True, id="not registered"),
+        pytest.param(EXECUTOR, [replace(DRIVER, registered="")], False, True, id="not registered"),
         pytest.param(EXECUTOR, [], False, True, id="nobody speaks for it"),
         pytest.param(replace(EXECUTOR, terminating=True), [], False, True, id="asked to stop, and nobody speaks for it"),
         pytest.param(EXECUTOR, [DRIVER], True, False, id="its driver's session lapsed"),
