@@ -22,7 +22,7 @@ from baton.queues.redis import RedisAnnouncements, RedisReader
 POD, UID = MemberId("bench"), Uid("bench-uid")
 GROUP = "bench/group"
 BARE_GROUP = "bare"
-READ = 100
+READ = 200
 """Entries of a stream in one answer: as many as our consumer reads at a time."""
 _BLOCK = 4000
 """Milliseconds."""
