@@ -48,6 +48,8 @@ TINY = Extent(1, 300, (1, 3), (1, 3), 30, 2, 3, 0.2)
 _GAP = 0.015
 """Seconds between two entries, for a consumer to be idle again."""
 _SETTLE = 1.0
+_SHORT = 4
+"""So many turns has a round of sends."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Bench:
         what, entries = f"{_partitions(partitions)}", self._extent.drained
         found: list[list[tuple[float, ...]]] = [[], []]
         for nth in range(self._extent.rounds):
-            _tell(f"consume and acknowledge, {what}: round {nth + 1} of {self._extent.rounds}")
+            _tell(f"consume and ack, {what}: round {nth + 1} of {self._extent.rounds}")
             for side, results in zip(self._sides(partitions), found, strict=True):
                 side.fill_evenly(entries)
                 with side.reading(entries) as reading:
@@ -119,10 +121,10 @@ class Bench:
         sides = self._sides(12)
         for side in sides:
             side.send(0)
-        many = max(1, self._extent.sends // 40)
-        for name, sends, per_send in (("single sends", self._extent.sends, 1), ("sends of 200 at a time", many, 200)):
+        single, many = max(1, self._extent.sends // _SHORT), max(1, self._extent.sends // _SHORT // 40)
+        for name, sends, per_send in (("single sends", single, 1), ("sends of 200 at a time", many, 200)):
             rates: list[list[float]] = [[], []]
-            for _ in range(self._extent.rounds):
+            for _ in range(self._extent.rounds * _SHORT):  # each takes a moment only
                 for side, found in zip(sides, rates, strict=True):
                     numbers = [number % 12 for number in range(per_send)]
                     send: Callable[[int], object] = side.send if per_send == 1 else lambda _, s=side, n=numbers: s.fill(n)  # type: ignore[misc]

@@ -25,4 +25,4 @@ def test_the_consumers_benchmark_ends_with_a_line_of_json() -> None:
         assert f"idle consumer, from send to handler, p50, {partitions}" in names
     assert "single sends" in names
     assert all(case["ours"] > 0 for case in cases), cases
-    assert "consume and acknowledge, 3 partitions: round 1 of 1" in run.stderr
+    assert "consume and ack, 3 partitions: round 1 of 1" in run.stderr
