@@ -1,6 +1,7 @@
 """A place for one Lease without an API server."""
 
 import copy
+import json
 import threading
 
 from baton.consumer.lease import Manifest
@@ -59,6 +60,6 @@ def releases_in(text: str) -> frozenset[Release]:
     return frozenset(
         Release(uid, queue, number, epoch)
         for uid, said in parse_releases(text).items()
-        for queue, grants in said.texts.items()
+        for queue, grants in json.loads(said.text).items()
         for number, epoch in parse_grants(grants).items()
     )

@@ -4,9 +4,9 @@ What stands in them was written by others. Nothing of it can fail `view`: it is 
 read counts as nothing and is told as the Lease's problem.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from baton.kube.api import group_path
@@ -45,8 +45,10 @@ class LeaseView:
     registered: str = ""
     """The executors' ids as they were told: as a set, a list that is as long as one may be has a MiB."""
     spark_app: str | None = None
-    said: Mapping[Uid, Said] = field(default_factory=dict)
-    """What it says was released, by the UIDs of those that it speaks of."""
+    own: Mapping[Uid, Said] = field(default_factory=dict)
+    """What the pod that holds it says of itself: what it has released."""
+    spoken: str = ""
+    """What a driver says of its executors, as text: read, what it says of thousands has MiBs."""
     problem: str | None = None
     """What of it could not be read."""
     renewal: str = field(default="", compare=False)
@@ -57,6 +59,16 @@ class LeaseView:
     def executors(self) -> frozenset[str]:
         """Ids of those that are registered with the driver."""
         return _ids(self.registered)
+
+    @property
+    def said(self) -> Mapping[Uid, Said]:
+        """What it says was released, by the UIDs of those that it speaks of."""
+        return _spoken(self.spoken) if self.spoken else self.own
+
+
+@lru_cache(maxsize=16)
+def _spoken(text: str) -> Mapping[Uid, Said]:
+    return parse_releases(text)
 
 
 @lru_cache(maxsize=16)
@@ -79,6 +91,7 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
     problems: list[str] = []
     holder = _holder(spec.get("holderIdentity"), problems)
     of_driver = metadata["name"] == driver_lease_name(group)
+    releases = annotations.get(RELEASES_ANNOTATION) or "" if holder else ""
     return LeaseView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -87,7 +100,8 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
         duration=_duration(spec.get("leaseDurationSeconds"), problems),
         registered=_registered(annotations.get(EXECUTORS_ANNOTATION), problems) if of_driver else "",
         spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
-        said=_said(annotations.get(RELEASES_ANNOTATION), None if of_driver else holder, problems) if holder else {},
+        own={} if of_driver else _read(partial(parse_releases, releases, holder), problems),
+        spoken=releases if of_driver and _read(partial(_spoken, releases), problems) else "",
         problem="; ".join(problems) or None,
         renewal=str(spec.get("renewTime") or "")[:64],
     )
@@ -123,10 +137,9 @@ def _app(text: str | None, problems: list[str]) -> str | None:
     return text or None
 
 
-def _said(text: str | None, of: Uid | None, problems: list[str]) -> Mapping[Uid, Said]:
-    """A driver speaks for others; a pod for itself (`of`)."""
+def _read(parse: Callable[[], Mapping[Uid, Said]], problems: list[str]) -> Mapping[Uid, Said]:
     try:
-        return parse_releases(text or "", of)
+        return parse()
     except ValueError as error:
         problems.append(f"annotation {RELEASES_ANNOTATION}: {error}: nothing of it counts as released")
         return {}

@@ -42,20 +42,17 @@ class Release(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one pod has released: `5@12,7-9@3` by queue."""
+    """What one pod has released: JSON, `{"orders":"5@12,7-9@3"}`. It stays text, since thousands of queues would have a MiB."""
 
-    texts: Mapping[QueueName, str]
+    text: str
     _spans: dict[QueueName, GrantSpans] = field(default_factory=dict, repr=False, compare=False)
     _refused: dict[QueueName, str] = field(default_factory=dict, repr=False, compare=False)
 
     def names(self, queue: QueueName, partition: int, epoch: Epoch) -> bool:
         """Whether it says that it has released this."""
-        text = self.texts.get(queue)
-        if text is None:
-            return False
         spans = self._spans.get(queue)
         if spans is None:
-            spans = self._spans[queue] = self._read(queue, text)
+            spans = self._spans[queue] = self._read(queue, json.loads(self.text).get(queue, ""))
         return spans.names(partition, epoch)
 
     @property
@@ -139,5 +136,5 @@ def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
         for queue, grants in queues.items():
             if not isinstance(grants, str) or len(queue) > LONGEST_QUEUE or _GRANTS.fullmatch(grants) is None:
                 raise ValueError(f"what stands under {quoted(uid)}, {quoted(queue)} is no list of grants such as 5@12,7-9@3")
-        said[Uid(uid)] = Said({QueueName(queue): grants for queue, grants in queues.items()})
+        said[Uid(uid)] = Said(json.dumps(queues, separators=(",", ":"), sort_keys=True))
     return said

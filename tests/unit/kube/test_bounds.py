@@ -1,5 +1,6 @@
 """What pods and Leases say is read up to a bound each; beyond it, it counts as nothing, and that is told."""
 
+import json
 import tracemalloc
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 from baton.kube import leases, pods
 from baton.kube.leases import LONGEST_DURATION, LONGEST_EXECUTORS
 from baton.kube.pods import LONGEST_LIST, MOST_OWNERS, MOST_WORDS
-from baton.model.session import LONGEST_UID
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.session import LONGEST_UID, MOST_SAID
 
 
-def lease(spec: dict[str, Any] | None = None, **annotations: str) -> leases.LeaseView:
+def lease(spec: dict[str, Any] | None = None, called: str = "orders-driver", **annotations: str) -> leases.LeaseView:
     told = {f"baton.dev/{name.replace('_', '-')}": text for name, text in annotations.items()}
-    metadata = {"namespace": "shop", "name": "orders-driver", "labels": {"baton.dev/group": "orders"}, "annotations": told}
+    metadata = {"namespace": "shop", "name": called, "labels": {"baton.dev/group": "orders"}, "annotations": told}
     made = leases.view({"metadata": metadata, "spec": {"holderIdentity": "u", "leaseDurationSeconds": 20, **(spec or {})}})
     assert made is not None
     return made
@@ -55,6 +57,27 @@ def test_what_is_kept_of_a_list_of_executors_is_hardly_more_than_its_text() -> N
     finally:
         tracemalloc.stop()
     assert all(len(one.executors) == LONGEST_EXECUTORS // 7 for one in kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "of"),
+    [
+        ("orders-driver", {str(number): {"q": "1@1"} for number in range(MOST_SAID // 2)}, MOST_SAID // 2),
+        ("baton-a", {"u": {str(number): "1@1" for number in range(MOST_SAID - 1)}}, 1),
+    ],
+)
+def test_what_is_kept_of_releases_is_hardly_more_than_their_text(name: str, told: object, of: int) -> None:
+    text = json.dumps(told, separators=(",", ":"))
+    tracemalloc.start()
+    try:
+        kept = [lease(called=name, releases=text.replace("1@1", f"1@{number + 10}", 1)) for number in range(20)]
+        before = tracemalloc.get_traced_memory()[0]  # with what is remembered of the last few
+        kept += [lease(called=name, releases=text.replace("1@1", f"1@{number + 10}", 1)) for number in range(20, 60)]
+        assert tracemalloc.get_traced_memory()[0] - before < 1.5 * 40 * len(text)
+    finally:
+        tracemalloc.stop()
+    assert all(len(one.said) == of for one in kept)
+    assert kept[7].said[Uid("0" if of > 1 else "u")].names(QueueName("q" if of > 1 else "0"), 1, Epoch(17))
 
 
 def test_a_holder_is_a_uid() -> None:
