@@ -117,6 +117,7 @@ async def test_who_waits_for_a_thread_of_its_namespace_has_no_turn_that_others_c
     works.begin("c", HALF)
     await works.have_begun(*hanging, "a")
     works.end(hanging[0])
+    await works.tasks[hanging[0]]
     works.end("a")
     await works.have_begun(*hanging, "a", "evil large")
     works.end("evil large")
