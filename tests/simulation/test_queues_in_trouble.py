@@ -10,9 +10,9 @@ from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.ending import QUEUES_WITHIN
-from baton.controller.keeper import LONGEST_BACKOFF
 from baton.controller.lost_queues import UNRECORDED_WITHIN
 from baton.controller.queue_question import ANSWER_WITHIN
+from baton.controller.queue_worker import LONGEST_BACKOFF
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
 from baton.kube.clock import Clock

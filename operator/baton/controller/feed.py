@@ -12,7 +12,7 @@ from itertools import islice
 
 import structlog
 
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 from baton.kube.watched import Watched
 
 AT_ONCE = 50

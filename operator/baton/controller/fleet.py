@@ -12,7 +12,7 @@ from baton.controller.strays import PodWarnings
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView
 from baton.kube.releases import release_of
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 
 LOOK_EVERY = 2.0
 LIST_EVERY = 60.0

@@ -14,7 +14,7 @@ import structlog
 from baton.controller.supervision import Tasks
 from baton.kube.api import FORBIDDEN, NOT_FOUND, PAGE, Api, ApiError, PageTooLargeError, UnavailableError
 from baton.kube.clock import Clock
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 from baton.kube.turns import Turns
 from baton.kube.watched import Watched
 

@@ -18,16 +18,16 @@ from baton.controller.ending import patience
 from baton.controller.event_reasons import EventReason
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_sight import GroupSight
-from baton.controller.keepers import Keepers
+from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
+from baton.controller.queue_workers import QueueWorkers
 from baton.controller.report import Reporter
 from baton.controller.resizing import Resizings
 from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
-from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.steps import Steps
 from baton.controller.takeover import Takeover
@@ -37,7 +37,7 @@ from baton.kube.events import Regarding
 from baton.kube.ledger import Deposed, Ledger, Owner, ServedElsewhere
 from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 from baton.model.ids import QueueName
 from baton.resources import ConsumerGroupSpec
 
@@ -67,8 +67,8 @@ class GroupLoop:
         self._booking = Booking(self.key, services.capacity)
         elector, booked = services.elector, partial(services.capacity.booked, self.key)
         ledger = Ledger(services.api, self._owner, elector.term, elector.release, services.releases, booked)
-        self._scribe = Scribe(ledger, services.elector, services.clock)
-        self._keepers = Keepers(
+        self._ledger_writer = LedgerWriter(ledger, services.elector, services.clock)
+        self._workers = QueueWorkers(
             self.key, group.uid, services.mirror, services.clock, services.tasks, services.open_queue, self.wake
         )
         self._ends = False
@@ -81,12 +81,12 @@ class GroupLoop:
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._retrying = Retrying(services.clock, self._stuck, self._log)
         work = services.large_work.of(group.namespace, self._retrying.elsewhere)
-        self._runtime = GroupRuntime(state, services.clock, self._scribe, self._keepers, work)
+        self._runtime = GroupRuntime(state, services.clock, self._ledger_writer, self._workers, work)
         self._steps = Steps(
             self._owner,
             self._runtime,
-            self._scribe,
-            self._keepers,
+            self._ledger_writer,
+            self._workers,
             self._sight,
             self._teller,
             self._reporter,
@@ -97,7 +97,15 @@ class GroupLoop:
         """Another release of the operator has the group, and this loop has ended for it."""
         self._resync_at = float("-inf")
         self._takeover = Takeover(
-            self._owner, self._sight, self._finalizer, self._scribe, self._teller, self._booking, services, work, self._stuck
+            self._owner,
+            self._sight,
+            self._finalizer,
+            self._ledger_writer,
+            self._teller,
+            self._booking,
+            services,
+            work,
+            self._stuck,
         )
         self._resizings = Resizings()
 
@@ -117,7 +125,7 @@ class GroupLoop:
 
     def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
         """The watch showed the ledger."""
-        if self._scribe.event(kind, manifest):
+        if self._ledger_writer.event(kind, manifest):
             self.wake()
 
     async def run(self) -> None:
@@ -142,14 +150,14 @@ class GroupLoop:
             self._services.relists.forget(self.key)
             self._reporter.close()
             self._runtime.forget()
-            await self._keepers.close()  # last of all: it may be cancelled once more
+            await self._workers.close()  # last of all: it may be cancelled once more
 
     def _stuck(self, problem: Problem) -> None:
         """It cannot go on before that is over."""
         self._steps.trouble_told = True
         self._teller.trouble(problem, self._services.clock.now())
         if (group := self._sight.group) is not None:
-            self._reporter.halted(group, problem, self._scribe)
+            self._reporter.halted(group, problem, self._ledger_writer)
 
     async def _begin(self) -> bool:
         await self._services.pace.turn()
@@ -162,10 +170,10 @@ class GroupLoop:
 
     async def _cycle(self) -> bool:
         """Once around; False when the group is gone and nothing is left to do."""
-        await self._scribe.gather()
+        await self._ledger_writer.gather()
         await self._services.pace.turn()
         self._news.clear()
-        await self._teller.hear(self._keepers.unacknowledged, self._services.clock.now())
+        await self._teller.hear(self._workers.unacknowledged, self._services.clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -175,13 +183,13 @@ class GroupLoop:
         self._compare_with_queues()
         names = self._names(spec)
         held = holds(self._state)
-        known = self._keepers.known(() if group.deleting else names, self._state.queues)
+        known = self._workers.known(() if group.deleting else names, self._state.queues)
         seen = self._sight.membership(spec, known, self._services.clock.ticks())
         without = self._booking.take(self._state, known, members=bool(seen.members))
-        self._keepers.sync(() if self._ends else names, self._state.queues, without)
+        self._workers.sync(() if self._ends else names, self._state.queues, without)
         self._ends = group.deleting
-        wait = patience(self._scribe.forsaken) if group.deleting else None
-        sights = self._keepers.sights(() if group.deleting else names, self._state.queues, wait)
+        wait = patience(self._ledger_writer.forsaken) if group.deleting else None
+        sights = self._workers.sights(() if group.deleting else names, self._state.queues, wait)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
         if group.deleting:
             self._release(set())  # before any is claimed: nothing that was released is claimed again
@@ -189,15 +197,15 @@ class GroupLoop:
             self._services.relists.want_sessions(self.key, since, self.wake)
         if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
             self.wake()
-        for reason, note in self._resizings.news(self._keepers.facts, partial(self._services.mirror.queues.get, self.key[0])):
+        for reason, note in self._resizings.news(self._workers.facts, partial(self._services.mirror.queues.get, self.key[0])):
             self._teller.say(reason, note)
-        self._bumping.follow(self._scribe.written or {}, self._sight.pods)
+        self._bumping.follow(self._ledger_writer.written or {}, self._sight.pods)
         await self._apply_scale(group, spec, seen)
         done = await self._let_go(group)
         problems = self._problems(group, spec, sights, seen)
-        left, asked_for = self._keepers.unacknowledged, self._scaling.asked_for(spec)
+        left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
         await self._reporter.look_at(self._state)
-        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._scribe, left, asked_for)
+        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
         self._teller.trouble(trouble, self._services.clock.now())
         return not done
 
@@ -211,11 +219,11 @@ class GroupLoop:
 
     def _compare_with_queues(self) -> None:
         """Whenever a queue has recorded something else than what was known."""
-        for queue, records, first in self._keepers.surprising():
+        for queue, records, first in self._workers.surprising():
             if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
             self._runtime.state = in_doubt(self._state, queue)
-            self._keepers.distrust(queue)
+            self._workers.distrust(queue)
             self._teller.warn(*told_of(self._state, queue, records, numbers, first=first))
 
     async def _resync(self) -> bool:
@@ -232,8 +240,8 @@ class GroupLoop:
 
     def _listed(self) -> None:
         """All of the namespace was compared with what is known."""
-        self._scribe.listed(self._services.relists.ledger_version(self.key))
-        if self._scribe.doubtful:
+        self._ledger_writer.listed(self._services.relists.ledger_version(self.key))
+        if self._ledger_writer.doubtful:
             self.wake()
         if not self._retrying.failing:
             self._reporter.beat()
@@ -254,7 +262,7 @@ class GroupLoop:
 
     async def _let_go(self, group: GroupView) -> bool:
         """Release queues whose partitions have all been taken back; True when a deleted group has nothing else to do."""
-        for queue, why in self._keepers.given_up().items():
+        for queue, why in self._workers.given_up().items():
             self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
         released = self._release({name for name in named if self._services.mirror.queues.get(self.key[0], name)})
@@ -268,7 +276,7 @@ class GroupLoop:
     def _release(self, but: Set[QueueName]) -> bool:
         """The queues (`but` these) of which the ledger has no partition; True once they all are."""
         kept = {partition.queue for partition in self._state.slots}
-        return self._keepers.dismiss(self._keepers.names - kept - but, recorded=frozenset(self._state.queues))
+        return self._workers.dismiss(self._workers.names - kept - but, recorded=frozenset(self._state.queues))
 
     async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: Membership) -> None:
         if group.deleting:
@@ -288,7 +296,7 @@ class GroupLoop:
         ticks = clock.ticks()
         if ticks >= self._resync_at:
             return False  # else what is always due, or always news, would put it off for good
-        retry_at = self._scribe.attempts.retry_at
+        retry_at = self._ledger_writer.attempts.retry_at
         # A ledger that cannot be written: before the next attempt nothing that is due for the engine can be done.
         wake_at = self._runtime.wake_at if retry_at is None else None
         due = [ticks + at - clock.now() for at in (wake_at, self._teller.due_at) if at is not None]

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from baton.controller.keeper import Keeper
 from baton.controller.problems import Reason
+from baton.controller.queue_worker import QueueWorker
 from baton.engine.state import KnownQueue
 from baton.kube.clock import Clock
 from baton.model.ids import QueueName
@@ -37,7 +37,7 @@ class LostQueues:
 
     def look(
         self,
-        left: Mapping[QueueName, Keeper],
+        left: Mapping[QueueName, QueueWorker],
         gone: Iterable[QueueName],
         recorded: Mapping[QueueName, KnownQueue],
         patience: float | None,
@@ -54,8 +54,8 @@ class LostQueues:
             self._deleting_since = now
         lost: dict[QueueName, str | None] = {}
         waits = []
-        for name, keeper in left.items():
-            problem, since = keeper.facts.problem, keeper.troubled_since
+        for name, worker in left.items():
+            problem, since = worker.facts.problem, worker.troubled_since
             if problem is None or since is None:
                 continue
             unsupported = problem.reason is Reason.UNSUPPORTED_SOURCE

@@ -9,7 +9,7 @@ from baton.kube.leases import LeaseView
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.kube.sessions import SessionClock
-from baton.kube.shelf import Listing, Manifest, Shelf
+from baton.kube.store import Listing, Manifest, Store
 from baton.kube.watched import Watched
 from baton.model.ids import Uid
 from baton.model.names import GROUP_LABEL, ledger_name
@@ -30,11 +30,11 @@ class Mirror:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.sessions = SessionClock()
-        self.pods: Shelf[PodView] = Shelf(pods.view, self._pod_changed)
-        self.leases: Shelf[LeaseView] = Shelf(leases.view, self._lease_changed)
-        self.groups: Shelf[GroupView] = Shelf(objects.group_view, self._group_changed)
-        self.queues: Shelf[QueueView] = Shelf(objects.queue_view, self._queue_changed)
-        self._shelves: Mapping[Watched, Shelf[Any]] = {
+        self.pods: Store[PodView] = Store(pods.view, self._pod_changed)
+        self.leases: Store[LeaseView] = Store(leases.view, self._lease_changed)
+        self.groups: Store[GroupView] = Store(objects.group_view, self._group_changed)
+        self.queues: Store[QueueView] = Store(objects.queue_view, self._queue_changed)
+        self._stores: Mapping[Watched, Store[Any]] = {
             Watched.PODS: self.pods,
             Watched.LEASES: self.leases,
             Watched.GROUPS: self.groups,
@@ -65,11 +65,11 @@ class Mirror:
         if of is Watched.LEDGERS:
             self.ledger_event(kind, manifest)
         else:
-            self._shelves[of].event(kind, manifest)
+            self._stores[of].event(kind, manifest)
 
     def listing(self, of: Watched, namespace: str | None, version: str) -> Listing[Any]:
         """A list of all of a namespace's objects (None: of all namespaces) as of this version, to be laid over what is known."""
-        return self._shelves[of].listing(namespace, version)
+        return self._stores[of].listing(namespace, version)
 
     def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
         """A ledger ConfigMap was written or deleted, by whomever."""

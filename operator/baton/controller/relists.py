@@ -14,7 +14,7 @@ from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import Clock
 from baton.kube.ledger import partitions_of
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 from baton.kube.turns import Bounds, Turns
 from baton.kube.watched import Watched
 from baton.model.names import ledger_name

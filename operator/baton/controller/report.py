@@ -8,13 +8,13 @@ from typing import Any
 import structlog
 
 from baton.controller.aside import aside
+from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_board import scale_status
 from baton.controller.queue_facts import QueueFacts
-from baton.controller.scribe import Scribe
 from baton.controller.services import Services
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.controller.status_writer import StatusWriter
@@ -53,7 +53,7 @@ class Reporter:
         sights: list[QueueSight],
         seen: Membership,
         problems: list[Problem],
-        scribe: Scribe,
+        ledger_writer: LedgerWriter,
         unacknowledged: Mapping[Partition, int | None],
         asked_for: int | None,
     ) -> Problem | None:
@@ -74,7 +74,7 @@ class Reporter:
         self._services.board.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts) for one in sights if one.view is not None}
         now_ticks = self._services.clock.ticks()
-        self._last = _snapshot(status, whole, counts, facts, scales, scribe, now_ticks)
+        self._last = _snapshot(status, whole, counts, facts, scales, ledger_writer, now_ticks)
         self._services.metrics.group(self._key, self._last)
         return worst(problems)
 
@@ -88,13 +88,13 @@ class Reporter:
             self._looked_at = (state, *digest(state))
         return self._looked_at[1:]
 
-    def halted(self, group: GroupView, problem: Problem, scribe: Scribe) -> None:
+    def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
         """Nothing is done for the group meanwhile; all but this stays as it was last."""
         status = halted_status(group, problem, self._services.clock.now())
         self._writer.want(status, group.status)
         self._writer.looked()
         found = {"state": status["state"], "trouble": problem.reason.value}
-        self._last = replace(self._last or self._nothing, **found, **_of_ledger(scribe))
+        self._last = replace(self._last or self._nothing, **found, **_of_ledger(ledger_writer))
         self._services.metrics.group(self._key, self._last)
 
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
@@ -133,7 +133,7 @@ def _snapshot(
     partitions: PartitionCounts,
     facts: Mapping[str, QueueFacts],
     scales: Mapping[QueueName, PartitionScaleStatus | None],
-    scribe: Scribe,
+    ledger_writer: LedgerWriter,
     ticks: float,
 ) -> Snapshot:
     assert status.state is not None
@@ -149,7 +149,7 @@ def _snapshot(
         lower_bound=whole.lower_bound,
         deadline_misses=whole.deadline_misses,
         reconciled_at=ticks,
-        **_of_ledger(scribe),
+        **_of_ledger(ledger_writer),
         queues={
             name: QueueSnapshot(
                 reachable=known.problem is None and known.partitions is not None,
@@ -165,14 +165,14 @@ def _snapshot(
     )
 
 
-def _of_ledger(scribe: Scribe) -> dict[str, Any]:
-    tally = scribe.tally
+def _of_ledger(ledger_writer: LedgerWriter) -> dict[str, Any]:
+    tally = ledger_writer.tally
     return {
-        "ledger_bytes": scribe.bytes,
+        "ledger_bytes": ledger_writer.bytes,
         "ledger_writes": tally.writes,
         "ledger_restored": tally.restored,
         "ledger_failures": tally.failed,
-        "ledger_fails_since": scribe.attempts.since,
+        "ledger_fails_since": ledger_writer.attempts.since,
     }
 
 

@@ -25,7 +25,7 @@ class Clock(Protocol):
         """Unix seconds that never run backwards."""
 
 
-class LedgerWriter(Protocol):
+class WritesLedger(Protocol):
     """Where the state is written."""
 
     async def write(self, data: Mapping[str, str]) -> object:
@@ -51,7 +51,7 @@ class Queues(Protocol):
 class GroupRuntime:
     """One group between its clock, its ledger and its queues."""
 
-    def __init__(self, state: GroupState, clock: Clock, ledger: LedgerWriter, queues: Queues, work: GroupWork) -> None:
+    def __init__(self, state: GroupState, clock: Clock, ledger: WritesLedger, queues: Queues, work: GroupWork) -> None:
         self.state = state
         """As it stands in the ledger."""
         self.wake_at: float | None = None

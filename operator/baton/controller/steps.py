@@ -11,13 +11,13 @@ import structlog
 from baton.controller.ending import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
 from baton.controller.group_sight import GroupSight
-from baton.controller.keepers import Keepers
+from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem
+from baton.controller.queue_workers import QueueWorkers
 from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
-from baton.controller.scribe import REFUSALS, Scribe
 from baton.controller.tell import Teller
 from baton.kube.clock import Clock
 from baton.kube.ledger import Landed, Owner, TooLarge
@@ -36,8 +36,8 @@ class Steps:
         self,
         owner: Owner,
         runtime: GroupRuntime,
-        scribe: Scribe,
-        keepers: Keepers,
+        ledger_writer: LedgerWriter,
+        workers: QueueWorkers,
         sight: GroupSight,
         teller: Teller,
         reporter: Reporter,
@@ -47,8 +47,8 @@ class Steps:
         """`ledger_limit`: bytes of a ledger that a plan may lead to."""
         self._owner = owner
         self._runtime = runtime
-        self._scribe = scribe
-        self._keepers = keepers
+        self._ledger_writer = ledger_writer
+        self._workers = workers
         self._sight = sight
         self._teller = teller
         self._reporter = reporter
@@ -60,7 +60,7 @@ class Steps:
 
     async def take(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> bool:
         """A step, unless the ledger cannot be written. True: another should follow at once."""
-        if not self._scribe.attempts.due:
+        if not self._ledger_writer.attempts.due:
             return False
         try:
             await self._restore(group)
@@ -71,8 +71,8 @@ class Steps:
             return True
         except REFUSALS as error:
             self._log.warning("the ledger cannot be written", error=str(error))
-            if group.deleting and can_forsake_ledger(error, self._scribe.attempts.lasted):
-                self._scribe.forsake()
+            if group.deleting and can_forsake_ledger(error, self._ledger_writer.attempts.lasted):
+                self._ledger_writer.forsake()
                 await self._advance(group, spec, sights, seen)
                 return True  # for queues are not waited for as long any more
         return False
@@ -80,7 +80,7 @@ class Steps:
     async def rest(self, group: GroupView) -> bool:
         """No step, but the ledger is put right where somebody edited it. True: look again at once."""
         self._runtime.wake_at = None
-        if not self._scribe.attempts.due:
+        if not self._ledger_writer.attempts.due:
             return False
         try:
             await self._restore(group)
@@ -94,28 +94,28 @@ class Steps:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the ledger."""
-        refusal, lasted = self._scribe.refusal, self._scribe.attempts.lasted
+        refusal, lasted = self._ledger_writer.refusal, self._ledger_writer.attempts.lasted
         found = ledger_problems(self._owner, refusal, lasted, self._runtime.held_back, at_once=self.trouble_told)
         self.trouble_told |= refusal is not None and bool(found)
         return found
 
     async def _restore(self, group: GroupView) -> None:
-        if await self._scribe.check() and not group.deleting:
+        if await self._ledger_writer.check() and not group.deleting:
             self._tell_restored()
 
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> None:
-        now, restored = self._clock.now(), self._scribe.tally.restored
+        now, restored = self._clock.now(), self._ledger_writer.tally.restored
         # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
         limit = sys.maxsize if group.deleting else self._ledger_limit
         with suppress(TooLarge):
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))
-            self._keepers.settle(sights)
+            self._workers.settle(sights)
             await self._teller.tell(made.happenings, now)
-        self._scribe.settled()
+        self._ledger_writer.settled()
         if self._runtime.held_back is not None:
             self._runtime.wake_at = min(now + FITS_AFTER, self._runtime.wake_at or float("inf"))
-        if self._scribe.tally.restored > restored and not group.deleting:
+        if self._ledger_writer.tally.restored > restored and not group.deleting:
             self._tell_restored()
 
     async def _adopt(self, landed: Landed) -> None:
@@ -123,7 +123,7 @@ class Steps:
         made = await self._runtime.adopt(landed.data)
         if made is not None:
             await self._teller.tell(made.happenings, self._clock.now())
-        self._scribe.settled()
+        self._ledger_writer.settled()
 
     def _tell_restored(self) -> None:
         self._teller.warn(

@@ -12,9 +12,9 @@ from baton.controller.event_reasons import EventReason
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_sight import GroupSight
 from baton.controller.large_work import GroupWork
+from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.problems import Problem, worst
 from baton.controller.refusals import Stuck, ledger_refused
-from baton.controller.scribe import REFUSALS, Scribe
 from baton.controller.services import Services
 from baton.controller.tell import Teller
 from baton.engine import GroupState, load
@@ -41,7 +41,7 @@ class Takeover:
         owner: Owner,
         sight: GroupSight,
         finalizer: Finalizer,
-        scribe: Scribe,
+        ledger_writer: LedgerWriter,
         teller: Teller,
         booking: Booking,
         services: Services,
@@ -52,7 +52,7 @@ class Takeover:
         self._owner = owner
         self._sight = sight
         self._finalizer = finalizer
-        self._scribe = scribe
+        self._ledger_writer = ledger_writer
         self._teller = teller
         self._relists = services.relists
         self._booking = booking
@@ -91,11 +91,11 @@ class Takeover:
         if not group.deleting:
             await self._finalizer.put_on(group)
         try:
-            data = await self._scribe.claim()
+            data = await self._ledger_writer.claim()
         except REFUSALS as error:
-            if not group.deleting or not can_forsake_ledger(error, self._scribe.attempts.lasted):
+            if not group.deleting or not can_forsake_ledger(error, self._ledger_writer.attempts.lasted):
                 raise Stuck(ledger_refused(self._owner, error)) from error
-            data = self._scribe.forsake()
+            data = self._ledger_writer.forsake()
         partitions = 0 if data is None else await aside(sum(map(len, data.values())), partitions_named, data)
         if not self._booking.begin(partitions, at_all_events=group.deleting):
             assert self._booking.problem is not None

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from baton.controller.keeper import Keeper
 from baton.controller.large_work import LargeWork
+from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime
 from baton.dev.folder import DevFolder
 from baton.dev.server import DevServer, Process
@@ -50,8 +50,8 @@ class DevGroup:
         async def connect() -> QueueAdapter:
             return RedisQueue(url, f"{NAMESPACE}/{name}", claimant)
 
-        self._keeper = Keeper(self._queue, connect, self._clock, self._news.set)
-        self._keeper.ask_for(partitions)
+        self._worker = QueueWorker(self._queue, connect, self._clock, self._news.set)
+        self._worker.ask_for(partitions)
         state = GroupState.new(f"{NAMESPACE}/{name}")
         self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork().of(NAMESPACE))
 
@@ -60,7 +60,7 @@ class DevGroup:
         self.server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keeper.run())
+                tasks.create_task(self._worker.run())
                 await self._work()
         finally:
             self.server.close()
@@ -72,7 +72,7 @@ class DevGroup:
             if facts is not None:
                 before = self._runtime.state
                 await self._runtime.advance(facts)
-                self._settled = self._keeper.facts.incarnation
+                self._settled = self._worker.facts.incarnation
                 if self._runtime.state != before:
                     self._news.set()
             self._tell()
@@ -86,7 +86,7 @@ class DevGroup:
 
     def _observed(self) -> Observation | None:
         """None: the queue has not answered yet."""
-        facts = self._keeper.facts
+        facts = self._worker.facts
         if facts.partitions is None:
             return None
         afresh = self._settled != facts.incarnation
@@ -119,7 +119,7 @@ class DevGroup:
         )
 
     def _tell(self) -> None:
-        problem = self._keeper.facts.problem
+        problem = self._worker.facts.problem
         text = problem.message if problem is not None else _owners(self._runtime.state)
         if text != self._last:
             self._last = text
@@ -136,14 +136,14 @@ class DevGroup:
 
     @property
     def drained(self) -> frozenset[tuple[Partition, Epoch]]:
-        return frozenset(self._keeper.effects.work.drained)
+        return frozenset(self._worker.effects.work.drained)
 
     @property
     def outcomes(self) -> frozenset[Outcome]:
-        return frozenset(self._keeper.effects.work.outcomes)
+        return frozenset(self._worker.effects.work.outcomes)
 
     def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
-        self._keeper.effects.want({one.partition: one for one in effects}, {one.partition for one in told})
+        self._worker.effects.want({one.partition: one for one in effects}, {one.partition for one in told})
 
 
 def _owners(state: GroupState) -> str:

@@ -16,7 +16,7 @@ from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.api import Api, Json, UnavailableError, core_path
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.releases import RELEASE_ANNOTATION, Releases, release_of
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
 WRITER_ANNOTATION = "baton.dev/writer"

@@ -17,7 +17,7 @@ from baton.controller import watches as watches_module
 from baton.controller.feed import Feed
 from baton.controller.watch import settings, watch
 from baton.controller.watches import Watches
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 from baton.kube.watched import Watched
 
 

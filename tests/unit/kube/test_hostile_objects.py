@@ -11,7 +11,7 @@ from baton.kube import leases, objects, pods
 from baton.kube.leases import LeaseView
 from baton.kube.members import Membership, membership
 from baton.kube.pods import PodView
-from baton.kube.shelf import Shelf
+from baton.kube.store import Store
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.session import Release
 
@@ -133,42 +133,42 @@ json_values = st.recursive(
     st.dictionaries(st.sampled_from(["spec", "status"]), json_values),
 )
 def test_even_what_no_api_server_lets_through_stops_no_list(kind: str, inside: dict[str, Any], beside: dict[str, Any]) -> None:
-    shelf: Shelf[Any] = Shelf(pods.view if kind == "pods" else leases.view, lambda before, after: None)
+    store: Store[Any] = Store(pods.view if kind == "pods" else leases.view, lambda before, after: None)
     labels = {"baton.dev/group": "orders"}
     good = {"metadata": {"namespace": "shop", "name": "good", "uid": "g", "resourceVersion": "5", "labels": labels}}
     bad = {
         "metadata": {"labels": labels, **inside, "namespace": "shop", "name": "bad", "uid": "b", "resourceVersion": "6"},
         **beside,
     }
-    shelf.listed("shop", [bad, good], "7")
-    shelf.event("MODIFIED", bad)
-    assert "good" in shelf.bucket("shop", "orders")
-    assert set(shelf.unread("shop", "orders")) <= {"bad"}
+    store.listed("shop", [bad, good], "7")
+    store.event("MODIFIED", bad)
+    assert "good" in store.bucket("shop", "orders")
+    assert set(store.unread("shop", "orders")) <= {"bad"}
 
 
 def test_an_object_that_cannot_be_read_is_told_until_it_can_be() -> None:
-    shelf: Shelf[PodView] = Shelf(pods.view, lambda before, after: None)
+    store: Store[PodView] = Store(pods.view, lambda before, after: None)
 
     def pod(version: int, **status: Any) -> dict[str, Any]:
         labels = {"baton.dev/group": "orders"}
         of = {"namespace": "shop", "name": "a", "uid": "u", "resourceVersion": str(version), "labels": labels}
         return {"metadata": of, "status": status}
 
-    shelf.event("ADDED", pod(1, phase="Running"))
-    shelf.event("MODIFIED", pod(2, conditions=5))
-    assert shelf.unread("shop", "orders") == {"a": "TypeError"}
-    assert shelf.unread("shop", "returns") == shelf.unread("bank", "orders") == {}
-    assert shelf.bucket("shop", "orders")["a"].running, "what was last read of it stands"
-    shelf.event("MODIFIED", pod(3))
-    assert shelf.unread("shop", "orders") == {} and not shelf.bucket("shop", "orders")["a"].running
-    shelf.event("MODIFIED", pod(4, conditions=5))
-    assert shelf.unread("shop", "orders")
-    shelf.listed("shop", [], "4")
-    assert not shelf.unread("shop", "orders"), "a list shows that it is gone"
-    shelf.event("MODIFIED", pod(5, conditions=5))
-    assert shelf.unread("shop", "orders")
-    shelf.event("DELETED", pod(6, conditions=5))
-    assert shelf.unread("shop", "orders") == {} and not shelf.bucket("shop", "orders")
+    store.event("ADDED", pod(1, phase="Running"))
+    store.event("MODIFIED", pod(2, conditions=5))
+    assert store.unread("shop", "orders") == {"a": "TypeError"}
+    assert store.unread("shop", "returns") == store.unread("bank", "orders") == {}
+    assert store.bucket("shop", "orders")["a"].running, "what was last read of it stands"
+    store.event("MODIFIED", pod(3))
+    assert store.unread("shop", "orders") == {} and not store.bucket("shop", "orders")["a"].running
+    store.event("MODIFIED", pod(4, conditions=5))
+    assert store.unread("shop", "orders")
+    store.listed("shop", [], "4")
+    assert not store.unread("shop", "orders"), "a list shows that it is gone"
+    store.event("MODIFIED", pod(5, conditions=5))
+    assert store.unread("shop", "orders")
+    store.event("DELETED", pod(6, conditions=5))
+    assert store.unread("shop", "orders") == {} and not store.bucket("shop", "orders")
 
 
 RANGE = '"0-1000000@1"'

@@ -1,6 +1,6 @@
 """One queue of one group, kept in touch with: carries out what the engine wants of it, and knows what it last said.
 
-Each queue has a keeper with a task of its own, so that one that hangs holds up no other, and nobody waits for a keeper. A queue
+Each queue has a worker with a task of its own, so that one that hangs holds up no other, and nobody waits for a worker. A queue
 that does not answer is asked again, after ever longer pauses; what is wanted of it meanwhile stays wanted. Every now and then it
 is looked at (is it there, is it ours, who owns what, how far behind is it), which holds up no grant and no pause.
 """
@@ -36,7 +36,7 @@ class _Turned(Exception):  # noqa: N818 -- what happened
     """The queue is somewhere else now, or is to be given up."""
 
 
-class Keeper:
+class QueueWorker:
     """See above. `changed` is called when there is news for the loop."""
 
     def __init__(

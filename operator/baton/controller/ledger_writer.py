@@ -12,7 +12,7 @@ from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableEr
 from baton.kube.clock import Clock
 from baton.kube.elector import Elector
 from baton.kube.ledger import Deposed, ForeignConfigMap, Ledger, size
-from baton.kube.shelf import Manifest
+from baton.kube.store import Manifest
 
 APART = 0.05
 """Seconds between writes in the long run: what changes meanwhile goes into one."""
@@ -36,7 +36,7 @@ class Tally:
     failed: int = 0
 
 
-class Scribe:
+class LedgerWriter:
     """One group's. Methods raise Deposed, REFUSALS, and Landed where an earlier write is found to have been carried out."""
 
     def __init__(self, ledger: Ledger, elector: Elector, clock: Clock) -> None:

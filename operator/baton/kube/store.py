@@ -1,7 +1,7 @@
 """Objects of one kind as the watch shows them, put right by lists.
 
 A watch that had to start anew lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
-laid over what is on the shelf. Resource versions order the two (they may be compared as numbers, KEP-5504).
+laid over what is on the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
 
 One object never stops the others: whatever its view raises, the rest of the list is taken, what was last read of it stands, and
 it is told as unread.
@@ -21,14 +21,14 @@ Manifest = Mapping[str, Any]
 
 MOST_GONE = 1000
 """Objects of which it is remembered that they are gone, so that an old story does not bring them back. A list that is laid over
-the shelf forgets them, but a replica that does not lead may list nothing for months. While a list is under way, more are
+the store forgets them, but a replica that does not lead may list nothing for months. While a list is under way, more are
 remembered: all that went since it was made, for its later pages show them still."""
 
 log = structlog.get_logger("baton.watch")
 
 
 class Placed(Protocol):
-    """What can stand on a shelf."""
+    """What can stand on a store."""
 
     @property
     def namespace(self) -> str: ...
@@ -43,7 +43,7 @@ V = TypeVar("V", bound=Placed)
 Bucket = tuple[str, str]
 
 
-class Shelf(Generic[V]):
+class Store(Generic[V]):
     """Views by namespace and group. `changed` hears of everything that is put or taken, also where nothing of it changed."""
 
     def __init__(self, view: Callable[[Manifest], V | None], changed: Callable[[V | None, V | None], None]) -> None:
@@ -172,10 +172,10 @@ class Shelf(Generic[V]):
 
 
 class Listing(Generic[V]):
-    """A list that is laid over a shelf page by page; what it does not show is gone when it has ended."""
+    """A list that is laid over a store page by page; what it does not show is gone when it has ended."""
 
-    def __init__(self, shelf: Shelf[V], namespace: str | None, as_of: int) -> None:
-        self._shelf = shelf
+    def __init__(self, store: Store[V], namespace: str | None, as_of: int) -> None:
+        self._store = store
         self._namespace = namespace
         self.as_of = as_of
         """The version that all its pages show."""
@@ -184,9 +184,9 @@ class Listing(Generic[V]):
     def page(self, manifests: Iterable[Manifest]) -> None:
         for manifest in manifests:
             self._there.add((manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
-            self._shelf._put(manifest, gone=False)
+            self._store._put(manifest, gone=False)
 
     def end(self) -> None:
-        self._shelf._without(self._namespace, self._there, self.as_of)
-        self._shelf._under_way.discard(self)
-        self._shelf._forget_oldest()
+        self._store._without(self._namespace, self._there, self.as_of)
+        self._store._under_way.discard(self)
+        self._store._forget_oldest()

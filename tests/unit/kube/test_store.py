@@ -3,7 +3,7 @@
 from typing import Any
 
 from baton.kube.pods import PodView, view
-from baton.kube.shelf import MOST_GONE, Shelf
+from baton.kube.store import MOST_GONE, Store
 
 
 def pod(name: str, version: int, group: str = "orders", uid: str = "u") -> dict[str, Any]:
@@ -14,10 +14,10 @@ def pod(name: str, version: int, group: str = "orders", uid: str = "u") -> dict[
 class Listener:
     def __init__(self) -> None:
         self.heard: list[tuple[str | None, str | None]] = []
-        self.shelf: Shelf[PodView] = Shelf(view, lambda before, after: self.heard.append((_name(before), _name(after))))
+        self.store: Store[PodView] = Store(view, lambda before, after: self.heard.append((_name(before), _name(after))))
 
     def names(self, group: str = "orders") -> set[str]:
-        return set(self.shelf.bucket("shop", group))
+        return set(self.store.bucket("shop", group))
 
 
 def _name(pod: PodView | None) -> str | None:
@@ -26,29 +26,29 @@ def _name(pod: PodView | None) -> str | None:
 
 def test_events_put_and_take() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1))
-    one.shelf.event("DELETED", pod("a", 2))
+    one.store.event("ADDED", pod("a", 1))
+    one.store.event("DELETED", pod("a", 2))
     assert one.names() == set()
     assert one.heard == [(None, "a"), ("a", None)]
 
 
 def test_an_old_event_changes_nothing() -> None:
     one = Listener()
-    one.shelf.event("DELETED", pod("a", 5))
-    one.shelf.event("MODIFIED", pod("a", 4))
+    one.store.event("DELETED", pod("a", 5))
+    one.store.event("MODIFIED", pod("a", 4))
     assert one.names() == set()
 
 
 def test_only_the_last_that_went_are_remembered() -> None:
     one = Listener()
     for number in range(MOST_GONE + 1):
-        one.shelf.event("ADDED", pod(f"p{number}", 10 * number + 1))
-        one.shelf.event("DELETED", pod(f"p{number}", 10 * number + 5))
-    one.shelf.event("MODIFIED", pod("p1", 12))
+        one.store.event("ADDED", pod(f"p{number}", 10 * number + 1))
+        one.store.event("DELETED", pod(f"p{number}", 10 * number + 5))
+    one.store.event("MODIFIED", pod("p1", 12))
     assert one.names() == set(), "it is known to be gone"
-    one.shelf.event("MODIFIED", pod("p0", 2))
+    one.store.event("MODIFIED", pod("p0", 2))
     assert one.names() == {"p0"}, "nothing is known of it; the next list puts that right"
-    one.shelf.listed("shop", [], "99999")
+    one.store.listed("shop", [], "99999")
     assert one.names() == set()
 
 
@@ -57,70 +57,70 @@ def test_what_went_while_a_list_was_read_does_not_come_back_with_its_later_pages
     count, as_of = 3 * MOST_GONE, 10_000_000
     there = [pod(f"p{number}", number + 1) for number in range(count)]
     for manifest in there:
-        one.shelf.event("ADDED", manifest)
-    listing = one.shelf.listing("shop", str(as_of))
+        one.store.event("ADDED", manifest)
+    listing = one.store.listing("shop", str(as_of))
     listing.page(there[:250])
     for number in range(250, count):
-        one.shelf.event("DELETED", pod(f"p{number}", as_of + number))
+        one.store.event("DELETED", pod(f"p{number}", as_of + number))
     listing.page(there[250:])
     assert one.names() == {f"p{number}" for number in range(250)}
     listing.end()
     assert one.names() == {f"p{number}" for number in range(250)}
-    assert len(one.shelf._gone) == MOST_GONE, "after that no more is remembered than ever"
+    assert len(one.store._gone) == MOST_GONE, "after that no more is remembered than ever"
 
 
 def test_a_list_that_was_given_up_holds_nothing() -> None:
     one = Listener()
-    one.shelf.listing("shop", "1")
+    one.store.listing("shop", "1")
     for number in range(2 * MOST_GONE):
-        one.shelf.event("ADDED", pod(f"p{number}", 10 * number + 10))
-        one.shelf.event("DELETED", pod(f"p{number}", 10 * number + 15))
-    assert len(one.shelf._gone) == MOST_GONE
+        one.store.event("ADDED", pod(f"p{number}", 10 * number + 10))
+        one.store.event("DELETED", pod(f"p{number}", 10 * number + 15))
+    assert len(one.store._gone) == MOST_GONE
 
 
 def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1))
-    one.shelf.event("ADDED", pod("b", 2))
-    one.shelf.listed("shop", [pod("b", 2)], "9")
+    one.store.event("ADDED", pod("a", 1))
+    one.store.event("ADDED", pod("b", 2))
+    one.store.listed("shop", [pod("b", 2)], "9")
     assert one.names() == {"b"}
     assert ("a", None) in one.heard
 
 
 def test_a_list_of_one_namespace_leaves_others_alone() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1))
-    one.shelf.listed("elsewhere", [], "9")
+    one.store.event("ADDED", pod("a", 1))
+    one.store.listed("elsewhere", [], "9")
     assert one.names() == {"a"}
-    one.shelf.listed(None, [], "9")
+    one.store.listed(None, [], "9")
     assert one.names() == set()
 
 
 def test_a_list_that_shows_what_is_known_is_no_news() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1))
+    one.store.event("ADDED", pod("a", 1))
     one.heard.clear()
-    one.shelf.listed(None, [pod("a", 1)], "9")
+    one.store.listed(None, [pod("a", 1)], "9")
     assert one.heard == []
 
 
 def test_what_came_after_the_list_was_made_stays() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("new", 12))
-    one.shelf.event("DELETED", pod("gone", 11))
-    one.shelf.listed("shop", [pod("gone", 3)], "10")
+    one.store.event("ADDED", pod("new", 12))
+    one.store.event("DELETED", pod("gone", 11))
+    one.store.listed("shop", [pod("gone", 3)], "10")
     assert one.names() == {"new"}
 
 
 def test_a_pod_whose_label_changed_moves_to_the_other_group() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1, "orders"))
-    one.shelf.event("MODIFIED", pod("a", 2, "returns"))
+    one.store.event("ADDED", pod("a", 1, "orders"))
+    one.store.event("MODIFIED", pod("a", 2, "returns"))
     assert (one.names("orders"), one.names("returns")) == (set(), {"a"})
 
 
 def test_a_pod_whose_label_was_taken_off_is_gone() -> None:
     one = Listener()
-    one.shelf.event("ADDED", pod("a", 1))
-    one.shelf.event("DELETED", pod("a", 2, ""))
+    one.store.event("ADDED", pod("a", 1))
+    one.store.event("DELETED", pod("a", 2, ""))
     assert one.names() == set()

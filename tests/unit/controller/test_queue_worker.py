@@ -1,4 +1,4 @@
-"""A keeper carries out what is wanted of its queue, and keeps trying."""
+"""A worker carries out what is wanted of its queue, and keeps trying."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Set
@@ -7,10 +7,10 @@ import pytest
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import PATIENCE, eventually
 
-from baton.controller import keeper
+from baton.controller import queue_worker
 from baton.controller.adapters import UnsupportedSource
-from baton.controller.keeper import Keeper
 from baton.controller.problems import Reason
+from baton.controller.queue_worker import QueueWorker
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import Clock
@@ -36,30 +36,30 @@ async def until(so: Callable[[], object]) -> None:
 
 
 class Kept:
-    """A keeper at work on a queue in memory."""
+    """A worker at work on a queue in memory."""
 
     def __init__(self, queue: MemoryQueue) -> None:
         self.queue = queue
         self.news = 0
         self.connections = 0
-        self.keeper = Keeper(ORDERS, self._connect, Clock(), self._heard)
-        self.keeper.ask_for(4)
-        self.task = asyncio.create_task(self.keeper.run())
+        self.worker = QueueWorker(ORDERS, self._connect, Clock(), self._heard)
+        self.worker.ask_for(4)
+        self.task = asyncio.create_task(self.worker.run())
 
     def want(self, *effects: Effect, told: Set[Partition] = frozenset()) -> None:
-        self.keeper.effects.want({effect.partition: effect for effect in effects}, told)
+        self.worker.effects.want({effect.partition: effect for effect in effects}, told)
 
     @property
     def outcomes(self) -> set[Outcome]:
-        return set(self.keeper.effects.work.outcomes)
+        return set(self.worker.effects.work.outcomes)
 
     @property
     def drained(self) -> set[tuple[Partition, Epoch]]:
-        return set(self.keeper.effects.work.drained)
+        return set(self.worker.effects.work.drained)
 
     @property
     def unacknowledged(self) -> dict[Partition, int | None]:
-        return self.keeper.effects.work.unacknowledged
+        return self.worker.effects.work.unacknowledged
 
     async def _connect(self) -> QueueAdapter:
         self.connections += 1
@@ -77,8 +77,8 @@ async def kept() -> AsyncIterator[Kept]:
 
 
 async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
-    await until(lambda: kept.keeper.facts.lag)
-    facts = kept.keeper.facts
+    await until(lambda: kept.worker.facts.lag)
+    facts = kept.worker.facts
     assert (facts.partitions, facts.incarnation, facts.problem, facts.resizing, facts.lag) == (4, "run-1", None, None, {0: 5})
     assert kept.news >= 1
 
@@ -88,8 +88,8 @@ async def test_its_records_are_shown_at_the_first_contact() -> None:
     queue.records[1] = Owner(Uid("u"), Epoch(7))
     one = Kept(queue)
     try:
-        await until(lambda: one.keeper.facts.partitions == 4)
-        assert one.keeper.facts.owners == {1: OwnerRecord(Uid("u"), Epoch(7))}
+        await until(lambda: one.worker.facts.partitions == 4)
+        assert one.worker.facts.owners == {1: OwnerRecord(Uid("u"), Epoch(7))}
     finally:
         one.task.cancel()
 
@@ -126,7 +126,7 @@ async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept:
 
 async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_news_then(kept: Kept) -> None:
     kept.queue.left[2] = 2
-    await until(lambda: kept.keeper.facts.partitions is not None)
+    await until(lambda: kept.worker.facts.partitions is not None)
     before = kept.news
     kept.want(Pause(partition(2), Epoch(3)))
     await until(lambda: kept.unacknowledged == {partition(2): 2})
@@ -139,29 +139,29 @@ async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_n
 
 
 async def test_a_queue_that_is_down_is_reported_and_tried_again_and_what_was_wanted_is_done(kept: Kept) -> None:
-    await until(lambda: kept.keeper.facts.partitions == 4)
+    await until(lambda: kept.worker.facts.partitions == 4)
     kept.queue.down = True
     kept.want(grant(0, "u", 3))
-    await until(lambda: kept.keeper.facts.problem is not None)
-    problem = kept.keeper.facts.problem
+    await until(lambda: kept.worker.facts.problem is not None)
+    problem = kept.worker.facts.problem
     assert problem is not None
     assert (problem.reason, problem.message) == (Reason.QUEUE_UNREACHABLE, "the queue is down; start it")
-    assert kept.keeper.facts.partitions == 4, "it is believed to be as it was last seen"
+    assert kept.worker.facts.partitions == 4, "it is believed to be as it was last seen"
     kept.queue.down = False
     await until(lambda: kept.outcomes)
-    assert kept.keeper.facts.problem is None
+    assert kept.worker.facts.problem is None
     assert kept.connections >= 2, "its Secret may have changed"
 
 
 async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
-    await until(lambda: kept.keeper.facts.partitions == 4)
+    await until(lambda: kept.worker.facts.partitions == 4)
     kept.queue.down = True
     kept.want(grant(0, "u", 3))
-    await until(lambda: kept.keeper.facts.problem is not None)
+    await until(lambda: kept.worker.facts.problem is not None)
     kept.queue.run, kept.queue.down = "run-2", False
     kept.queue.records[1] = Owner(Uid("rolled-back"), Epoch(1))
-    await until(lambda: kept.keeper.facts.incarnation == "run-2")
-    assert kept.keeper.facts.owners[1] == OwnerRecord(Uid("rolled-back"), Epoch(1))
+    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    assert kept.worker.facts.owners[1] == OwnerRecord(Uid("rolled-back"), Epoch(1))
 
 
 async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
@@ -169,11 +169,11 @@ async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
     queue.steps = [Resizing(6, 4, (4, 5)), Resizing(6, 4, (5,))]
     one = Kept(queue)
     try:
-        await until(lambda: one.keeper.facts.resizing == Resizing(6, 4, (5,)))
-        assert (one.keeper.facts.partitions, one.keeper.facts.problem) == (6, None)
+        await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
+        assert (one.worker.facts.partitions, one.worker.facts.problem) == (6, None)
         queue.steps = []
-        await until(lambda: one.keeper.facts.resizing is None)
-        assert one.keeper.facts.partitions == 4
+        await until(lambda: one.worker.facts.resizing is None)
+        assert one.worker.facts.partitions == 4
     finally:
         one.task.cancel()
 
@@ -182,20 +182,20 @@ async def test_a_change_goes_on_although_there_is_no_room_for_what_is_asked_for_
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,))]
     one = Kept(queue)
-    one.keeper.ask_for(None)
+    one.worker.ask_for(None)
     try:
-        await until(lambda: one.keeper.facts.resizing == Resizing(6, 4, (5,)))
+        await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (5,)))
     finally:
         one.task.cancel()
 
 
 async def test_a_change_that_has_more_to_do_at_once_is_not_let_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "REST", 1e12)
+    monkeypatch.setattr(queue_worker, "REST", 1e12)
     queue = MemoryQueue(partitions=6)
     queue.steps = [Resizing(6, 4, (5,)), *(Resizing(6, 4, (), more=True) for _ in range(3)), Resizing(6, 4, (4,))]
     one = Kept(queue)
     try:
-        await until(lambda: one.keeper.facts.resizing == Resizing(6, 4, (4,)))
+        await until(lambda: one.worker.facts.resizing == Resizing(6, 4, (4,)))
     finally:
         one.task.cancel()
 
@@ -205,13 +205,13 @@ async def test_a_queue_that_goes_away_in_the_middle_of_a_change_goes_on_with_it_
     queue.steps = [Resizing(6, 4, (5,))]
     one = Kept(queue)
     try:
-        await until(lambda: one.keeper.facts.resizing)
+        await until(lambda: one.worker.facts.resizing)
         queue.down = True
-        await until(lambda: one.keeper.facts.problem)
-        assert one.keeper.facts.partitions == 6
+        await until(lambda: one.worker.facts.problem)
+        assert one.worker.facts.partitions == 6
         queue.steps, queue.down = [], False
-        await until(lambda: one.keeper.facts.partitions == 4)
-        assert (one.keeper.facts.resizing, one.keeper.facts.problem) == (None, None)
+        await until(lambda: one.worker.facts.partitions == 4)
+        assert (one.worker.facts.resizing, one.worker.facts.problem) == (None, None)
     finally:
         one.task.cancel()
 
@@ -221,12 +221,12 @@ async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up() -
     queue.conflict = "the queue belongs to shop/first: delete that group"
     one = Kept(queue)
     try:
-        await until(lambda: one.keeper.facts.problem is not None)
-        assert one.keeper.facts.problem is not None
-        assert one.keeper.facts.problem.reason is Reason.CONFLICT
-        assert one.keeper.facts.partitions is None, "nothing may be granted there"
+        await until(lambda: one.worker.facts.problem is not None)
+        assert one.worker.facts.problem is not None
+        assert one.worker.facts.problem.reason is Reason.CONFLICT
+        assert one.worker.facts.partitions is None, "nothing may be granted there"
         queue.conflict = None
-        await until(lambda: one.keeper.facts.partitions == 4)
+        await until(lambda: one.worker.facts.partitions == 4)
     finally:
         one.task.cancel()
 
@@ -235,18 +235,18 @@ async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
     async def connect() -> QueueAdapter:
         raise UnsupportedSource("use Redis")
 
-    keeper = Keeper(ORDERS, connect, Clock(), lambda: None)
-    keeper.ask_for(4)
-    task = asyncio.create_task(keeper.run())
+    worker = QueueWorker(ORDERS, connect, Clock(), lambda: None)
+    worker.ask_for(4)
+    task = asyncio.create_task(worker.run())
     try:
-        await until(lambda: keeper.facts.problem is not None)
-        assert keeper.facts.problem is not None
-        assert keeper.facts.problem.reason is Reason.UNSUPPORTED_SOURCE
+        await until(lambda: worker.facts.problem is not None)
+        assert worker.facts.problem is not None
+        assert worker.facts.problem.reason is Reason.UNSUPPORTED_SOURCE
     finally:
         task.cancel()
 
 
-async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_keeper(kept: Kept) -> None:
+async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker(kept: Kept) -> None:
     """As a library may swallow it: the task group around it passes it on only once."""
     asked, lost = asyncio.Event(), asyncio.Event()
 
@@ -260,7 +260,7 @@ async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_keeper
 
     kept.queue.lag = lag  # type: ignore[method-assign, assignment]
     await until(asked.is_set)
-    kept.keeper.stop()
+    kept.worker.stop()
     kept.task.cancel()
     await asyncio.wait({kept.task}, timeout=PATIENCE)
     assert lost.is_set() and kept.task.done()
@@ -280,12 +280,12 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     async def release() -> None:
         done.append("released")
 
-    await until(lambda: kept.keeper.facts.partitions is not None)
+    await until(lambda: kept.worker.facts.partitions is not None)
     kept.queue.ensure = ensure  # type: ignore[method-assign]
     kept.queue.release = release  # type: ignore[method-assign]
-    kept.keeper.ask_for(9)
+    kept.worker.ask_for(9)
     await until(began.is_set)
-    kept.keeper.leave(patient=True)
+    kept.worker.leave(patient=True)
     asyncio.get_running_loop().call_later(0.1, goes_on.set)
-    await until(lambda: kept.keeper.ended)
+    await until(lambda: kept.worker.ended)
     assert done == ["claimed", "released"]

@@ -1,4 +1,4 @@
-"""The queues of one group: a keeper each, as long as the group has anything to do with the queue. Nothing waits for one."""
+"""The queues of one group: a worker each, as long as the group has anything to do with the queue. Nothing waits for one."""
 
 import asyncio
 from collections import defaultdict
@@ -8,12 +8,12 @@ from functools import partial
 import structlog
 
 from baton.controller.adapters import OpenQueue
-from baton.controller.keeper import Keeper
 from baton.controller.lost_queues import LostQueues
 from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
 from baton.controller.queue_facts import QueueFacts
 from baton.controller.queue_work import NOTHING
+from baton.controller.queue_worker import QueueWorker
 from baton.controller.supervision import Tasks, end
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
@@ -26,7 +26,7 @@ from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachabl
 log = structlog.get_logger("baton.queue")
 
 
-class Keepers:
+class QueueWorkers:
     """See above. `changed` is called when one has news."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Keepers:
         self._open_queue = open_queue
         self._mirror = mirror
         self._changed = changed
-        self._keepers: dict[QueueName, Keeper] = {}
+        self._workers: dict[QueueName, QueueWorker] = {}
         self._tasks: dict[QueueName, asyncio.Task[None]] = {}
         self._sources: dict[QueueName, object] = {}
         self._settled: dict[QueueName, str | None] = {}
@@ -63,28 +63,28 @@ class Keepers:
     # -- which queues
 
     def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName], without_room: Set[QueueName] = frozenset()) -> None:
-        """A keeper for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
+        """A worker for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
         One whose PartitionedQueue does not read counts as out of reach. `without_room`: not to be made, nor to grow.
         """
         self._reap()
         of_spec = set(named) - without_room
         self._released -= of_spec
-        unread = {name for name in self._keepers if self._sources[name] is None}
+        unread = {name for name in self._workers if self._sources[name] is None}
         for name in sorted(of_spec | (set(recorded) - self._released) | unread):
             view = self._mirror.queues.get(self._key[0], name)
-            keeper = self._keepers.get(name)
+            worker = self._workers.get(name)
             if view is None or view.deleting:
-                if keeper is not None and self._sources[name] is None:
-                    keeper.stop()
+                if worker is not None and self._sources[name] is None:
+                    worker.stop()
                     self._forget(name)  # what never could be reached never will be
-            elif keeper is None:
+            elif worker is None:
                 self._start(name, view, ask=name not in without_room)
             elif view.spec is not None:  # else it stays where it was
                 if name not in without_room:
-                    keeper.ask_for(view.spec.partitions)
+                    worker.ask_for(view.spec.partitions)
                 if self._sources[name] != _where(view):
                     self._sources[name] = _where(view)
-                    keeper.reconnect(partial(self._open, view))
+                    worker.reconnect(partial(self._open, view))
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
         """Release queues that the group has nothing more to do with, each in its own time; True once all of them are.
@@ -96,21 +96,21 @@ class Keepers:
         ended = True
         for name in done_with:
             waited_for = name in recorded or self._lost.deleting
-            self._keepers[name].leave(patient=waited_for and name not in self._lost)
-            ended = ended and self._keepers[name].ended
+            self._workers[name].leave(patient=waited_for and name not in self._lost)
+            ended = ended and self._workers[name].ended
         return ended
 
     @property
     def names(self) -> frozenset[QueueName]:
-        return frozenset(self._keepers)
+        return frozenset(self._workers)
 
     async def close(self) -> None:
         """Leave everything as it is."""
         self._lost.close()
-        for keeper in self._keepers.values():
-            keeper.stop()
+        for worker in self._workers.values():
+            worker.stop()
         await end(list(self._tasks.values()))
-        for name in list(self._keepers):
+        for name in list(self._workers):
             self._forget(name)
         self._effects, self._wanted = (), {}
 
@@ -122,8 +122,8 @@ class Keepers:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
         `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
         of_spec = frozenset(named)
-        left = {name: keeper for name, keeper in self._keepers.items() if name not in of_spec}
-        self._lost.look(left, recorded.keys() - self._keepers.keys() - self._released, recorded, patience)
+        left = {name: worker for name, worker in self._workers.items() if name not in of_spec}
+        self._lost.look(left, recorded.keys() - self._workers.keys() - self._released, recorded, patience)
         return self.known(of_spec, recorded)
 
     def known(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
@@ -131,13 +131,13 @@ class Keepers:
         of_spec = frozenset(named)
         return [
             self._sight(name, name in of_spec, recorded.get(name))
-            for name in sorted(of_spec | recorded.keys() | self._keepers.keys())
+            for name in sorted(of_spec | recorded.keys() | self._workers.keys())
         ]
 
     def _sight(self, name: QueueName, named: bool, recorded: KnownQueue | None) -> QueueSight:
-        keeper = self._keepers.get(name)
+        worker = self._workers.get(name)
         # One that is being released is seen afresh if it is the group's again.
-        facts = keeper.facts if keeper is not None and not (named and keeper.leaving) else QueueFacts()
+        facts = worker.facts if worker is not None and not (named and worker.leaving) else QueueFacts()
         if recorded is None:
             settled: str | None = _NEVER
         else:
@@ -147,7 +147,7 @@ class Keepers:
             named=named,
             view=self._mirror.queues.get(self._key[0], name),
             facts=facts,
-            reachable=keeper is not None and name not in self._lost,
+            reachable=worker is not None and name not in self._lost,
             recorded=recorded.partitions if recorded is not None else None,
             owners_wanted=facts.partitions is not None and settled != facts.incarnation,
         )
@@ -161,11 +161,11 @@ class Keepers:
     def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Owner], bool]]:
         """Queues whose owner records were others at the last look than what was known, each once: its records as they are by now,
         and whether this is the first look."""
-        for name, keeper in self._keepers.items():
-            surprises = keeper.records.surprises
+        for name, worker in self._workers.items():
+            surprises = worker.records.surprises
             if surprises != self._shown.get(name, 0):
                 self._shown[name] = surprises
-                yield name, keeper.records.known, surprises == 1
+                yield name, worker.records.known, surprises == 1
 
     def distrust(self, queue: QueueName) -> None:
         """The engine is to be shown the queue's own records again."""
@@ -177,7 +177,7 @@ class Keepers:
 
     @property
     def facts(self) -> dict[QueueName, QueueFacts]:
-        return {name: keeper.facts for name, keeper in self._keepers.items()}
+        return {name: worker.facts for name, worker in self._workers.items()}
 
     # -- what is done at them
 
@@ -193,8 +193,8 @@ class Keepers:
         for outcome in told:
             done[outcome.partition.queue].add(outcome.partition)
         before, self._wanted = self._out_of_reach, by_queue
-        for name, keeper in self._keepers.items():
-            keeper.effects.want(by_queue.get(name, NOTHING), done.get(name, frozenset()))
+        for name, worker in self._workers.items():
+            worker.effects.want(by_queue.get(name, NOTHING), done.get(name, frozenset()))
         if self._out_of_reach - before:
             self._changed()
 
@@ -202,36 +202,36 @@ class Keepers:
     def drained(self) -> frozenset[tuple[Partition, Epoch]]:
         """A queue that does not exist has nothing outstanding."""
         gone = frozenset((one.partition, one.epoch) for one in self._out_of_reach if isinstance(one, Pause))
-        return gone.union(*(keeper.effects.work.drained for keeper in self._keepers.values()))
+        return gone.union(*(worker.effects.work.drained for worker in self._workers.values()))
 
     @property
     def outcomes(self) -> frozenset[Outcome]:
         gone = frozenset(
             Outcome(one.partition, OwnerRecord(one.uid, one.epoch)) for one in self._out_of_reach if isinstance(one, Grant)
         )
-        return gone.union(*(keeper.effects.work.outcomes for keeper in self._keepers.values()))
+        return gone.union(*(worker.effects.work.outcomes for worker in self._workers.values()))
 
     @property
     def unacknowledged(self) -> dict[Partition, int | None]:
         """What is still to be waited for of the partitions that are paused; None: their queue cannot say."""
         found: dict[Partition, int | None] = {}
-        for keeper in self._keepers.values():
-            found |= keeper.effects.work.unacknowledged
+        for worker in self._workers.values():
+            found |= worker.effects.work.unacknowledged
         return found
 
     @property
     def _out_of_reach(self) -> frozenset[Effect]:
         """Effects on queues that do not exist any more: there is nothing to carry them out at."""
-        gone = [wanted for name, wanted in self._wanted.items() if name not in self._keepers]
+        gone = [wanted for name, wanted in self._wanted.items() if name not in self._workers]
         return frozenset(effect for wanted in gone for effect in wanted.values())
 
-    # -- one keeper
+    # -- one worker
 
     def _start(self, name: QueueName, view: QueueView, *, ask: bool) -> None:
-        keeper = self._keepers[name] = Keeper(name, partial(self._open, view), self._clock, self._changed)
+        worker = self._workers[name] = QueueWorker(name, partial(self._open, view), self._clock, self._changed)
         self._sources[name] = _where(view)
-        keeper.ask_for(view.spec.partitions if view.spec is not None and ask else None)
-        keeper.effects.want(self._wanted.get(name, NOTHING))
+        worker.ask_for(view.spec.partitions if view.spec is not None and ask else None)
+        worker.effects.want(self._wanted.get(name, NOTHING))
         self._run(name)
 
     async def _open(self, view: QueueView) -> QueueAdapter:
@@ -243,7 +243,7 @@ class Keepers:
         return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
 
     def _run(self, name: QueueName) -> None:
-        task = self._supervision.start("queue", self._keepers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)
+        task = self._supervision.start("queue", self._workers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)
         task.add_done_callback(lambda _: self._changed())
         self._tasks[name] = task
 
@@ -252,7 +252,7 @@ class Keepers:
         for name, task in list(self._tasks.items()):
             if not task.done():
                 continue
-            if self._keepers[name].ended:
+            if self._workers[name].ended:
                 self._forget(name)
                 self._released.add(name)
             else:
@@ -260,7 +260,7 @@ class Keepers:
                 self._run(name)
 
     def _forget(self, name: QueueName) -> None:
-        for kept in (self._keepers, self._tasks, self._sources, self._settled, self._shown):
+        for kept in (self._workers, self._tasks, self._sources, self._settled, self._shown):
             kept.pop(name, None)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.kube.memory_api import ShopApi
 
-from baton.controller.scribe import Scribe
+from baton.controller.ledger_writer import LedgerWriter
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock
@@ -21,7 +21,7 @@ LEASE = leases_path("baton", "operator")
 
 
 class Desk:
-    """A scribe who leads, in a term."""
+    """A ledger_writer who leads, in a term."""
 
     def __init__(self, api: ShopApi, identity: str = "one", owner: Owner = OWNER) -> None:
         self.api = api
@@ -29,9 +29,9 @@ class Desk:
         self._owner = owner
         self.booked = 0
 
-    async def open(self) -> Scribe:
+    async def open(self) -> LedgerWriter:
         await self.elector.attempt()
-        return Scribe(
+        return LedgerWriter(
             Ledger(
                 self.api, self._owner, self.elector.term, self.elector.release, Releases(self.api, Clock()), lambda: self.booked
             ),
@@ -50,8 +50,8 @@ def edit(api: ShopApi, **change: str) -> None:
 
 async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    assert await scribe.claim() is None
+    ledger_writer = await Desk(api).open()
+    assert await ledger_writer.claim() is None
     made = api.objects[OWNER.path]
     assert data(api) == {}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
@@ -61,9 +61,9 @@ async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
 async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
     api = ShopApi()
     first = Desk(api)
-    scribe = await first.open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     await first.elector.resign()
     assert await (await Desk(api, "two").open()).claim() == {"group": "1"}
 
@@ -71,9 +71,9 @@ async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
 async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
     api = ShopApi()
     desk = Desk(api)
-    scribe = await desk.open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await desk.open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     successor = await Desk(api, "one", Owner("shop", "orders", "uid-2")).open()
     assert await successor.claim() is None
     assert data(api) == {}
@@ -82,10 +82,10 @@ async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
 async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_of_that() -> None:
     api = ShopApi()
     first = Desk(api)
-    scribe = await first.open()
-    await scribe.claim()
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
     first.booked = 12
-    await scribe.write({"group": "1"})
+    await ledger_writer.write({"group": "1"})
     assert partitions_of(api.objects[OWNER.path]) == 12
     await first.elector.resign()
     second = await Desk(api, "two").open()
@@ -104,209 +104,209 @@ def test_what_a_ledger_tells_of_partitions_may_be_anything(text: str) -> None:
 
 async def test_what_is_written_already_is_not_written_again() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
-    assert not await scribe.write({"group": "1"})
+    assert not await ledger_writer.write({"group": "1"})
     assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version
-    assert scribe.tally.writes == 1
+    assert ledger_writer.tally.writes == 1
 
 
 async def test_an_edit_is_overruled_by_the_next_write() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     edit(api, group="mine")
-    assert await scribe.write({"group": "2"})
+    assert await ledger_writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
-    assert scribe.tally.restored == 1
+    assert ledger_writer.tally.restored == 1
 
 
 async def test_a_change_of_labels_alone_is_no_edit() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     edit(api, group="1")
-    assert not scribe.event("MODIFIED", api.objects[OWNER.path])
-    assert not await scribe.write({"group": "2"})
+    assert not ledger_writer.event("MODIFIED", api.objects[OWNER.path])
+    assert not await ledger_writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
 
 
 async def test_an_edit_or_a_deletion_that_the_watch_shows_is_put_right() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
-    assert not await scribe.check()
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
+    assert not await ledger_writer.check()
     edit(api, group="mine")
-    assert scribe.event("MODIFIED", api.objects[OWNER.path])
-    assert await scribe.check()
+    assert ledger_writer.event("MODIFIED", api.objects[OWNER.path])
+    assert await ledger_writer.check()
     assert data(api) == {"group": "1"}
     gone = api.remove(OWNER.path)
-    assert scribe.event("DELETED", gone)
-    assert await scribe.check()
+    assert ledger_writer.event("DELETED", gone)
+    assert await ledger_writer.check()
     assert data(api) == {"group": "1"}
-    assert scribe.tally.restored == 2
+    assert ledger_writer.tally.restored == 2
 
 
 async def test_an_edit_or_a_deletion_that_only_a_list_shows_is_put_right() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     written = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     for version in (written, str(int(written) - 1)):
-        scribe.listed(version)
-        assert not scribe.doubtful, "an old story"
+        ledger_writer.listed(version)
+        assert not ledger_writer.doubtful, "an old story"
     edit(api, group="mine")
-    scribe.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
-    assert await scribe.check()
+    ledger_writer.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
+    assert await ledger_writer.check()
     assert data(api) == {"group": "1"}
     api.remove(OWNER.path)
-    scribe.listed(None)
-    assert await scribe.check()
+    ledger_writer.listed(None)
+    assert await ledger_writer.check()
     assert data(api) == {"group": "1"}
 
 
 async def test_an_echo_of_an_earlier_write_of_its_own_is_looked_into_and_left() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     echo = api.objects[OWNER.path]
-    await scribe.write({"group": "2"})
-    assert scribe.event("MODIFIED", echo)
-    assert not await scribe.check()
+    await ledger_writer.write({"group": "2"})
+    assert ledger_writer.event("MODIFIED", echo)
+    assert not await ledger_writer.check()
     assert data(api) == {"group": "2"}
 
 
 async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     edit(api, group="mine")
-    scribe.event("MODIFIED", api.objects[OWNER.path])
+    ledger_writer.event("MODIFIED", api.objects[OWNER.path])
     api.read_only = True
     with pytest.raises(UnavailableError):
-        await scribe.check()
+        await ledger_writer.check()
     api.read_only = False
-    assert await scribe.check()
+    assert await ledger_writer.check()
     assert data(api) == {"group": "1"}
 
 
 class EarlyWatch(ShopApi):
-    """Shows a write to the scribe before it is answered, as a real API server mostly does."""
+    """Shows a write to the ledger_writer before it is answered, as a real API server mostly does."""
 
-    scribe: Scribe | None = None
+    ledger_writer: LedgerWriter | None = None
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> Any:
         try:
             return await super().replace(path, body)
         finally:
-            if self.scribe is not None and path == OWNER.path:
-                self.scribe.event("MODIFIED", self.objects[OWNER.path])
+            if self.ledger_writer is not None and path == OWNER.path:
+                self.ledger_writer.event("MODIFIED", self.objects[OWNER.path])
 
 
 async def test_its_own_write_that_the_watch_shows_before_the_answer_is_no_doubt() -> None:
     api = EarlyWatch()
-    scribe = api.scribe = await Desk(api).open()
-    await scribe.claim()
+    ledger_writer = api.ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
     for number in range(3):
-        assert not await scribe.write({"group": str(number)})
-        assert not scribe.doubtful
+        assert not await ledger_writer.write({"group": str(number)})
+        assert not ledger_writer.doubtful
     edit(api, group="mine")
-    assert scribe.event("MODIFIED", api.objects[OWNER.path])
+    assert ledger_writer.event("MODIFIED", api.objects[OWNER.path])
 
 
 async def test_a_write_that_the_watch_shows_and_nobody_answers_is_looked_for() -> None:
     api = EarlyWatch()
-    scribe = api.scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = api.ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     api.mute = True
     with pytest.raises(UnavailableError):
-        await scribe.write({"group": "2"})
+        await ledger_writer.write({"group": "2"})
     api.mute = False
     with pytest.raises(Landed):
-        await scribe.check()
+        await ledger_writer.check()
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["the watch shows it", "nobody shows it"])
 async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool) -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     api.mute = True
     with pytest.raises(UnavailableError):
-        await scribe.write({"group": "2"})
+        await ledger_writer.write({"group": "2"})
     api.mute = False
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     with pytest.raises(Landed) as landed:
         if shown:
-            scribe.event("MODIFIED", api.objects[OWNER.path])
-            await scribe.check()
+            ledger_writer.event("MODIFIED", api.objects[OWNER.path])
+            await ledger_writer.check()
         else:
-            await scribe.write({"group": "3"})
+            await ledger_writer.write({"group": "3"})
     assert landed.value.data == {"group": "2"}
     assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "it is nobody else's"
-    assert scribe.written == {"group": "2"}
-    assert not await scribe.write({"group": "3"})
+    assert ledger_writer.written == {"group": "2"}
+    assert not await ledger_writer.write({"group": "3"})
     assert data(api) == {"group": "3"}
-    assert scribe.tally.restored == 0
+    assert ledger_writer.tally.restored == 0
 
 
 async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     api.read_only = True
     with pytest.raises(UnavailableError):
-        await scribe.write({"group": "2"})
+        await ledger_writer.write({"group": "2"})
     api.read_only = False
-    assert not await scribe.write({"group": "3"})
+    assert not await ledger_writer.write({"group": "3"})
     edit(api, group="2")
-    assert await scribe.write({"group": "4"}), "the second did not arrive, nor can it now: this is somebody else's"
+    assert await ledger_writer.write({"group": "4"}), "the second did not arrive, nor can it now: this is somebody else's"
 
 
 async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> None:
     api = ShopApi()
     first = Desk(api)
-    scribe = await first.open()
-    await scribe.claim()
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     successor = await Desk(api, "two").open()
     await successor.claim()
     await successor.write({"group": "new"})
     with pytest.raises(Deposed):
-        await scribe.write({"group": "old"})
+        await ledger_writer.write({"group": "old"})
     with pytest.raises(Deposed):
-        scribe.listed("1000")
-        await scribe.check()
+        ledger_writer.listed("1000")
+        await ledger_writer.check()
     assert data(api) == {"group": "new"}
 
 
 async def test_who_does_not_lead_does_not_write() -> None:
     api = ShopApi()
     desk = Desk(api)
-    scribe = await desk.open()
-    await scribe.claim()
+    ledger_writer = await desk.open()
+    await ledger_writer.claim()
     await desk.elector.resign()
     with pytest.raises(Deposed):
-        await scribe.write({"group": "1"})
+        await ledger_writer.write({"group": "1"})
 
 
 async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
     api = ShopApi()
     first = Desk(api)
-    scribe = await first.open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     second = Desk(api, "two")
     successor = await second.open()
@@ -316,19 +316,19 @@ async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_be
     await first.elector.attempt()
     assert first.elector.leading
     with pytest.raises(Deposed):
-        await scribe.write({"group": "old"})
-    scribe.listed("999999")
+        await ledger_writer.write({"group": "old"})
+    ledger_writer.listed("999999")
     with pytest.raises(Deposed):
-        await scribe.check()
+        await ledger_writer.check()
     assert data(api) == {"group": "new"}
 
 
 async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count_either() -> None:
     api = ShopApi()
     first = Desk(api)
-    scribe = await first.open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     second = Desk(api, "two")
     successor = await second.open()
@@ -336,21 +336,21 @@ async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count
     await successor.write({"group": "new"})
     await second.elector.resign()
     with pytest.raises(Deposed):
-        await scribe.write({"group": "old"})
+        await ledger_writer.write({"group": "old"})
     assert data(api) == {"group": "new"}
 
 
 async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken_for_ones_own() -> None:
     api = ShopApi()
     first = Desk(api)
-    scribe = await first.open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await first.open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     await (await Desk(api, "two").open()).claim()
-    scribe.listed("999999")
+    ledger_writer.listed("999999")
     with pytest.raises(Deposed):
-        await scribe.check()
+        await ledger_writer.check()
 
 
 LEDGER = {"baton.dev/group": "orders", "app.kubernetes.io/managed-by": "baton"}
@@ -373,32 +373,32 @@ OWNED = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": "o
 async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metadata: dict[str, Any]) -> None:
     api = ShopApi()
     api.put(OWNER.path, {"metadata": {"name": "orders-assignments", **metadata}, "data": {"mine": "1"}})
-    scribe = await Desk(api).open()
+    ledger_writer = await Desk(api).open()
     with pytest.raises(ForeignConfigMap, match=r"ConfigMap shop/orders-assignments .* Delete it or give it another name"):
-        await scribe.claim()
+        await ledger_writer.claim()
     assert data(api) == {"mine": "1"}
 
 
 async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
-    await scribe.write({"group": "1"})
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
     metadata = {key: api.objects[OWNER.path]["metadata"][key] for key in ("name", "uid")}
     api.put(OWNER.path, {"metadata": metadata, "data": {"mine": "1"}})
-    assert await scribe.write({"group": "2"})
+    assert await ledger_writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
     assert api.objects[OWNER.path]["metadata"]["labels"] == LEDGER
 
 
 async def test_finalizers_of_others_stay_on_the_ledger() -> None:
     api = ShopApi()
-    scribe = await Desk(api).open()
-    await scribe.claim()
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
     before = api.objects[OWNER.path]
     api.put(OWNER.path, {**before, "metadata": {**before["metadata"], "finalizers": ["example.com/backup"]}})
-    await scribe.write({"group": "1"})
-    await scribe.write({"group": "2"})
+    await ledger_writer.write({"group": "1"})
+    await ledger_writer.write({"group": "2"})
     assert api.objects[OWNER.path]["metadata"]["finalizers"] == ["example.com/backup"]
 
 
