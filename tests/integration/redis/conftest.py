@@ -24,6 +24,12 @@ def server() -> Iterator[RedisServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[RedisServer]:
+    with RedisServer(valkey=True) as running:
+        yield running
+
+
 @dataclass
 class Queue:
     """A queue that was made, with readers and a producer that are closed after the test."""

@@ -1,9 +1,15 @@
-"""What somebody else puts into a stream of Baton's, as by XADD at a prompt: it harms nothing, and ends as a dead letter."""
+"""What somebody else puts into a stream of Baton's, as by XADD at a prompt: it harms nothing, and ends as a dead letter.
+
+Since Redis 7.2, as with Valkey, a stream's last id does not fall below one that was deleted.
+"""
 
 import json
+import threading
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.integration.redis.conftest import Queue
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
@@ -11,6 +17,13 @@ from baton.queues.entry import Entry
 pytestmark = pytest.mark.integration
 
 ONE = Epoch(1)
+
+
+@pytest.fixture(params=["server", "valkey"])
+async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Queue]:
+    made = await make_queue(request.getfixturevalue(request.param).url)
+    yield made
+    await made.close()
 
 
 def add(queue: Queue, *entries: tuple[str, dict[str, str]], partition: int = 0) -> None:
@@ -45,8 +58,9 @@ async def test_a_producer_goes_on_behind_them_in_its_own_numbers(queue: Queue) -
     owner = await queue.granted("a", ONE)
     entries = owner.read(0, ONE)
     assert [entry.value for entry in entries] == [b"1", b"2", b"3", b"4"]
-    first = number_of(entries[0])
-    assert [entry.offset for entry in entries] == [f"{first + n}-0" for n in range(4)]
+    numbers = [number_of(entry) for entry in entries]
+    assert numbers == sorted(set(numbers))
+    assert numbers[3] == numbers[2] + 1, "without gaps from then on"
     owner.ack(0, ONE, [entry.offset for entry in entries])
     assert await queue.operator.lag() == {0: 0, 1: 0}
     letters = dead(queue)
@@ -94,3 +108,51 @@ async def test_a_great_many_are_set_aside_in_portions(queue: Queue, where: str) 
         found += [entry.value for entry in owner.read(0, ONE)]
     assert found == [b"1", b"2", b"3"]
     assert len(dead(queue)) == 2500
+
+
+async def test_work_goes_on_singly_and_in_micro_batches_behind_a_far_one(queue: Queue) -> None:
+    """Entries of before, and of after, are counted and come once, whoever reads how."""
+    queue.send("1", "2", "3")
+    add(queue, (FAR, {"a": "b"}))
+    queue.send("4", "5")
+    owner = await queue.granted("a", ONE)
+    assert await queue.operator.lag() == {0: 5, 1: 0}
+    (first,) = owner.read(0, ONE, 1)
+    owner.ack(0, ONE, [first.offset])
+    found: list[bytes] = []
+    while plan := owner.plan(0, ONE, 2):
+        found += [entry.value for entry in owner.read_plan(0, ONE, plan)]
+        owner.commit(0, ONE, plan)
+    assert found == [b"2", b"3", b"4", b"5"]
+    assert await queue.operator.lag() == {0: 0, 1: 0}
+    queue.send("6", "7")
+    entries = owner.read(0, ONE)
+    assert [entry.value for entry in entries] == [b"6", b"7"]
+    owner.ack(0, ONE, [entry.offset for entry in entries])
+    assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
+    assert len(dead(queue)) == 1
+
+
+@pytest.mark.parametrize("beyond", ["9200000000000000-*", "18446744073709551615-18446744073709551615"])
+async def test_one_beyond_all_numbers_holds_up_nothing_but_new_entries_until_the_others_are_done(
+    queue: Queue, beyond: str
+) -> None:
+    """Where the server takes lower ids again, not even these."""
+    queue.send("1", "2")
+    add(queue, (beyond, {"a": "b"}))
+    sending = threading.Thread(target=queue.send, args=("3", "4"))
+    sending.start()
+    owner = await queue.granted("a", ONE)
+    found: list[bytes] = []
+
+    def four() -> bool:
+        entries = owner.read(0, ONE)
+        owner.ack(0, ONE, [entry.offset for entry in entries])
+        found.extend(entry.value for entry in entries)
+        return len(found) == 4
+
+    until(four)
+    sending.join(PATIENCE)
+    assert found == [b"1", b"2", b"3", b"4"]
+    assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
+    assert len(dead(queue)) == 1

@@ -23,8 +23,8 @@ GROUP = Claimant("shop/orders", "uid-of-the-group")
 USERS = dict(re.findall(r"^ACL SETUSER orders-(\w+) on >\w+ (.*)$", GUIDE.read_text().replace("\\\n    ", ""), re.MULTILINE))
 RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for user, rules in USERS.items()}
 MOVES = next(key for key in map(str, range(100)) if RoutingTable.even(1, 1).resized(2).partition_of(key.encode()) == 1)
-NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire"}
-"""Without these less is known, counted or done at once, and nothing fails."""
+NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire", "del"}
+"""Without these less is known, counted or done at once, and nothing fails; and the last is for Redis 7.2 and later."""
 
 
 class Roles:

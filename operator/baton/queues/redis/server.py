@@ -40,11 +40,6 @@ class Server:
             evicts=answers.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
         )
 
-    @property
-    def can_wait_for_disk(self) -> bool:
-        """WAITAOF came with 7.2. Before it, `appendfsync always` is what makes a write durable before it is answered."""
-        return self.append_only_file and self.version >= (7, 2)
-
     def warnings(self, place: str) -> tuple[str, ...]:
         """What its configuration puts at risk, each a sentence with the cure."""
         found = []

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _CONNECTIONS = 8
 _DURABLE_WITHIN = 1000
-"""Milliseconds that what must be durable waits for disk and replicas. A grant that did not get there in time still stands; should
+"""Milliseconds that what must be durable waits for a replica. A grant that did not get there in time still stands; should
 a crash undo it, the server's new run id makes the operator assert its owners again."""
 
 
@@ -94,20 +94,15 @@ class Transport:
         return await self._pipelined(requests, ())
 
     async def _send_durably(self, requests: Sequence[Request]) -> list[Any]:
-        """The same, and announced; and wait on the connection until disk and replicas have what was written, as far as the
-        server can tell."""
+        """The same, and announced; and wait on the connection until a replica has what was written, where there is one."""
         server = self.server or await self.discover()
-        waits: list[tuple[Any, ...]] = []
-        if server.can_wait_for_disk:
-            waits.append(("WAITAOF", 1, 0, _DURABLE_WITHIN))
-        if server.replicas:
-            waits.append(("WAIT", 1, _DURABLE_WITHIN))
+        waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
         announcements = self._announcing.requests(requests)
         answered = await self._pipelined([*requests, *announcements], waits)
         waited_from = len(answered) - len(waits)
         self._announcing.answered(answered[len(requests) : waited_from])
         if not all(_arrived(reply) for reply in answered[waited_from:]):
-            log.warning("%s: a change of owner in %s is not durable after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
+            log.warning("%s: a change of owner in %s has no replica after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
             self.server = None  # its replicas may have changed: look again next time
         return answered[: len(requests)]
 
@@ -145,7 +140,5 @@ class Transport:
 
 
 def _arrived(reply: Any) -> bool:
-    """WAIT answers a number, WAITAOF a pair. An error: the server does not have the command, and there is nothing to wait for."""
-    if isinstance(reply, ResponseError):
-        return True
-    return answers.number(answers.scalars(2)(reply)[0] if isinstance(reply, list) else reply) >= 1
+    """A replica has it. An error: the server does not let Baton ask, and there is nothing to wait for."""
+    return isinstance(reply, ResponseError) or answers.number(reply) >= 1

@@ -43,10 +43,10 @@ local function add(key, value, headers, stream)
     redis.call('XADD', stream, '*', unpack(parts))
     staged = staged + 1
     stages[stream] = (stages[stream] or 0) + 1
-  elseif append(last, unpack(parts)) then
-    last = last + 1
   else
-    return false
+    local now = append(last, unpack(parts))
+    last = now or last
+    return now ~= nil
   end
   return true
 end

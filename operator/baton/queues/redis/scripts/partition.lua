@@ -4,6 +4,8 @@ local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD = unpack(KE
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
 
+local HIGHEST = 2 ^ 53 - 1e9 -- of the numbers of entries
+
 local ID = '%d-' .. SEGMENT -- all digits; Lua's own way to write a number ends with 14
 local OURS = '^(%d+)%-' .. SEGMENT .. '$'
 local function id(number) return string.format(ID, number) end
@@ -52,7 +54,6 @@ end
 
 -- A number, or that of the last entry where this is ahead of it. Entries of nobody's numbers do not count.
 local function at_least(n)
-  local HIGHEST = 2 ^ 53 - 1e9
   local function beyond(from) return #redis.call('XRANGE', STREAM, '(' .. id(from), id(HIGHEST), 'COUNT', 1) > 0 end
   if not beyond(n) then return n end
   local step = 1
@@ -189,17 +190,38 @@ local function last_handed_out()
   end
 end
 
--- Sets aside what stands beyond the last entry of a producer, and lets the numbers go on behind that one. False: there is more
--- than one script should take upon itself.
+-- Lets the numbers go on behind the highest id that the stream ever had; where that is beyond all numbers, as soon as there is
+-- nothing to do, in a new stream. Answer: the last number now, or nil: not yet.
+local function skip(last)
+  local left = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0)
+  local top = redis.pcall('XADD', STREAM, '*', 'w', '') -- an error: it is the highest that there is
+  if type(top) == 'string' then redis.call('XDEL', STREAM, top) end
+  local next = type(top) == 'string' and number(top) or HIGHEST
+  if next < HIGHEST then
+    redis.call('HSET', PROGRESS, 'last', next, 'done', next - left)
+    if left == 0 then redis.call('HSET', PROGRESS, 'committed', next) end
+    return next
+  end
+  if left > 0 then return nil end
+  redis.call('DEL', STREAM)
+  make_again()
+  return last
+end
+
+-- Sets aside what stands beyond the last entry of a producer, and lets the numbers go on behind that one; since Redis 7.2, which
+-- lets no stream's last id fall below one that was deleted, behind what was set aside. Answer: the last number now, or nil: there
+-- is more than one script should take upon itself, or something to do first.
 local function clear_tail(last)
   local MOST = 1000
   local entries = redis.call('XRANGE', STREAM, '(' .. id(last), '+', 'COUNT', MOST)
   for _, entry in ipairs(entries) do set_foreign_aside(entry) end
-  if #entries == MOST then return false end
+  if #entries == MOST then return nil end
   summary()
-  redis.call('XSETID', STREAM, id(last))
+  local set = redis.pcall('XSETID', STREAM, id(last))
   if last_handed_out() > last then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(last)) end
-  return true
+  if not set.err then return last end
+  if not set.err:find('max_deleted_entry_id') then redis.call('XSETID', STREAM, id(last)) end -- the error, with its line
+  return skip(last)
 end
 
 -- Wakes who waits. A stream carries this, and not the entries themselves: a blocking read of those would read them too. Its ids are
@@ -214,15 +236,17 @@ local function wake(epoch, last)
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
--- Adds an entry behind the last one. False: what somebody else added stands in the way, and there is much of it.
+-- Adds an entry behind the last one. Answer: its number, or nil: what somebody else added stands in the way, and there is much of it.
 local function append(last, ...)
   local added = redis.pcall('XADD', STREAM, id(last + 1), ...)
   if type(added) == 'table' and added.err then
-    if not added.err:find('smaller') then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error
-    if not clear_tail(last) then return false end
+    local behind = added.err:find('smaller') or added.err:find('exhausted')
+    if not behind then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error
+    last = clear_tail(last)
+    if not last then return nil end
     redis.call('XADD', STREAM, id(last + 1), ...)
   end
-  return true
+  return last + 1
 end
 
 -- Moves entries from a stage behind the partition's own: so many, or what has so many bytes.
@@ -236,12 +260,12 @@ local function follow(from, last, most, most_bytes)
     for _, entry in ipairs(entries) do
       if not well_formed(entry[2]) then
         set_foreign_aside(entry)
-      elseif append(last, unpack(entry[2])) then
-        last = last + 1
-        for _, text in ipairs(entry[2]) do bytes = bytes + #text end
       else
-        stuck = true
-        break
+        local now = append(last, unpack(entry[2]))
+        stuck = not now
+        if stuck then break end
+        last = now
+        for _, text in ipairs(entry[2]) do bytes = bytes + #text end
       end
       gone[#gone + 1] = entry[1]
       if bytes >= most_bytes then break end

@@ -91,7 +91,7 @@ if exhausted and free > 0 and again < count then
         tail = true
       end
     end
-    if tail then clear_tail(last) end
+    if tail then last = clear_tail(last) or last end
   end
 end
 local progress = redis.call('HMGET', PROGRESS, 'seen', 'waits')
