@@ -1,4 +1,4 @@
-"""What a server keeps of a change of owner, and what is waited for: its replica, and never its disk."""
+"""What a server keeps of a change of owner: its disk is not waited for."""
 
 import logging
 
@@ -26,21 +26,6 @@ async def test_a_change_of_owner_waits_for_no_disk(caplog: pytest.LogCaptureFixt
         assert caplog.messages == []
         asked = raw.info("commandstats")
         assert "cmdstat_waitaof" not in asked and "cmdstat_wait" not in asked
-        await queue.close()
-
-
-async def test_a_replica_has_a_change_of_owner_before_it_is_answered() -> None:
-    with RedisServer(valkey=True) as primary, RedisServer(valkey=True, replica_of=primary) as replica:
-        with primary.client() as raw, replica.client() as other:
-
-            async def follows() -> bool:
-                return raw.info("replication")["connected_slaves"] == 1  # type: ignore[index]
-
-            await eventually(follows)
-            queue = await make_queue(primary.url)
-            await queue.granted("a", 1)
-            assert raw.info("commandstats")["cmdstat_wait"]["calls"] >= 1  # type: ignore[index]
-            assert other.hget(f"pq:{{{queue.name}:0}}:owner", "uid") == b"a"
         await queue.close()
 
 
