@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from math import inf
 from queue import Empty, SimpleQueue
 
 from baton.consumer.callbacks import Call, Callbacks, Notices
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
+from baton.consumer.due import Due
+from baton.consumer.grace import Grace
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.holdings import HeldPartitions
 from baton.consumer.reader import Reader
@@ -24,24 +25,10 @@ from baton.consumer.work import SURE_FOR, Work
 from baton.model.ids import Partition, QueueName, Uid
 from baton.model.session import Release
 
-_IDLE = 5.0
-"""Seconds after which an idle consumer looks around even if nobody has called it."""
-_WATCH_EVERY = 0.05
-"""Seconds after which a busy consumer sees to it that the partitions at rest are waited for."""
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""
 _LONGEST_ANSWER = 3.0
 """Seconds for which a program waits to hear whether a partition still is its own."""
-_LAST_ENTRIES = 3.0
-"""Seconds that handlers have for the entries in their hands when time is up;"""
-_LAST_ANSWERS = 0.7
-"""that queues have, after that, to hear what was handled;"""
-_LAST_WORD = 1.0
-"""and that the operator has to hear of it"""
-_LONGEST_WORD = 3.0
-"""(or this, where there is time)."""
-LAST_SECONDS = 5.0
-"""Of the grace period, kept for these."""
 
 
 class ConsumerLoop:
@@ -63,19 +50,15 @@ class ConsumerLoop:
         self._source = source
         self._uid = uid
         self._session = session
-        self._serve_for = max(0.0, grace - LAST_SECONDS)
+        self._grace = Grace(grace)
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
         """From any thread, and from signal handlers: this queue is the one kind that these may use."""
         self._holdings = HeldPartitions(open_queue, source, self, self.wake)
         self._work = Work()
         self._notices = Notices(callbacks, self.time_left)
         self._supply = Supply(self._holdings, self._work)
-        self._stop_at: float | None = None
+        self._due = Due(self._holdings, self._supply, self._work)
         self._reported: set[Holding] = set()
-        self._leaving = False
-        self._leave_by = inf
-        self._aborted = False
-        self._watched_at = 0.0
         self._ended = threading.Event()
         self.last_calls: Sequence[Call] = ()
         """After the end: callbacks that are still due."""
@@ -102,21 +85,19 @@ class ConsumerLoop:
 
     def stop(self) -> None:
         """Go on until nothing is ours any more, or time is up."""
-        if self._stop_at is None:
-            self._stop_at = time.monotonic() + self._serve_for
+        self._grace.stop()
         self.interrupt()
 
     def leave(self, *, idle: bool = False) -> None:
         """Begin nothing more, let go of everything, and end. `idle`: nobody works on what was handed out any more."""
-        self._stop_at = min(time.monotonic(), self._stop_at or inf)
+        self._grace.stop_now()
         if idle:
             self._words.put(self._keep_all)
         self.interrupt()
 
     def abort(self) -> None:
         """End at once: what was handled is acknowledged, and nothing else is done."""
-        self._stop_at = time.monotonic()
-        self._aborted = True
+        self._grace.abort()
         self.wake()
 
     def interrupt(self) -> None:
@@ -151,7 +132,7 @@ class ConsumerLoop:
     @property
     def ended(self) -> bool:
         """Nothing is answered any more."""
-        return self._ended.is_set() or time.monotonic() >= self._over_at()
+        return self._ended.is_set() or time.monotonic() >= self._grace.over_at
 
     def last_answer(self, want: Want) -> Delivery | Call | None:
         """After the end. Raises what ended it, if that was no stop."""
@@ -201,20 +182,14 @@ class ConsumerLoop:
         """Seconds until its partition is taken away, or the process ends; None: neither is known."""
         if holding.over:
             return 0.0
-        until = None if self._stop_at is None else max(0.0, self._stop_at + _LAST_ENTRIES - time.monotonic())
         called_back = self._deadlines(holding.partition) if holding.letting_go else None
-        return min((left for left in (until, called_back) if left is not None), default=None)
+        return min((left for left in (self._grace.for_handlers, called_back) if left is not None), default=None)
 
     def join(self) -> None:
         """Wait for the end; for a queue that hangs no longer than there is time. Then the last word to the operator."""
-        self._thread.join(max(0.0, self._over_at() - time.monotonic()))
+        self._thread.join(max(0.0, self._grace.over_at - time.monotonic()))
         if self._session is not None:
-            left = self._over_at() + _LAST_WORD - time.monotonic()
-            self._session.close(within=max(0.0, min(_LONGEST_WORD, left)))
-
-    def _over_at(self) -> float:
-        """When nobody waits for this thread any more."""
-        return inf if self._stop_at is None else self._stop_at + _LAST_ENTRIES + _LAST_ANSWERS
+            self._session.close(within=self._grace.for_last_word)
 
     # The loop's own thread
 
@@ -242,7 +217,7 @@ class ConsumerLoop:
         self._hear()
         dropped = self._holdings.follow_ledger()
         for holding in self._holdings:
-            if self._leaving or not holding.at_rest:
+            if self._grace.leaving or not holding.at_rest:
                 self._look_after(holding)
         self._notify(dropped)
         worked = self._supply.serve(self._words.empty)
@@ -314,7 +289,7 @@ class ConsumerLoop:
 
     def _look_after(self, holding: Holding) -> None:
         """Pass on what became of its entries, and let go of it if it is called back and nothing of it is in hand."""
-        if self._leaving:
+        if self._grace.leaving:
             holding.leave()
         now = time.monotonic()
         if holding.over or now < self._work.not_before(holding):
@@ -348,51 +323,24 @@ class ConsumerLoop:
             )
 
     def _rest(self, begun: float) -> None:
-        """Until somebody has a word for us, or something is to be done by the clock: what fell due since this turn has `begun`
-        may have been passed over."""
-        now = time.monotonic()
-        until = min(now + _IDLE, self._leave_by if self._leaving else self._stop_at or inf)
-        until = min(until, self._supply.due)
-        if self._supply.out and now - self._watched_at < _WATCH_EVERY:
-            until = min(until, self._watched_at + _WATCH_EVERY)
-        else:
-            self._watched_at = now
-            self._holdings.watch(lambda holding, reader: self._at_rest(holding, reader, now))
-        until = min(until, self._work.retry_at(begun))
-        for holding in self._holdings:
-            if not (holding.at_rest or holding.over):
-                until = min(until, self._due(holding, begun))
+        """Until somebody has a word for us, or something is to be done by the clock."""
+        until = min(self._due.next(begun), self._grace.due)
         try:
-            self._take_in(self._words.get(timeout=max(0.0, until - now)))
+            self._take_in(self._words.get(timeout=max(0.0, until - time.monotonic())))
         except Empty:
             return
 
-    def _at_rest(self, holding: Holding, reader: Reader, now: float) -> bool:
-        """There is nothing to read of it until its queue says so."""
-        number, epoch = holding.partition.number, holding.epoch
-        return holding.phase is Phase.SERVING and self._work.not_before(holding) <= now and not reader.ready(number, epoch)
-
-    def _due(self, holding: Holding, begun: float) -> float:
-        """When something is to be done for it by the clock, and was not due when this turn has `begun`."""
-        away = self._work.not_before(holding)
-        times = [max(away, lane.due) for lane in holding.lanes.values()]
-        if not self._supply.shared and holding.out:
-            times.append(holding.sure_at + SURE_FOR)
-        return min((time for time in times if time > begun), default=inf)
-
     def _finished(self) -> bool:
         """Asked to stop, and either nothing is ours any more or time is up."""
-        if self._stop_at is None:
+        if not self._grace.stopping:
             return False
-        over_at = self._leave_by if self._leaving else self._stop_at
-        return time.monotonic() >= over_at or all(holding.over for holding in self._holdings)
+        return time.monotonic() >= self._grace.due or all(holding.over for holding in self._holdings)
 
     def _finish(self) -> None:
         """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""
         self._recall()
-        if not self._aborted:
-            self._leaving = True
-            self._leave_by = time.monotonic() + _LAST_ENTRIES
+        if not self._grace.aborted:
+            self._grace.leave()
             while not self._finished():
                 self._turn()
         self._hear()
@@ -401,8 +349,8 @@ class ConsumerLoop:
                 reader = self._holdings.reader(holding)
                 if not self._work.away(holding.partition.queue):
                     self._work.settle(holding, reader)
-                holding.end(Phase.FENCED if self._aborted or holding.over else Phase.RELEASED, reader)
-        if not self._aborted:
+                holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
+        if not self._grace.aborted:
             self.last_calls = self._notices.last(self._supply.calls, list(self._holdings))
             self._report()
 

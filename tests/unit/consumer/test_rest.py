@@ -8,7 +8,7 @@ import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import HOUR, PATIENCE, until
 
-from baton.consumer import Consumer, Retry, loop
+from baton.consumer import Consumer, Retry, due
 from baton.consumer.deserializing import Deserializers
 from baton.consumer.held import HeldEntry
 from baton.consumer.terms import HandlerOptions, HandlerTerms
@@ -39,7 +39,7 @@ class SlowQueue(InMemoryQueue):
 
 
 def test_what_falls_due_while_others_are_served_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_IDLE", HOUR)
+    monkeypatch.setattr(due, "_IDLE", HOUR)
     queue, ledger = SlowQueue(1), InMemoryLedger({0: 1, 1: 1})
     queue.consumer = consumer_of(queue, ledger)
     tries: list[str] = []

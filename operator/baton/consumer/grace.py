@@ -1,0 +1,74 @@
+"""The time that a consumer has from the moment when it is asked to stop, by the monotonic clock."""
+
+import time
+from math import inf
+
+LAST_ENTRIES = 3.0
+"""Seconds that handlers have for the entries in their hands when time is up;"""
+_LAST_ANSWERS = 0.7
+"""that queues have, after that, to hear what was handled;"""
+_LAST_WORD = 1.0
+"""and that the operator has to hear of it"""
+_LONGEST_WORD = 3.0
+"""(or this, where there is time)."""
+LAST_SECONDS = 5.0
+"""Of the grace period, kept for these."""
+
+
+class Grace:
+    """`seconds` from `stop` to the end of the process; it goes on as before for all of them but the last few."""
+
+    def __init__(self, seconds: float) -> None:
+        self._serve_for = max(0.0, seconds - LAST_SECONDS)
+        self._stop_at: float | None = None
+        self._leave_by: float | None = None
+        self.aborted = False
+        """Nothing more is done at all."""
+
+    def stop(self) -> None:
+        """It begins, unless it has."""
+        if self._stop_at is None:
+            self._stop_at = time.monotonic() + self._serve_for
+
+    def stop_now(self) -> None:
+        """Without what would be left of it."""
+        self._stop_at = min(time.monotonic(), self._stop_at or inf)
+
+    def abort(self) -> None:
+        """There is none."""
+        self._stop_at = time.monotonic()
+        self.aborted = True
+
+    def leave(self) -> None:
+        """The last entries are handled from now on, and no others."""
+        self._leave_by = time.monotonic() + LAST_ENTRIES
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop_at is not None
+
+    @property
+    def leaving(self) -> bool:
+        return self._leave_by is not None
+
+    @property
+    def due(self) -> float:
+        """When what goes on now has to end."""
+        if self._leave_by is not None:
+            return self._leave_by
+        return inf if self._stop_at is None else self._stop_at
+
+    @property
+    def over_at(self) -> float:
+        """When nobody waits any more for what is not done by then."""
+        return inf if self._stop_at is None else self._stop_at + LAST_ENTRIES + _LAST_ANSWERS
+
+    @property
+    def for_handlers(self) -> float | None:
+        """Seconds that handlers still have; None: it has not begun."""
+        return None if self._stop_at is None else max(0.0, self._stop_at + LAST_ENTRIES - time.monotonic())
+
+    @property
+    def for_last_word(self) -> float:
+        """Seconds that the operator still has to hear what was let go of."""
+        return max(0.0, min(_LONGEST_WORD, self.over_at + _LAST_WORD - time.monotonic()))
