@@ -7,7 +7,7 @@ from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 
 from baton.kube.api import core_path
-from baton.kube.objects import groups_path
+from baton.kube.objects import groups_path, queues_path
 from baton.kube.watched import Watched
 
 FAILURES: dict[str, Fault] = {
@@ -206,5 +206,30 @@ def test_only_rounds_that_come_to_their_end_are_counted() -> None:
         assert ages["bank"] is not None and ages["shop"] is not None
         assert ages["bank"] > 120 and ages["shop"] < 40
         assert lone.replica.stuck() is None
+
+    played(story)
+
+
+def test_no_queue_is_called_unused_before_the_groups_of_its_namespace_were_seen() -> None:
+    async def reasons(lone: Lone) -> list[str]:
+        queue = await lone.api.get(queues_path("shop", "orders"))
+        return [one["reason"] for one in queue["status"]["conditions"] if one["type"] == "Ready"]
+
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(10)
+        assert await reasons(lone) == ["Reachable"]
+        await lone.stop()
+        hidden = True
+        groups = Watched.GROUPS.path("shop")
+        lone.fails = lambda verb, path: FAILURES["403"] if hidden and verb in ("list", "watch") and path == groups else None
+        lone.start("one again", ["shop", "bank"])
+        await asyncio.sleep(100)
+        assert await reasons(lone) == ["Reachable"]
+        await lone.api.merge(groups_path("shop", "orders"), {"metadata": {"finalizers": None}})
+        await lone.api.delete(groups_path("shop", "orders"))
+        hidden = False
+        await asyncio.sleep(100)
+        assert await reasons(lone) == ["Unused"]
 
     played(story)

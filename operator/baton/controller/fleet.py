@@ -112,7 +112,6 @@ class Fleet:
         self._leads, self._reserved = True, False
         self._leads_since = self._services.clock.ticks()
         self._services.mirror.sessions.outage(self._leads_since)
-        self._services.board.refresh_all()
         self._warnings.begin()
         self._due = {(view.namespace, view.name) for view in self._services.mirror.groups}
 
@@ -136,6 +135,7 @@ class Fleet:
         groups = [(view.namespace, view.name) for view in self._services.mirror.groups if not view.deleting]
         self._services.capacity.reserve({key: relists.ledger_partitions(key) for key in groups})
         self._reserved = True
+        self._services.board.refresh_all()
         return True
 
     def _look_at(self, key: GroupKey) -> None:

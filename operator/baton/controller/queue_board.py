@@ -1,7 +1,7 @@
 """What the groups say of the queues they use, put together into the status of each PartitionedQueue."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from baton.controller.conditions import Told, conditions
@@ -29,7 +29,9 @@ class _Writing:
 class QueueBoard:
     """Reports by queue and group."""
 
-    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks) -> None:
+    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks, groups_seen: Callable[[str], bool]) -> None:
+        """`groups_seen`: whether all groups of a namespace have been seen. Before, no queue of it is one that nobody uses."""
+        self._groups_seen = groups_seen
         self._tasks = tasks
         self._api = api
         self._mirror = mirror
@@ -89,6 +91,7 @@ class QueueBoard:
 
     def put_right(self) -> None:
         """Write each status again that somebody else has written over. Now and then: who contradicts is answered slowly."""
+        self.refresh_all()
         for queue, writing in self._writing.items():
             view, reports = self._mirror.queues.get(*queue), self._to_tell(queue)
             if view is None or view.uid != writing.uid or reports is None:
@@ -97,9 +100,10 @@ class QueueBoard:
                 writing.writer.want_again(self._status(view, reports), view.status)
 
     def _to_tell(self, queue: QueueKey) -> list[QueueFacts] | None:
-        """What its groups say. None: its group has not said anything yet, or another release of the operator serves it."""
+        """What its groups say. None: its group has not said anything yet, or was not seen yet, or another release of the operator
+        serves it."""
         reports = list(self._reports.get(queue, {}).values())
-        return None if not reports and self._mirror.named(queue) else reports
+        return None if not reports and (self._mirror.named(queue) or not self._groups_seen(queue[0])) else reports
 
     def _status(self, view: QueueView, reports: list[QueueFacts]) -> Json:
         return queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")

@@ -128,6 +128,10 @@ class Relists:
         found = self._ledger(key)
         return 0 if found is None else found[1]
 
+    def groups_seen(self, namespace: str) -> bool:
+        """All groups of this namespace have been listed, some time."""
+        return any(one.of is Watched.GROUPS and one.begun > float("-inf") for one in self._scopes[self._scope(namespace)])
+
     def groups_listed(self, since: float) -> bool:
         """Whether all groups and their ledgers have been listed since then (monotonic seconds), or cannot be at this moment."""
         listers = (one for one in self.listers if one.of in (Watched.GROUPS, Watched.LEDGERS))

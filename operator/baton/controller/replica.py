@@ -75,6 +75,7 @@ class Replica:
             of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify(), serves=namespaces
         )
         self.events = Events(api, identity, clock)
+        relists = Relists(api, self.mirror, clock, self.tasks, namespaces)
         self.services = Services(
             api=api,
             open_queue=open_queue,
@@ -87,9 +88,9 @@ class Replica:
             elector=self.elector,
             bumper=Bumper(api, clock),
             scaler=Scaler(api),
-            board=QueueBoard(api, self.mirror, clock, self.tasks),
+            board=QueueBoard(api, self.mirror, clock, self.tasks, relists.groups_seen),
             releases=Releases(api, clock),
-            relists=Relists(api, self.mirror, clock, self.tasks, namespaces),
+            relists=relists,
             capacity=Capacity(most_partitions, shared=len(namespaces) != 1),
             large_work=LargeWork(longest=stuck_after),
             admission_policy=admission_policy,
