@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import NamedTuple
 
 from tests.simulation.seeds.checks import Turn
@@ -56,7 +56,10 @@ def _collect_by_hand() -> None:
 
 def _chunk(first: int, count: int) -> Found:
     found = Found([], set())
+    asked_by = parent_process()
     for seed in range(first, first + count):
+        if asked_by is not None and not asked_by.is_alive():
+            os._exit(1)  # it was killed, and nobody else would end this
         played = play(seed)
         found.turns.update(played.turns)
         if played.problem is not None:
