@@ -43,8 +43,9 @@ class HeldPartitions:
             if not holding.lanes:
                 holding.by_key = by_key
 
-    def follow_ledger(self) -> list[Holding]:
-        """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer."""
+    def follow_ledger(self, last_word: Callable[[Holding, Reader], None]) -> list[Holding]:
+        """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer.
+        `last_word` is called with each of these before."""
         entry = self._source.current()
         if entry is self._entry:
             return []
@@ -56,7 +57,10 @@ class HeldPartitions:
             reader = self._readers.get(holding.partition.queue)
             if reader is None:
                 holding.phase = Phase.FENCED
-            elif not holding.over:
+                continue
+            if not holding.over:
+                last_word(holding, reader)
+            if not holding.over:
                 holding.end(Phase.FENCED, reader)
         # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
         self._holdings = {

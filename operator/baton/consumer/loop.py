@@ -215,7 +215,7 @@ class ConsumerLoop:
     def _turn(self) -> None:
         begun = time.monotonic()
         self._hear()
-        dropped = self._holdings.follow_ledger()
+        dropped = self._holdings.follow_ledger(self._last_word)
         for holding in self._holdings:
             if self._grace.leaving or not holding.at_rest:
                 self._look_after(holding)
@@ -304,6 +304,11 @@ class ConsumerLoop:
         done = holding.letting_go and holding.read_before and not busy
         if done and self._notices.may_go(holding) and not holding.out:
             holding.end(Phase.RELEASED, reader)
+
+    def _last_word(self, holding: Holding, reader: Reader) -> None:
+        """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""
+        if self._work.not_before(holding) <= time.monotonic():
+            self._work.settle(holding, reader)
 
     def _notify(self, dropped: Sequence[Holding]) -> None:
         holdings = list(self._holdings)

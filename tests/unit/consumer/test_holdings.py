@@ -1,0 +1,54 @@
+"""What becomes of holdings when the ledger says something else."""
+
+from unittest.mock import Mock
+
+import pytest
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue
+
+from baton.consumer.holding import Holding, Phase
+from baton.consumer.holdings import HeldPartitions
+from baton.consumer.work import Work
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import Owner
+
+
+class Held:
+    """Partition 0 at epoch 1: an entry of it was handled, and another one is in hand."""
+
+    def __init__(self, queue: InMemoryQueue) -> None:
+        self.queue, self.ledger, self.work = queue, InMemoryLedger({0: 1}), Work()
+        self.partitions = HeldPartitions(lambda name: queue, self.ledger, Mock(), lambda: None)
+        self.follow()
+        (self.holding,) = self.partitions
+        self.work.read(self.holding, self.partitions.reader(self.holding), 2)
+        self.holding.handled.append("0")
+
+    def follow(self) -> list[Holding]:
+        return self.partitions.follow_ledger(lambda holding, reader: self.work.settle(holding, reader) and None)
+
+
+class Taken(InMemoryQueue):
+    """Another has the partition by now."""
+
+    def ack(self, partition: int, epoch: Epoch, offsets: object) -> None:
+        raise StaleOwner(partition, "a", epoch, Owner(Uid("b"), Epoch(2)))
+
+
+def test_what_was_handled_of_a_partition_that_the_ledger_names_no_more_counts_where_the_queue_says_so() -> None:
+    """A forged ledger, or one that is put right, takes nothing back that was done under this epoch."""
+    held = Held(InMemoryQueue(2))
+    held.ledger.says({})
+    assert held.follow() == [held.holding]
+    assert held.queue.acknowledged == ["0"]
+    assert (held.holding.phase, held.holding.in_hand) == (Phase.FENCED, 0)
+
+
+@pytest.mark.parametrize("queue", [Taken(2), InMemoryQueue(2)], ids=["taken", "away"])
+def test_a_partition_that_the_ledger_names_no_more_is_dropped_whatever_the_queue_says(queue: InMemoryQueue) -> None:
+    held = Held(queue)
+    queue.away = True
+    held.ledger.says({})
+    assert held.follow() == [held.holding]
+    assert held.queue.acknowledged == []
+    assert (held.holding.phase, held.holding.handled, held.holding.in_hand) == (Phase.FENCED, [], 0)
