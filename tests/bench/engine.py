@@ -133,13 +133,14 @@ def table(title: str, sizes: Sequence[tuple[int, int]], rows: Sequence[Row]) -> 
         yield f"{row.what:34}{cells}".rstrip()
 
 
+Work = Callable[[int, int], dict[str, float]]
+"""What is measured, of so many members and partitions: figures by name."""
+
 Tabled = tuple[str, Sequence[tuple[int, int]], list[Row]]
 """A title, the sizes, and a row per figure."""
 
 
-def measured(
-    title: str, work: Callable[[int, int], dict[str, float]], sizes: Sequence[tuple[int, int]], units: Callable[[str], str]
-) -> Tabled:
+def measured(title: str, work: Work, sizes: Sequence[tuple[int, int]], units: Callable[[str], str]) -> Tabled:
     """`work` at each size."""
     found = []
     for members, partitions in sizes:

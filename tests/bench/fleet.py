@@ -1,5 +1,6 @@
 """A large group in process: the facts as the operator's mirror has them, and consumers and queues that do as they are told."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -83,4 +84,4 @@ class Fleet:
             if move.giver is not None:
                 uid = self.state.known[move.giver].uid
                 words.setdefault(uid, {})[partition.number] = self.state.slots[partition].epoch
-        self.words = {uid: Said({QUEUE: format_grants(grants)}) for uid, grants in words.items()}
+        self.words = {uid: Said(json.dumps({QUEUE: format_grants(grants)})) for uid, grants in words.items()}
