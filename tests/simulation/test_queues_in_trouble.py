@@ -233,9 +233,8 @@ async def test_a_group_whose_queues_never_answered_is_deleted_at_once(shop: Shop
     assert await shop.gone(3 * ANSWER_WITHIN) <= 2 * ANSWER_WITHIN + 1, "they are tried once, all at the same time"
 
 
-@in_virtual_time
-async def test_a_group_whose_queue_has_no_source_that_is_supported_waits_for_it_a_moment(shop: Shop) -> None:
-    """The same who deletes the group may put it right just now."""
+async def deleted_while_unsupported(shop: Shop) -> None:
+    """A group that had its queue before the queue's source became one that is not supported."""
     await shop.group("orders")
     await shop.pod("a")
     await shop.spread("orders", 4)
@@ -243,6 +242,12 @@ async def test_a_group_whose_queue_has_no_source_that_is_supported_waits_for_it_
     await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4, "redis://elsewhere")})
     await shop.told("UnsupportedSource")
     await shop.api.delete(groups_path("shop", "orders"))
+
+
+@in_virtual_time
+async def test_a_group_whose_queue_has_no_source_that_is_supported_waits_for_it_a_moment(shop: Shop) -> None:
+    """The same who deletes the group may put it right just now."""
+    await deleted_while_unsupported(shop)
     await asyncio.sleep(UNRECORDED_WITHIN / 2)
     assert await shop.api.find(groups_path("shop", "orders")) is not None
     shop.unsupported = False
@@ -253,13 +258,7 @@ async def test_a_group_whose_queue_has_no_source_that_is_supported_waits_for_it_
 
 @in_virtual_time
 async def test_a_group_whose_queue_keeps_a_source_that_is_not_supported_goes_and_says_what_it_left(shop: Shop) -> None:
-    await shop.group("orders")
-    await shop.pod("a")
-    await shop.spread("orders", 4)
-    shop.unsupported = True
-    await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4, "redis://elsewhere")})
-    await shop.told("UnsupportedSource")
-    await shop.api.delete(groups_path("shop", "orders"))
+    await deleted_while_unsupported(shop)
     await shop.gone(UNRECORDED_WITHIN + 2 * ANSWER_WITHIN)
     assert not shop.queues["orders"].released
     assert any("orders is left as it is" in note for note in await shop.events("NotReleased"))

@@ -89,7 +89,7 @@ class Notices:
 
     def last(self, calls: Iterable[Call], holdings: Sequence[Holding]) -> list[Call]:
         """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go. `calls`:
-        that nobody has called; it is too late for any other."""
+        that were not called; it is too late for any other."""
         left = [call for call in calls if call.function == self._callbacks.on_lost]
         for call in calls:
             for holding in call.holdings:

@@ -1,4 +1,4 @@
-"""When a consumer's loop has something to do by the clock, if nobody has a word for it before."""
+"""When a consumer's loop has something to do by the clock, unless it is called before."""
 
 import time
 from math import inf
@@ -10,7 +10,7 @@ from baton.consumer.supply import Supply
 from baton.consumer.work import SURE_FOR, Work
 
 _IDLE = 5.0
-"""Seconds after which an idle consumer looks around even if nobody has called it."""
+"""Seconds after which an idle consumer looks around even if it was not called."""
 _WATCH_EVERY = 0.05
 """Seconds after which a busy consumer sees to it that the partitions at rest are waited for."""
 

@@ -3,7 +3,7 @@
 import time
 from math import inf
 
-LAST_ENTRIES = 3.0
+_LAST_ENTRIES = 3.0
 """Seconds that handlers have for the entries in their hands when time is up;"""
 _LAST_ANSWERS = 0.7
 """that queues have, after that, to hear what was handled;"""
@@ -11,7 +11,7 @@ _LAST_WORD = 1.0
 """and that the operator has to hear of it"""
 _LONGEST_WORD = 3.0
 """(or this, where there is time)."""
-LAST_SECONDS = 5.0
+_LAST_SECONDS = 5.0
 """Of the grace period, kept for these."""
 
 
@@ -19,7 +19,7 @@ class Grace:
     """`seconds` from `stop` to the end of the process; it goes on as before for all of them but the last few."""
 
     def __init__(self, seconds: float) -> None:
-        self._serve_for = max(0.0, seconds - LAST_SECONDS)
+        self._serve_for = max(0.0, seconds - _LAST_SECONDS)
         self._stop_at: float | None = None
         self._leave_by: float | None = None
         self.aborted = False
@@ -41,7 +41,7 @@ class Grace:
 
     def leave(self) -> None:
         """The last entries are handled from now on, and no others."""
-        self._leave_by = time.monotonic() + LAST_ENTRIES
+        self._leave_by = time.monotonic() + _LAST_ENTRIES
 
     @property
     def stopping(self) -> bool:
@@ -61,12 +61,12 @@ class Grace:
     @property
     def over_at(self) -> float:
         """When nobody waits any more for what is not done by then."""
-        return inf if self._stop_at is None else self._stop_at + LAST_ENTRIES + _LAST_ANSWERS
+        return inf if self._stop_at is None else self._stop_at + _LAST_ENTRIES + _LAST_ANSWERS
 
     @property
     def for_handlers(self) -> float | None:
         """Seconds that handlers still have; None: it has not begun."""
-        return None if self._stop_at is None else max(0.0, self._stop_at + LAST_ENTRIES - time.monotonic())
+        return None if self._stop_at is None else max(0.0, self._stop_at + _LAST_ENTRIES - time.monotonic())
 
     @property
     def for_last_word(self) -> float:

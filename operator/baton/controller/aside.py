@@ -22,5 +22,10 @@ async def aside(much: int, work: Callable[P, T], *arguments: P.args, **named: P.
     """What `work` returns. It shares nothing with anybody who does not wait for it. `much`: how many things it looks at."""
     if much <= MUCH:
         return work(*arguments, **named)
+    return await on_thread(_THREADS, work, *arguments, **named)
+
+
+def on_thread(threads: ThreadPoolExecutor, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> asyncio.Future[T]:
+    """`work` on one of these, in the context of the task that asks. It goes on there also where nobody waits for it any more."""
     run = partial(copy_context().run, work, *arguments, **named)
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, run)
+    return asyncio.get_running_loop().run_in_executor(threads, run)

@@ -11,10 +11,11 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
+
+from baton.controller.aside import on_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,13 +53,12 @@ class NamespaceThreads:
         """Wait for a thread; returns when `work` is on it. It goes on there also where nobody waits for it any more. `weight`: 0
         for what is light."""
         await self._turn(namespace, weight)
-        loop = asyncio.get_running_loop()
         try:
-            thread = loop.run_in_executor(self._executor, partial(copy_context().run, work, *arguments, **named))
+            thread = on_thread(self._executor, work, *arguments, **named)
         except BaseException:
             self._give_back(namespace, weight)
             raise
-        self._since[thread] = loop.time()
+        self._since[thread] = asyncio.get_running_loop().time()
         self._weights[thread] = weight
         thread.add_done_callback(partial(self._ended, namespace))
         return thread

@@ -90,7 +90,8 @@ class QueueBoard:
             self.refresh((view.namespace, view.name))
 
     def put_right(self) -> None:
-        """Write each status again that somebody else has written over. Now and then: who contradicts is answered slowly."""
+        """Write each status again that somebody else has written over. Now and then: who contradicts is answered slowly.
+        And what was not told before the groups of its namespace were seen."""
         self.refresh_all()
         for queue, writing in self._writing.items():
             view, reports = self._mirror.queues.get(*queue), self._to_tell(queue)

@@ -2,7 +2,7 @@
 
 Only on.event handlers, for they write nothing: no annotations and no finalizers of a framework on anybody's objects. A
 follower watches as well, so that it can lead at once. An index of kopf's would keep what vanished while a watch was broken (it
-lists anew without saying what is gone), which is why the mirror has stores of its own and is put right by lists.
+lists again without saying what is gone), which is why the mirror has stores of its own and is put right by lists.
 """
 
 import asyncio

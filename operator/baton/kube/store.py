@@ -1,7 +1,7 @@
 """Objects of one kind as the watch shows them, put right by lists.
 
 A watch that had to start anew lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
-laid over what is on the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
+laid over what is in the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
 
 One object never stops the others: whatever its view raises, the rest of the list is taken, what was last read of it stands, and
 it is told as unread.
@@ -28,7 +28,7 @@ log = structlog.get_logger("baton.watch")
 
 
 class Placed(Protocol):
-    """What can stand on a store."""
+    """What can be in a store."""
 
     @property
     def namespace(self) -> str: ...
@@ -172,7 +172,7 @@ class Store(Generic[V]):
 
 
 class Listing(Generic[V]):
-    """A list that is laid over a store page by page; what it does not show is gone when it has ended."""
+    """A list that is laid over what is in a store, page by page; what it does not show is gone when it has ended."""
 
     def __init__(self, store: Store[V], namespace: str | None, as_of: int) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""For whom a task connects to a queue's server: the operator's event loop looks hosts up for it, in its namespace's turn."""
+"""The namespace for which a task connects to a queue's server: the event loop looks hosts up for it, in that one's turn."""
 
 from contextvars import ContextVar
 

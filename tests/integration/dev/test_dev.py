@@ -41,7 +41,7 @@ class Dev:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self._stack = folder, stack
-        self.environment = {**os.environ, "BATON_DEV_FOLDER": str(folder / "dev")}
+        self.environment = {**os.environ, "BATON_DEV_FOLDER": str(folder / "dev"), "TMPDIR": str(folder)}
         self.environment.pop("BATON_REDIS_URL", None)
         self.said = folder / "said"
 

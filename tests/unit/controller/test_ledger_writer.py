@@ -301,7 +301,8 @@ async def test_who_does_not_lead_does_not_write() -> None:
         await ledger_writer.write({"group": "1"})
 
 
-async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
+async def succeeded() -> tuple[ShopApi, Desk, LedgerWriter]:
+    """Who wrote the ledger, before another one led and wrote it and gave the lead back."""
     api = ShopApi()
     first = Desk(api)
     ledger_writer = await first.open()
@@ -313,6 +314,11 @@ async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_be
     await successor.claim()
     await successor.write({"group": "new"})
     await second.elector.resign()
+    return api, first, ledger_writer
+
+
+async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_before() -> None:
+    api, first, ledger_writer = await succeeded()
     await first.elector.attempt()
     assert first.elector.leading
     with pytest.raises(Deposed):
@@ -324,17 +330,7 @@ async def test_who_lost_the_lead_and_won_it_again_does_not_write_what_it_knew_be
 
 
 async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count_either() -> None:
-    api = ShopApi()
-    first = Desk(api)
-    ledger_writer = await first.open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
-    api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
-    second = Desk(api, "two")
-    successor = await second.open()
-    await successor.claim()
-    await successor.write({"group": "new"})
-    await second.elector.resign()
+    api, _, ledger_writer = await succeeded()
     with pytest.raises(Deposed):
         await ledger_writer.write({"group": "old"})
     assert data(api) == {"group": "new"}
