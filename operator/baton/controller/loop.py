@@ -243,6 +243,7 @@ class GroupLoop:
         self._ledger_writer.listed(self._services.relists.ledger_version(self.key))
         if self._ledger_writer.doubtful:
             self.wake()
+        self._bumping.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again
         if not self._retrying.failing:
             self._reporter.beat()
 

@@ -24,6 +24,9 @@ SHOWN_WITHIN = 15.0
 
 log = structlog.get_logger("baton.bump")
 
+_Key = tuple[str, MemberId]
+"""A pod's namespace and name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bump:
@@ -33,6 +36,10 @@ class Bump:
     pod: MemberId
     uid: Uid
     mark: str
+
+    @property
+    def key(self) -> _Key:
+        return self.namespace, self.pod
 
 
 @lru_cache(maxsize=20_000)
@@ -56,24 +63,29 @@ class Bumper:
     def __init__(self, api: Api, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._sent: OrderedDict[tuple[str, MemberId], tuple[str, float]] = OrderedDict()
-        """The mark that each pod was last sent, and when; in that order."""
+        self._sent: OrderedDict[_Key, tuple[Bump, float]] = OrderedDict()
+        """What each pod is to be told last, and when that was said; in that order."""
+        self._under_way: set[_Key] = set()
+        """Pods that are being told. Two requests for one pod at a time could come in the wrong order."""
 
     async def carry_out(self, wanted: Iterable[Bump]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
         now = self._clock.ticks()
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
             self._sent.popitem(last=False)
-        fresh = [bump for bump in wanted if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] != bump.mark]
+        fresh = [bump for bump in wanted if self._last_sent(bump.key) != bump]
         for bump in fresh:
-            self._sent[bump.namespace, bump.pod] = (bump.mark, now)
-            self._sent.move_to_end((bump.namespace, bump.pod))
-        left = set(fresh)
+            self._sent[bump.key] = (bump, now)
+            self._sent.move_to_end(bump.key)
+        idle = [bump for bump in fresh if bump.key not in self._under_way]
+        left = {bump.key for bump in idle}
+        self._under_way |= left
         try:
-            failed = [error for error in await asyncio.gather(*(self._one(bump, left) for bump in fresh)) if error is not None]
+            failed = [error for error in await asyncio.gather(*(self._tell(bump, left) for bump in idle)) if error is not None]
         finally:
-            for bump in left:  # it was cancelled, or failed: nobody knows whether they were told
-                self._forget(bump)
+            for key in left:  # it was cancelled, or failed: nobody knows whether they were told
+                self._sent.pop(key, None)
+            self._under_way -= left
         if failed:
             log.warning(
                 "annotations of pods could not be changed; their mounts may lag by a minute",
@@ -82,18 +94,26 @@ class Bumper:
                 error=failed[0],
             )
 
-    async def _one(self, bump: Bump, left: set[Bump]) -> str | None:
-        """Returns why the pod could not be told."""
+    async def _tell(self, bump: Bump, left: set[_Key]) -> str | None:
+        """Until the pod was told the last that is to be said to it; returns why it could not be."""
+        told = None
+        while told != bump:
+            try:
+                await self._patch(bump)
+            except (ApiError, UnavailableError) as error:
+                return str(error)
+            told, bump = bump, self._last_sent(bump.key) or bump
+        left.discard(bump.key)
+        self._under_way.discard(bump.key)
+        return None
+
+    async def _patch(self, bump: Bump) -> None:
         patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
         try:
             await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
         except (NotFoundError, ConflictError):
-            pass
-        except (ApiError, UnavailableError) as error:
-            return str(error)
-        left.discard(bump)
-        return None
+            log.debug("a pod is gone before it was told", namespace=bump.namespace, pod=bump.pod)
 
-    def _forget(self, bump: Bump) -> None:
-        if self._sent.get((bump.namespace, bump.pod), ("", 0.0))[0] == bump.mark:
-            del self._sent[bump.namespace, bump.pod]
+    def _last_sent(self, key: _Key) -> Bump | None:
+        sent = self._sent.get(key)
+        return None if sent is None else sent[0]

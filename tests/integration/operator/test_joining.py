@@ -41,6 +41,9 @@ async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refres
         return (pod["metadata"].get("annotations") or {}).get(LEDGER_KEY_ANNOTATION) == mark(data["bumped-a"])
 
     await eventually(told, "the annotation says what the ledger says")
+    path = core_path(shop.namespace, "pods", "bumped-a")
+    await shop.api.merge(path, {"metadata": {"annotations": {LEDGER_KEY_ANNOTATION: "somebody else's"}}})
+    await eventually(told, "it says so again, though nothing of the group changes")
 
 
 async def test_a_handoff_of_an_external_queue_waits_for_the_consumers_word(shop: World) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from baton.engine import GroupState, PartitionState, State, load, partition_states
 from baton.engine.group_state import state_of
+from baton.kube.bump import mark
 from baton.model.ledger import LedgerError
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def unrest(tenant: Tenant) -> str | None:
         return f"not ready: {states}"
     if live and uniform and state.queues and not tenant.checks.settled:
         return "the group is not settled"
-    return None
+    lag = [pod.name for pod in live if (entry := tenant.ledger.get(pod.name)) is not None and tenant.mark(pod) != mark(entry)]
+    return f"kubelets were not told of the last entries of {lag}" if lag else None
 
 
 def unserved(tenant: Tenant) -> str | None:

@@ -307,6 +307,10 @@ class Tenant:
         if "deletionTimestamp" in metadata and not pod.terminating:
             self.world.later(self.world.latency(1.0), self.remove, pod)  # with its namespace
 
+    def mark(self, pod: Consumer) -> str | None:
+        """The annotation by which its kubelet was told last, at the API server."""
+        return self._marks.get(pod.uid)
+
     def group_changed(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """At the API server."""
         if manifest["metadata"]["name"] == self.group:

@@ -50,6 +50,11 @@ class Vigil:
         world.later(EVERY, self.look)
 
     def _can_be_said(self, tenant: Tenant) -> bool:
+        """Its status can be written, and the leader has ever been shown the group."""
+        leader = self._world.leader
+        replica = None if leader is None else leader.replica
+        if replica is not None and replica.mirror.groups.get(tenant.namespace, tenant.group) is None:
+            return False
         status = groups_path(tenant.namespace, tenant.group) + "/status"
         return not any(window.meets("patch", status) for window in self._world.troubles.windows)
 

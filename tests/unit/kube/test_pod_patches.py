@@ -58,6 +58,30 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
 
 
+async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> None:
+    api = ShopApi()
+    path = put(api, A)
+    delays = iter([0.02])
+    api.latency = lambda: next(delays, 0.0)
+    bumper = Bumper(api, Clock())
+    first = asyncio.create_task(bumper.carry_out(bumps(LEDGER, [A])))
+    await asyncio.sleep(0)
+    await bumper.carry_out(bumps({"a": "a later entry of a"}, [A]))
+    await first
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("a later entry of a")}
+
+
+async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_same() -> None:
+    api = ShopApi()
+    put(api, A)
+    bumper = Bumper(api, Clock())
+    await bumper.carry_out(bumps(LEDGER, [A]))
+    again = replace(A, uid=Uid("u-a2"))
+    path = put(api, again)
+    await bumper.carry_out(bumps(LEDGER, [again]))
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
+
+
 async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     api = ShopApi()
     api.latency = lambda: 0.001
