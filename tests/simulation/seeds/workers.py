@@ -24,14 +24,14 @@ class Found(NamedTuple):
     """Transitions that were seen."""
 
 
-def play_all(first: int, seeds: int, processes: int | None = None) -> Iterator[tuple[int, Found]]:
+def play_all(first: int, seeds: int) -> Iterator[tuple[int, Found]]:
     """How many of them have been played, and what the last of those brought; in as many processes as there are cores."""
     firsts = range(first, first + seeds, CHUNK)
     counts = [min(CHUNK, first + seeds - one) for one in firsts]
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = _FIXED
     try:
-        with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), _collect_by_hand) as pool:
+        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _collect_by_hand) as pool:
             for one, count, found in zip(firsts, counts, pool.map(_chunk, firsts, counts), strict=True):
                 yield one + count - first, found
     finally:
