@@ -317,7 +317,7 @@ class ConsumerLoop:
                 self._supply.calls.append(call)
 
     def _report(self) -> None:
-        """Exactly what the ledger still counts as ours and we have let go of."""
+        """Exactly what the ledger still counts as ours and we have let go of; and what keeps us from the queues."""
         if self._session is None:
             return
         released = {holding: holding.partition for holding in self._holdings if holding.phase is Phase.RELEASED}
@@ -326,6 +326,7 @@ class ConsumerLoop:
             self._session.release(
                 Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
             )
+        self._session.trouble(self._work.trouble(self._holdings))
 
     def _rest(self, begun: float) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""

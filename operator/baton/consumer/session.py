@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from baton.consumer.lease import LeaseStore, Manifest, Vacancy, holder_of, renewed
-from baton.model.names import RELEASES_ANNOTATION
+from baton.model.names import RELEASES_ANNOTATION, TROUBLE_ANNOTATION
 from baton.model.session import Release, format_releases
 
 log = logging.getLogger(__name__)
@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 DURATION = 15.0
 RENEW_EVERY = 3.0
 _RETRY_EVERY = 0.5
+_MOST_WORDS = 1000
 _LAST_WORD = 3.0
 """Seconds that `close` waits for what has not been said yet."""
 
@@ -88,6 +89,11 @@ class Session:
     def release(self, releases: Iterable[Release]) -> None:
         """Say, at once, that exactly this has been let go of. What the ledger no longer counts as ours may be left out again."""
         self.say({RELEASES_ANNOTATION: format_releases(releases)})
+
+    def trouble(self, why: str) -> None:
+        """Say, with the next renewal, what keeps this consumer from its queues; empty: nothing."""
+        if why or TROUBLE_ANNOTATION in self._annotations:
+            self.say({TROUBLE_ANNOTATION: why[:_MOST_WORDS]}, at_once=False)
 
     def say(self, annotations: Mapping[str, str], at_once: bool = True) -> None:
         """Put annotations on the Lease: at once (what is said while a write is under way goes together with the next), or with

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -24,6 +24,8 @@ _MOST = 200
 _SLICE_BYTES = 8_000_000
 _MOST_BYTES = 64_000_000
 """That a batch without a limit of its own reads at once."""
+TOLD_AFTER = 5.0
+"""Seconds for which a queue was away when others than this process are to hear of it."""
 SURE_FOR = 1.0
 """Seconds for which the queue's word that a partition is ours is taken: after a longer silence (a long handler, a stopped
 process) it is asked before the next entry is begun."""
@@ -35,6 +37,8 @@ class _Outage(NamedTuple):
     tries: int
     until: float
     """When it is asked again (monotonic)."""
+    since: float
+    why: str
 
 
 class Work:
@@ -152,6 +156,15 @@ class Work:
         """It did not answer when it was asked last."""
         return queue in self._outages
 
+    def trouble(self, holdings: Iterable[Holding]) -> str:
+        """What keeps this consumer from the queues of these, where that is not over in a moment; empty: nothing."""
+        told = time.monotonic() - TOLD_AFTER
+        lasting = {queue: outage.why for queue, outage in self._outages.items() if outage.since <= told}
+        if not lasting:
+            return ""
+        concerned = {holding.partition.queue for holding in holdings if not holding.over}
+        return " ".join(dict.fromkeys(lasting[queue] for queue in sorted(lasting.keys() & concerned)))
+
     def _again(self, lane: Lane, reader: Reader, entry: HeldEntry, why: str) -> None:
         """Have the queue count that the entry is tried once more; if it was tried too often, it is a dead letter now."""
         holding = lane.holding
@@ -178,7 +191,8 @@ class Work:
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)
             holding.end(Phase.FENCED, reader)
         except QueueUnreachable as problem:
-            tries = self._outages[queue].tries + 1 if queue in self._outages else 1
+            now, before = time.monotonic(), self._outages.get(queue)
+            tries, since = (before.tries + 1, before.since) if before else (1, now)
             if tries == 1:
                 log.warning("%s", problem)
-            self._outages[queue] = _Outage(tries, time.monotonic() + backoff(tries))
+            self._outages[queue] = _Outage(tries, now + backoff(tries), since, str(problem))

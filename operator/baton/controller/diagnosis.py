@@ -107,6 +107,14 @@ def unread_problems(kind: str, unread: Mapping[str, str]) -> list[Problem]:
     ]
 
 
+def cut_off_problems(trouble: Mapping[MemberId, str]) -> list[Problem]:
+    """Members that cannot work on what they own, in their own words."""
+    by_text: dict[str, list[str]] = defaultdict(list)
+    for name, text in sorted(trouble.items()):
+        by_text[text].append(name)
+    return [Problem(Reason.MEMBER_CUT_OFF, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_TOLD)]
+
+
 def session_problems(silent: Iterable[str]) -> list[Problem]:
     """Pods that are Ready and keep no session, where members have to."""
     names = sorted(silent)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from baton.controller.diagnosis import (
     annotation_problems,
+    cut_off_problems,
     identity_problems,
     membership_problems,
     session_problems,
@@ -81,6 +82,7 @@ class GroupSight:
         pods = [pod for pod in self.pods if pod.spark_role != DRIVER]
         return [
             *membership_problems(self._key[1], self._key[0], seen, asked_for, unowned=unowned),
+            *cut_off_problems(seen.trouble),
             *unread_problems("Pod", self._mirror.pods.unread(*self._key)),
             *unread_problems("Lease", self._mirror.leases.unread(*self._key)),
             *session_problems(name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN),

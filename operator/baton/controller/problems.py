@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NO_IDENTITY = "NoIdentity"
     NO_SESSION = "NoSession"
     NO_MEMBERS = "NoMembers"
+    MEMBER_CUT_OFF = "MemberCutOff"
     NOT_SEEN = "NotSeen"
     SCALE_FAILED = "ScaleFailed"
     DELETING = "Deleting"
@@ -87,6 +88,7 @@ _RANK = (
     Reason.SCALE_FAILED,
     Reason.INVALID_ATTRIBUTES,
     Reason.NO_MEMBERS,
+    Reason.MEMBER_CUT_OFF,
     Reason.NO_SESSION,
     Reason.BAD_ANNOTATION,
     Reason.NO_IDENTITY,

@@ -11,9 +11,16 @@ from typing import Any
 
 from baton.kube.api import group_path
 from baton.model.ids import Uid
-from baton.model.names import EXECUTORS_ANNOTATION, GROUP_LABEL, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION, driver_lease_name
+from baton.model.names import (
+    EXECUTORS_ANNOTATION,
+    GROUP_LABEL,
+    RELEASES_ANNOTATION,
+    SPARK_APP_ANNOTATION,
+    TROUBLE_ANNOTATION,
+    driver_lease_name,
+)
 from baton.model.session import LONGEST_UID, Said, parse_releases
-from baton.model.wording import quoted
+from baton.model.wording import one_line, quoted
 
 LEASES = "coordination.k8s.io/v1"
 """Their API group and version."""
@@ -29,6 +36,10 @@ LONGEST_EXECUTORS = 64 * 1024
 
 LONGEST_APP = 63
 """Characters of an application's id: the executors carry it as a label."""
+
+
+LONGEST_TROUBLE = 600
+"""Characters of what a consumer says is wrong that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,8 @@ class LeaseView:
     """What the pod that holds it says of itself: what it has released."""
     spoken: str = ""
     """What a driver says of its executors, as text: read, what it says of thousands has MiBs."""
+    trouble: str = ""
+    """What keeps its holder from its queues, in the holder's words, on one line."""
     problem: str | None = None
     """What of it could not be read."""
     renewal: str = field(default="", compare=False)
@@ -102,6 +115,7 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
         spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
         own={} if of_driver else _read(partial(parse_releases, releases, holder), problems),
         spoken=releases if of_driver and _read(partial(_spoken, releases), problems) else "",
+        trouble=one_line(annotations.get(TROUBLE_ANNOTATION) or "", LONGEST_TROUBLE) if holder else "",
         problem="; ".join(problems) or None,
         renewal=str(spec.get("renewTime") or "")[:64],
     )

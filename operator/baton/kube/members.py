@@ -43,6 +43,8 @@ class Membership:
     unread: Mapping[str, str] = field(default_factory=dict)
     """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
     label harms nobody."""
+    trouble: Mapping[MemberId, str] = field(default_factory=dict)
+    """What keeps members from their queues, as they say."""
     _said: Mapping[str, tuple[Said, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -75,6 +77,7 @@ def membership(
     away: dict[MemberId, Uid] = {}
     left_out: dict[MemberId, LeftOut] = {}
     unread: dict[str, str] = {}
+    trouble: dict[MemberId, str] = {}
     said: dict[Uid, Said] = {}
     by_lease: dict[str, list[Said]] = {}
     labelled = [pod for pod in pods if pod.spark_role != DRIVER]
@@ -89,6 +92,8 @@ def membership(
         why = _why_left_out(pod, session, lapsed, sessions_required)
         if why is None:
             members[pod.name] = _member(pod, identity_label)
+            if session is not None and session.trouble and pod.spark_role != EXECUTOR:
+                trouble[pod.name] = session.trouble
             continue
         if not pod.terminating:
             left_out[pod.name] = why
@@ -101,6 +106,7 @@ def membership(
         pods=sum(not pod.terminating for pod in labelled),
         left_out=left_out,
         unread=unread,
+        trouble=trouble,
         _said={name: tuple(those) for name, those in by_lease.items()},
     )
 

@@ -35,6 +35,9 @@ SPARK_APP_ANNOTATION = "baton.dev/spark-app"
 STATISTICS_ANNOTATION = "baton.dev/statistics"
 """On a driver's Lease: what the driver has counted, as JSON (`baton.spark.Statistics`)."""
 
+TROUBLE_ANNOTATION = "baton.dev/trouble"
+"""On a pod's Lease: what keeps its consumer from its queues, as the consumer says it; empty: nothing."""
+
 SPARK_ROLE_LABEL = "spark-role"
 SPARK_EXECUTOR_ID_LABEL = "spark-exec-id"
 SPARK_APP_LABEL = "spark-app-selector"

@@ -61,15 +61,20 @@ class Seen:
         conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-11-21T10:00:00Z"}]
         self.mirror.pods.event("ADDED", {"metadata": self._metadata(name), "status": {"conditions": conditions}})
 
-    def lease(self, pod: str) -> None:
-        self.mirror.leases.event("ADDED", {"metadata": self._metadata(f"baton-{pod}"), "spec": {"holderIdentity": f"u-{pod}"}})
+    def lease(self, pod: str, trouble: str | None = None, holder: str | None = None) -> None:
+        said = {} if trouble is None else {"annotations": {"baton.dev/trouble": trouble}}
+        lease = {"metadata": self._metadata(f"baton-{pod}") | said, "spec": {"holderIdentity": holder or f"u-{pod}"}}
+        self.mirror.leases.event("MODIFIED", lease)
 
     def told(self, now: float) -> list[str]:
+        return [message.split(":")[0] for message in self.messages(Reason.NO_SESSION, now)]
+
+    def messages(self, reason: Reason, now: float = 100.0) -> list[str]:
         view = QueueView("shop", "orders", "uid-q", 1, queue(REDIS))
         sights = [QueueSight(QueueName("orders"), True, view, QueueFacts(partitions=4))]
         seen = self.sight.membership(spec(), sights, now)
         problems = self.sight.problems(spec(), seen, now, None)
-        return [problem.message.split(":")[0] for problem in problems if problem.reason is Reason.NO_SESSION]
+        return [problem.message for problem in problems if problem.reason is reason]
 
 
 def test_a_pod_has_a_while_to_begin_its_session_and_is_told_of_after_that() -> None:
@@ -87,3 +92,18 @@ def test_a_pod_has_a_while_to_begin_its_session_and_is_told_of_after_that() -> N
     assert one.told(201.0) == []
     one.pod("b")
     assert one.told(202.0) == [], "its time begins again"
+
+
+def test_what_keeps_members_from_their_queues_is_told_in_their_words() -> None:
+    one = Seen()
+    for name in ("a", "b", "c"):
+        one.pod(name)
+        one.lease(name, "Redis at r:6379, database 7, has no partition 0")
+    one.lease("c", "its\nwords " + 2000 * "x")
+    same, long = one.messages(Reason.MEMBER_CUT_OFF)
+    assert same == "a, b: Redis at r:6379, database 7, has no partition 0"
+    assert long.startswith("c: its words x") and len(long) < 700
+    one.lease("a", "")
+    one.lease("b", "of an earlier pod of that name", holder="u-before")
+    one.pod("c", ready=False)
+    assert one.messages(Reason.MEMBER_CUT_OFF) == []
