@@ -7,14 +7,16 @@ the two is newer is told by epochs, which only grow, and by no clock.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from baton.consumer.source import Assignments
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Heard, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +24,7 @@ LOOK_AGAIN = 4.0
 """Seconds after which the queue is asked again about what the ledger has not confirmed: it may be newer, and have skipped it."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
-Records = Mapping[Partition, Owner]
+Records = Mapping[Partition, Heard]
 
 
 class Announcements(Protocol):
@@ -50,6 +52,8 @@ class AnnouncedAssignments:
         """Of which the ledger does not know yet."""
         self._told: MemberEntry | None = None
         self._entry: MemberEntry | None = None
+        self._ends: dict[Partition, tuple[Epoch, float | None]] = {}
+        """When the queue lets a partition of this epoch be taken away (monotonic), as far as it has said."""
         self._closed = threading.Event()
 
     def current(self) -> MemberEntry | None:
@@ -59,6 +63,16 @@ class AnnouncedAssignments:
                 self._told = told
                 self._know(self._records)
             return self._entry
+
+    def left(self, partition: Partition, epoch: Epoch) -> float | None:
+        """Seconds until a partition that is called back is taken away, counted from when the pod first heard of it; None: the
+        queue does not say. It is asked, once, where it has not been heard."""
+        if self._ends.get(partition, (0, None))[0] != epoch:
+            self._ends[partition] = (epoch, None)
+            with suppress(QueueUnreachable):
+                self._hear_ends(self._announcements.look([partition]))
+        told, end = self._ends[partition]
+        return None if end is None or told != epoch else max(0.0, end - time.monotonic())
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._ledger.watch(changed)
@@ -99,11 +113,20 @@ class AnnouncedAssignments:
         asked: Iterable[Partition] = ()
         if not found and (asked := list(self._records)):
             found = self._announcements.look(asked)
+        self._hear_ends(found)
         with self._lock:
             before = self._entry
             gone = [partition for partition in asked if partition not in found]
             self._know({partition: record for partition, record in self._records.items() if partition not in gone} | dict(found))
             return self._entry is not before
+
+    def _hear_ends(self, records: Records) -> None:
+        now = time.monotonic()
+        for partition, record in records.items():
+            epoch, end = self._ends.get(partition, (0, None))
+            newer = record.epoch > epoch or (record.epoch == epoch and end is None)
+            if newer and record.paused and record.within is not None:
+                self._ends[partition] = (record.epoch, now + record.within)
 
     def _know(self, records: Records) -> None:
         """What the queues say now, beside what the ledger has told."""
@@ -121,7 +144,7 @@ def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records
     """
     owned, revoking = (dict(flat(told.owned)), dict(flat(told.revoking))) if told else ({}, {})
 
-    def is_news(partition: Partition, record: Owner) -> bool:
+    def is_news(partition: Partition, record: Heard) -> bool:
         epoch = owned.get(partition, revoking.get(partition))
         if epoch is None:
             return record.uid == uid

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from baton.consumer.announcements import AnnouncedAssignments
 from baton.consumer.batches import BatchStream
 from baton.consumer.callbacks import Call, Callbacks, Partitions
-from baton.consumer.deadlines import LedgerDeadlines
+from baton.consumer.deadlines import LedgerDeadlines, Left, first_known
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializer, Deserializers
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function
@@ -22,7 +22,7 @@ from baton.consumer.signals import ending
 from baton.consumer.source import Assignments, AssignmentSource
 from baton.consumer.terms import HandlerOptions, HandlerTerms
 from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
-from baton.model.ids import Partition, QueueName, Uid
+from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.queues.protocol import QueueUnreachable
 
@@ -53,7 +53,7 @@ class Consumer:
         callbacks: Callbacks | None = None,
         deserializers: Deserializers | None = None,
         metrics: "ConsumerMetrics | None" = None,
-        deadlines: Callable[[Partition], float | None] = lambda partition: None,
+        deadlines: Left = lambda partition, epoch: None,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
@@ -101,22 +101,19 @@ class Consumer:
         group = f"{pod.namespace}/{pod.group}"
         lease = KubernetesLease(ApiConnection.from_environment(), pod.namespace, session_lease_name(pod.name))
         session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
+        announcements = RedisAnnouncements(url, group, pod.uid)
+        ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
+        assignments = AnnouncedAssignments(ledger, announcements, group, pod.name, pod.uid)
         return cls(
             lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
-            AnnouncedAssignments(
-                AssignmentSource(pod.ledger, pod.name, pod.uid),
-                RedisAnnouncements(url, group, pod.uid),
-                group,
-                pod.name,
-                pod.uid,
-            ),
+            assignments,
             pod.uid,
             session,
             pod.grace,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
             metrics=metrics,
-            deadlines=LedgerDeadlines(pod.ledger).left,
+            deadlines=first_known(LedgerDeadlines(pod.ledger).left, assignments.left),
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
 from baton.consumer.callbacks import Call, Callbacks, Notices
+from baton.consumer.deadlines import Left
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
 from baton.consumer.due import Due
 from baton.consumer.grace import Grace
@@ -22,7 +23,7 @@ from baton.consumer.session import Session
 from baton.consumer.source import Assignments
 from baton.consumer.supply import Supply
 from baton.consumer.work import SURE_FOR, Work
-from baton.model.ids import Partition, QueueName, Uid
+from baton.model.ids import QueueName, Uid
 from baton.model.session import Release
 
 LOOK_EVERY = 1.0
@@ -42,7 +43,7 @@ class ConsumerLoop:
         session: Session | None,
         grace: float,
         callbacks: Callbacks,
-        deadlines: Callable[[Partition], float | None],
+        deadlines: Left,
     ) -> None:
         """`grace`: seconds from `stop` to the end of the process. `deadlines`: seconds until a partition that is called back is
         taken away, where that is known."""
@@ -182,7 +183,7 @@ class ConsumerLoop:
         """Seconds until its partition is taken away, or the process ends; None: neither is known."""
         if holding.over:
             return 0.0
-        called_back = self._deadlines(holding.partition) if holding.letting_go else None
+        called_back = self._deadlines(holding.partition, holding.epoch) if holding.letting_go else None
         return min((left for left in (self._grace.for_handlers, called_back) if left is not None), default=None)
 
     def join(self) -> None:

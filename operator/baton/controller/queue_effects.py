@@ -80,7 +80,8 @@ class QueueEffects:
     async def _pause(self, adapter: QueueAdapter, pause: Pause) -> None:
         number = pause.partition.number
         with boundary("pause"):
-            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch))
+            within = max(0.0, pause.deadline - self._clock.now())
+            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within))
         self._records.paused(number, pause.epoch)
         self._left(pause, left)
 

@@ -19,6 +19,8 @@ class Pause(NamedTuple):
 
     partition: Partition
     epoch: Epoch
+    deadline: float
+    """When the owner loses it: seconds since 1970, of the same clock as the observations'."""
 
 
 class Grant(NamedTuple):

@@ -62,7 +62,7 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
     wanted: list[Effect] = []
     for partition, move in sorted(draft.moves.items()):
         if waits_for_giver(move):
-            wanted.append(Pause(partition, draft.slots[partition].epoch))
+            wanted.append(Pause(partition, draft.slots[partition].epoch, move.deadline))
         elif not barrier or move.quiet:
             wanted.append(Grant(partition, move.receiver, move.uid, move.epoch))
     return tuple(wanted)

@@ -26,7 +26,7 @@ class ExternalQueue:
     async def ensure(self, count: int) -> None:
         self._partitions = count
 
-    async def pause(self, partition: int, epoch: Epoch) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int | None:
         return None
 
     async def outstanding(self, partition: int) -> int | None:

@@ -36,6 +36,16 @@ class Owner(NamedTuple):
     paused: bool = False
 
 
+class Heard(NamedTuple):
+    """The owner record as a pod hears it."""
+
+    uid: Uid | None
+    epoch: Epoch
+    paused: bool = False
+    within: float | None = None
+    """Seconds that a paused partition's owner had from the pause on, where the queue was told."""
+
+
 class Resizing(NamedTuple):
     """A change of the number of partitions that is under way."""
 
@@ -72,8 +82,9 @@ class QueueAdapter(Protocol):
         Where it has another count, the change is begun, or taken as far as it goes now; until the answer is None, ask again. A
         change that is under way is ended before another begins."""
 
-    async def pause(self, partition: int, epoch: Epoch) -> int | None:
-        """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed.
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int | None:
+        """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed. `within`:
+        seconds that the owner has to finish, for it to know.
 
         Does nothing where another epoch is in force: then nothing that was handed out under `epoch` can still be
         acknowledged, and the answer is 0. None: this queue cannot say (External).

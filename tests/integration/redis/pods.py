@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE, eventually
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.deadlines import LedgerDeadlines
+from baton.consumer.deadlines import LedgerDeadlines, first_known
 from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import Handler
 from baton.consumer.terms import HandlerOptions
@@ -67,15 +67,16 @@ class Pod:
 
     def started(self) -> "Pod":
         """Also again, as a container is restarted in place: the same UID, another process."""
+        assignments, deadlines = self._assignments(), LedgerDeadlines(self._directory).left
         self.consumer = Consumer(
             lambda queue: RedisReader(self.queue.url, f"shop/{queue}", self.uid),
-            self._assignments(),
+            assignments,
             self.uid,
             Session(self.lease, holder=self.uid, group="orders"),
             grace=self._grace,
             callbacks=self._callbacks,
             deserializers=self._deserializers,
-            deadlines=LedgerDeadlines(self._directory).left,
+            deadlines=first_known(deadlines, assignments.left) if isinstance(assignments, AnnouncedAssignments) else deadlines,
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -169,10 +170,10 @@ class Operator:
         self.pods.append(pod)
         return pod
 
-    def hearing(self, uid: str | None = None) -> HearingPod:
+    def hearing(self, uid: str | None = None, callbacks: Callbacks | None = None) -> HearingPod:
         """A pod that hears announcements. All tests share a group, so its UID is its own."""
         uid = uid or str(uuid4())
-        pod = HearingPod(self.queue, self._directory / uid, uid)
+        pod = HearingPod(self.queue, self._directory / uid, uid, callbacks=callbacks)
         self.pods.append(pod)
         return pod
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sized
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,8 +11,9 @@ import pytest
 from tests.integration.redis.conftest import GROUP, Queue, make_queue
 from tests.integration.redis.pods import Operator, Pod, acknowledged, operating
 from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
+from tests.waiting import HOUR, PATIENCE, until
 
+from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.redis.keys import announcements_key, partition_keys
@@ -71,6 +73,23 @@ async def test_a_hand_off_is_done_while_both_ledgers_are_old(operator: Operator,
     until(lambda: giver.values(1) == [b"x"])
     until(lambda: giver.released() == set(), "it is not its own any more")
     assert giver.values() == [b"a"]
+
+
+async def test_on_revoked_knows_the_time_left_while_the_ledger_is_old(operator: Operator, queue: Queue) -> None:
+    """Whether it hears of the pause by an announcement or as it reads."""
+    left: list[float | None] = []
+
+    def so(count: int, what: Callable[[], Sized]) -> bool:
+        return len(what()) == count
+
+    pod = operator.hearing(callbacks=Callbacks(on_revoked=lambda _, time_left: left.append(time_left)))
+    for epoch in range(1, 6):
+        await granted(queue, pod, 0, epoch)
+        queue.send("a")
+        until(partial(so, epoch, pod.values))
+        await queue.operator.pause(0, Epoch(epoch), HOUR)
+        until(partial(so, epoch, lambda: left))
+    assert all(seconds is not None and 0 < seconds <= HOUR for seconds in left), left
 
 
 async def test_what_was_called_back_and_granted_again_is_worked_on_by_an_old_ledger(operator: Operator, queue: Queue) -> None:

@@ -54,7 +54,7 @@ async def test_another_password_in_the_file_is_used_from_the_next_connection_on(
                     password.write_text(word)
                 producer.send("key", f"{number}")
                 assert [entry.value for entry in reader.read(0, Epoch(1))] == [b"%d" % number]
-                assert list(announcements.look([Partition(QueueName("orders"), 0)]).values()) == [("a", 1, False)]
+                assert list(announcements.look([Partition(QueueName("orders"), 0)]).values()) == [("a", 1, False, None)]
             announcements.close()
         await operator.close()
 

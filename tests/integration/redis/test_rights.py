@@ -10,7 +10,7 @@ import redis
 from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
-from baton.queues.protocol import Claimant, Owner, QueueUnreachable
+from baton.queues.protocol import Claimant, Heard, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import announcements_key, partition_keys
 from baton.queues.redis.routing import RoutingTable
@@ -113,7 +113,7 @@ class Roles:
         owner = Partition(QueueName("orders"), 0)
         self.announcements.interrupt()
         assert self.announcements.wait(1) == {}
-        assert self.announcements.wait(60) == {owner: Owner(Uid("a"), self._epoch)}
+        assert self.announcements.wait(60) == {owner: Heard(Uid("a"), self._epoch)}
 
     async def resized(self, raw: redis.Redis) -> None:
         """There and back, with entries on the way and foreign ones between them."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 import pytest
-from tests.waiting import PATIENCE, until
+from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer.announcements import AnnouncedAssignments, merged, unconfirmed
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.ranges import parse_grants
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Heard, QueueUnreachable
 
 ME, UID, ORDERS = MemberId("pod"), Uid("me"), QueueName("orders")
 FIVE = Partition(ORDERS, 5)
@@ -24,11 +24,11 @@ def entry(owned: str = "", revoking: str = "") -> MemberEntry:
     return MemberEntry("shop/orders", ME, UID, 1, True, {ORDERS: parse_grants(owned)}, {ORDERS: parse_grants(revoking)})
 
 
-def record(text: str) -> Owner:
+def record(text: str) -> Heard:
     """`me@12`, `me@12 paused`, `nobody@13`."""
     grant, _, paused = text.partition(" ")
     uid, _, epoch = grant.partition("@")
-    return Owner(None if uid == "nobody" else Uid(uid), Epoch(int(epoch)), paused == "paused")
+    return Heard(None if uid == "nobody" else Uid(uid), Epoch(int(epoch)), paused == "paused")
 
 
 @pytest.mark.parametrize(
@@ -85,22 +85,22 @@ class Queue:
     """Owner records that a test writes; it announces them, or nothing for a while."""
 
     def __init__(self) -> None:
-        self.records: dict[Partition, Owner] = {}
+        self.records: dict[Partition, Heard] = {}
         self.looks = 0
         self.closed = False
         self._news: SimpleQueue[list[Partition] | Exception] = SimpleQueue()
 
-    def says(self, text: str | None, *, announced: bool = True) -> None:
+    def says(self, text: str | None, *, announced: bool = True, within: float | None = None) -> None:
         if text is None:
             self.records.clear()
         else:
-            self.records[FIVE] = record(text)
+            self.records[FIVE] = record(text)._replace(within=within)
         self._news.put([FIVE] if announced else [])
 
     def fails(self, problem: Exception) -> None:
         self._news.put(problem)
 
-    def wait(self, timeout: float) -> Mapping[Partition, Owner]:
+    def wait(self, timeout: float) -> Mapping[Partition, Heard]:
         try:
             news = self._news.get(timeout=timeout)
         except Empty:
@@ -109,7 +109,7 @@ class Queue:
             raise news
         return {one: self.records[one] for one in news}
 
-    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Owner]:
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         self.looks += 1
         return {one: self.records[one] for one in partitions if one in self.records}
 
@@ -178,6 +178,23 @@ def test_what_the_ledger_has_confirmed_is_asked_for_no_more() -> None:
         pod.queue.says("me@2 paused")
         until(lambda: pod.has("", "5@2"))
         assert pod.queue.looks == 0
+
+
+def test_the_queues_word_on_the_time_left_is_asked_for_once_where_it_was_not_heard() -> None:
+    pod = Pod()
+    left, looks = pod.assignments.left, lambda: pod.queue.looks
+    pod.queue.records[FIVE] = record("me@2 paused")._replace(within=HOUR)
+    assert 0 < (left(FIVE, Epoch(2)) or 0) <= HOUR and looks() == 1
+    assert left(FIVE, Epoch(2)) and looks() == 1
+    assert left(FIVE, Epoch(3)) is None and looks() == 2, "of another epoch the record says nothing"
+    assert left(FIVE, Epoch(3)) is None and looks() == 2
+    pod.queue.records[FIVE] = record("me@4 paused")
+    assert left(FIVE, Epoch(4)) is None
+    with pod.listening():
+        before = looks()
+        pod.queue.says("me@5 paused", within=HOUR)
+        until(lambda: pod.has("", "5@5"))
+        assert left(FIVE, Epoch(5)) and looks() == before
 
 
 def test_each_kind_of_failure_is_told_once_and_listening_goes_on(caplog: pytest.LogCaptureFixture) -> None:

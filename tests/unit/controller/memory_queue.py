@@ -61,7 +61,7 @@ class MemoryQueue:
         self.count = count
         return None
 
-    async def pause(self, partition: int, epoch: Epoch) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int | None:
         await self._called("pause")
         return self.left.get(partition, 0)
 

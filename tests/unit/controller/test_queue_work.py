@@ -17,7 +17,7 @@ def grants(*numbers: int, epoch: int = 1) -> dict[Partition, Effect]:
 
 
 def pauses(*numbers: int, epoch: int = 1) -> dict[Partition, Effect]:
-    return {partition(n): Pause(partition(n), Epoch(epoch)) for n in numbers}
+    return {partition(n): Pause(partition(n), Epoch(epoch), 100.0) for n in numbers}
 
 
 def taken(work: QueueWork) -> list[Effect]:
@@ -66,10 +66,10 @@ def test_a_pause_is_over_when_nothing_is_outstanding_and_not_where_the_queue_can
     work.want(pauses(0, 1, 2))
     taken(work)
     for number, left in enumerate((None, 3, 0)):
-        work.paused(Pause(partition(number), Epoch(1)), left)
+        work.paused(Pause(partition(number), Epoch(1), 100.0), left)
     assert list(work.drained) == [(partition(2), Epoch(1))]
     assert work.unacknowledged == {partition(0): None, partition(1): 3, partition(2): 0}
-    assert list(work.draining) == [Pause(partition(1), Epoch(1))], "there is no use in asking the first again"
+    assert list(work.draining) == [Pause(partition(1), Epoch(1), 100.0)], "there is no use in asking the first again"
 
 
 def test_a_late_answer_to_what_is_not_wanted_any_more_says_nothing() -> None:
@@ -80,7 +80,7 @@ def test_a_late_answer_to_what_is_not_wanted_any_more_says_nothing() -> None:
     done(work, grants(0))
     assert list(work.outcomes) == []
     work.want(pauses(0, epoch=3))
-    assert not work.paused(Pause(partition(0), Epoch(2)), 0)
+    assert not work.paused(Pause(partition(0), Epoch(2), 100.0), 0)
     assert list(work.drained) == []
 
 
@@ -89,8 +89,8 @@ def test_after_a_lost_connection_all_is_due_that_was_not_answered() -> None:
     work.want(grants(0, 1) | pauses(2, 3))
     taken(work)
     done(work, grants(0))
-    work.paused(Pause(partition(2), Epoch(1)), 0)
-    work.paused(Pause(partition(3), Epoch(1)), 5)
+    work.paused(Pause(partition(2), Epoch(1), 100.0), 0)
+    work.paused(Pause(partition(3), Epoch(1), 100.0), 5)
     work.begin_again()
     assert taken(work) == [*grants(1).values(), *pauses(3).values()]
     assert not work.draining

@@ -114,7 +114,7 @@ async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Ke
 
 async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept: Kept) -> None:
     kept.queue.left[2] = 1
-    kept.want(Pause(partition(2), Epoch(3)))
+    kept.want(Pause(partition(2), Epoch(3), 100.0))
     await until(lambda: "outstanding" in kept.queue.calls)
     assert kept.drained == set()
     kept.queue.left[2] = 0
@@ -128,7 +128,7 @@ async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_n
     kept.queue.left[2] = 2
     await until(lambda: kept.worker.facts.partitions is not None)
     before = kept.news
-    kept.want(Pause(partition(2), Epoch(3)))
+    kept.want(Pause(partition(2), Epoch(3), 100.0))
     await until(lambda: kept.unacknowledged == {partition(2): 2})
     assert kept.news == before + 1
     kept.queue.left[2] = 1

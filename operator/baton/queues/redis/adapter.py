@@ -121,9 +121,9 @@ class RedisQueue:
                     return Resizing(there, count, ())  # somebody else was faster
             return None if change is None else await self._resizer.advance(change)
 
-    async def pause(self, partition: int, epoch: Epoch) -> int:
-        hints = self._announcing.hints(partition)
-        return await self._batched(self._transport.durably, answers.number, scripts.PAUSE, partition, epoch, hints=hints)
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int:
+        hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
+        return await self._batched(self._transport.durably, answers.number, scripts.PAUSE, partition, *arguments, hints=hints)
 
     async def outstanding(self, partition: int) -> int:
         return await self._batched(self._transport.asking, answers.number, scripts.OUTSTANDING, partition)

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from baton.model.ids import Partition, QueueName, Uid
 from baton.model.ranges import count_named, parse_numbers
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Heard, QueueUnreachable
 from baton.queues.redis import records
 from baton.queues.redis.connection import client, explained
 from baton.queues.redis.denials import denied_command, is_denial
@@ -48,7 +48,7 @@ class RedisAnnouncements:
         self._after = _BEGIN
         """The last announcement that was read."""
 
-    def wait(self, timeout: float) -> Mapping[Partition, Owner]:
+    def wait(self, timeout: float) -> Mapping[Partition, Heard]:
         """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
         try:
             with self._explained():
@@ -58,18 +58,18 @@ class RedisAnnouncements:
             self._after = _BEGIN
             raise
 
-    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Owner]:
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """The owner records of these, as they are now. Without those that there are not."""
         asked = list(partitions)
-        found: dict[Partition, Owner] = {}
+        found: dict[Partition, Heard] = {}
         with self._explained():
             for start in range(0, len(asked), _AT_ONCE):
                 some = asked[start : start + _AT_ONCE]
                 with self._client.pipeline(transaction=False) as pipe:
                     for queue, number in some:
-                        pipe.hmget(partition_keys(f"{self._namespace}/{queue}", number).owner, "uid", "epoch", "paused")
+                        pipe.hmget(partition_keys(f"{self._namespace}/{queue}", number).owner, "uid", "epoch", "paused", "within")
                     answers = pipe.execute(raise_on_error=False)
-                found |= {partition: owner for partition, raw in zip(some, answers, strict=True) if (owner := _owner(raw))}
+                found |= {partition: heard for partition, raw in zip(some, answers, strict=True) if (heard := _heard(raw))}
         return found
 
     def interrupt(self) -> None:
@@ -103,12 +103,15 @@ class RedisAnnouncements:
                 ) from None
 
 
-def _owner(answer: Any) -> Owner | None:
+def _heard(answer: Any) -> Heard | None:
     """None: there is no such record, or it is none of Baton's, or not ours to read: an announcement can name anything."""
     if isinstance(answer, Exception) and denied_command(answer):
         raise answer
     try:
-        return records.owner(answer) if isinstance(answer, list) and answer[1] is not None else None
+        if not isinstance(answer, list) or answer[1] is None:
+            return None
+        *record, within = answer
+        return Heard(*records.owner(record), records.number(within, "within") / 1000 if within else None)
     except ForeignRecord:
         return None
 

@@ -7,7 +7,7 @@ local uid, epoch, paused = record()
 if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
 
 redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
-redis.call('HDEL', OWNER, 'process')
+redis.call('HDEL', OWNER, 'process', 'within')
 -- What the former owner leaves is handed out first, and marked.
 void_plan()
 local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
