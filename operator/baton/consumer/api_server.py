@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import ceil
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -17,8 +18,9 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account."""
 
 _ANSWER_WITHIN = urllib3.Timeout(connect=2.0, read=4.0)
-_WATCH_FOR = 300
-"""Seconds after which the API server ends a watch: a connection that died unseen is noticed by then."""
+WATCH_FOR = 20.0
+"""Seconds after which the API server ends a watch. One that has said nothing for a quarter longer has a connection that died
+unseen, as behind a firewall that forgot it."""
 _MOST = 16 * 2**20
 """Bytes of an answer, or of an event. A ConfigMap has one MiB at most."""
 _CHUNK = 2**16
@@ -87,10 +89,10 @@ class ApiConnection:
             return _object(_bounded(answer))
 
     @contextmanager
-    def watch(self, path: str, **query: str) -> Iterator["ListWatch"]:
-        """Events of a list from `resourceVersion` on, until the API server ends it."""
-        query |= {"watch": "true", "timeoutSeconds": str(_WATCH_FOR)}
-        with self._asked("GET", path, None, query, urllib3.Timeout(connect=5.0, read=_WATCH_FOR + 10.0)) as answer:
+    def watch(self, path: str, seconds: float = WATCH_FOR, **query: str) -> Iterator["ListWatch"]:
+        """Events of a list from `resourceVersion` on, until the API server ends it after so many seconds."""
+        query |= {"watch": "true", "timeoutSeconds": str(ceil(seconds))}
+        with self._asked("GET", path, None, query, urllib3.Timeout(connect=5.0, read=1.25 * seconds)) as answer:
             yield ListWatch(answer)
 
     @contextmanager

@@ -1,0 +1,40 @@
+"""A watch whose connection died without a word."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+import urllib3
+from tests.listener import Listener
+
+from baton.consumer.api_server import WATCH_FOR, ApiConnection
+
+EVENT = b'{"type":"MODIFIED","object":{}}\n'
+ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(EVENT), EVENT)
+
+
+@pytest.fixture
+def silent() -> Iterator[Listener]:
+    """A server that answers with one event, and then with nothing more."""
+    kept: list[socket.socket] = []
+
+    def taken(connection: socket.socket) -> None:
+        kept.append(connection)
+        connection.sendall(ANSWER)
+
+    listener = Listener(taken)
+    yield listener
+    listener.close()
+    for connection in kept:
+        connection.close()
+
+
+def test_a_watch_that_says_nothing_for_longer_than_it_lasts_has_failed(silent: Listener) -> None:
+    url = silent.url.replace("redis", "http").removesuffix("/0")
+    api = ApiConnection(url, urllib3.PoolManager(), lambda: None)
+    heard = []
+    with pytest.raises(urllib3.exceptions.ReadTimeoutError), api.watch("/api/v1/configmaps", seconds=0.2) as watch:
+        for event in watch:
+            heard.append(event)
+    assert heard == [{"type": "MODIFIED", "object": {}}]
+    assert WATCH_FOR <= 30, "what a driver does not hear of for so long, its executors do not work on"
