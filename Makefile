@@ -62,6 +62,11 @@ quick: check ## What needs no root and no cluster: static checks, unit tests, si
 simulate-long: setup ## Random fleets in virtual time (SEEDS=100000 FROM=0); one seed shows its timeline (SEEDS=1 FROM=17)
 	@$(BIN)/python -m tests.simulation --from $(or $(FROM),0) --seeds $(or $(SEEDS),100000)
 
+.PHONY: soak
+soak: machine ## Cut the network, kill and stop a fleet, its operator and Redis under load, by a seed (SEED=1 MINUTES=10)
+	@BATON_SOAK_SEED=$(or $(SEED),$(shell date +%s)) BATON_SOAK_SECONDS=$$(( 60 * $(or $(MINUTES),10) )) \
+		$(BIN)/pytest -s --timeout=0 tests/integration/operator/under_load/test_cuts.py -k whatever_fails
+
 .PHONY: mutate
 mutate: setup ## Break each rule of the engine and the controller in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation

@@ -112,6 +112,15 @@ class Link:
         """What goes these ways is lost, and nobody is told: neither end sees the other close."""
         self._network.call(lambda: setattr(self, "_silent", ways))
 
+    def forget(self) -> None:
+        """Nothing arrives any more on the connections that there are, either way; new ones are as good as any."""
+
+        def forgotten() -> None:
+            for connection in self._connections:
+                connection.lose()
+
+        self._network.call(forgotten)
+
     def delay(self, seconds: float) -> None:
         """All that goes either way arrives so much later."""
         self._network.call(lambda: setattr(self, "_delay", seconds))
@@ -192,6 +201,10 @@ class _Connection:
     def reset(self) -> None:
         assert self._task is not None
         self._task.cancel()
+
+    def lose(self) -> None:
+        """All that goes either way from now on."""
+        self._lost |= BOTH
 
     def _close(self) -> None:
         for end in (self._client, self._server):

@@ -5,6 +5,7 @@ The list is fenced as the sink of an at-least-once consumer should be: it asks t
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from uuid import uuid4
@@ -16,6 +17,8 @@ from baton.model.ids import Partition
 from baton.queues.entry import Entry
 
 SINK = """
+if redis.call('HGET', KEYS[4], ARGV[3]) == ARGV[4] then return end
+redis.call('HSET', KEYS[4], ARGV[3], ARGV[4])
 local late = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0') > tonumber(ARGV[1])
 for _, list in ipairs({KEYS[2], KEYS[3]}) do redis.call('RPUSH', list, (late and '1' or '0') .. ARGV[2]) end
 """
@@ -29,14 +32,16 @@ def main() -> None:
 
 class Record:
     """Tells the list of the partition, `processed:{namespace/queue:partition}`, and that of the whole queue, for keys may go from
-    one partition to another: `processed:{namespace/queue}`."""
+    one partition to another: `processed:{namespace/queue}`. Once, though the server goes away meanwhile: what is counted twice
+    was processed twice."""
 
     def __init__(self, server: redis.Redis) -> None:
         self._sink = server.register_script(SINK)
         self._root = f"{os.environ['POD_NAMESPACE']}/{os.environ['QUEUE']}"
-        self._process = uuid4()
+        self._process = str(uuid4())
         """A container that starts again in place has the pod and the process id of the one before."""
         self._assigned: Counter[int] = Counter()
+        self._told = 0
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """A run begins: what was lost without an acknowledgement comes again, also where the ledger that took the partition away
@@ -50,7 +55,14 @@ class Record:
             entry.partition, entry.offset, entry.timestamp, entry.key.decode(), int(entry.value), entry.epoch, entry.redelivered,
             os.environ["POD_NAME"], 0, run,
         ]  # fmt: skip
-        self._sink([f"pq:{place}:owner", f"processed:{place}", f"processed:{{{self._root}}}"], [entry.epoch, json.dumps(row)])
+        self._told += 1
+        keys = [f"pq:{place}:owner", f"processed:{place}", f"processed:{{{self._root}}}", f"told:{{{self._root}}}"]
+        while True:
+            try:
+                self._sink(keys, [entry.epoch, json.dumps(row), self._process, self._told])
+                return
+            except (redis.ConnectionError, redis.TimeoutError):
+                time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import redis
 
@@ -22,12 +23,15 @@ from tests.e2e.reader import Record
 ROOT = Path(__file__).parents[2]
 
 
-def start(kubeconfig: Path, url: str, queue: str, ledger: Path, group: str, pod: str, uid: str) -> subprocess.Popen[bytes]:
-    """`queue` is namespace/name. Its log is on its standard error."""
+def start(
+    kubeconfig: Path, url: str, sink: str, queue: str, ledger: Path, group: str, pod: str, uid: str, log: BinaryIO
+) -> subprocess.Popen[bytes]:
+    """`queue` is namespace/name. `sink`: the URL by which it tells what it has processed."""
     namespace, _, name = queue.partition("/")
     environment = {
         "KUBECONFIG": str(kubeconfig),
         "BATON_REDIS_URL": url,
+        "SINK_URL": sink,
         "BATON_LEDGER": str(ledger),
         "BATON_GROUP": group,
         "QUEUE": name,
@@ -35,7 +39,8 @@ def start(kubeconfig: Path, url: str, queue: str, ledger: Path, group: str, pod:
         "POD_NAMESPACE": namespace,
         "POD_UID": uid,
     }
-    return subprocess.Popen([sys.executable, "-m", "tests.load.consumer"], cwd=ROOT, env={**os.environ, **environment})
+    command = [sys.executable, "-m", "tests.load.consumer"]
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=log)
 
 
 def main() -> None:
@@ -43,7 +48,7 @@ def main() -> None:
     pod, url = Pod.from_environment(), os.environ["BATON_REDIS_URL"]
     group = f"{pod.namespace}/{pod.group}"
     ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
-    record = Record(redis.Redis.from_url(url))
+    record = Record(redis.Redis.from_url(os.environ["SINK_URL"]))
     lease = KubernetesLease(ApiConnection.from_kubeconfig(), pod.namespace, session_lease_name(pod.name))
     Consumer(
         lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),

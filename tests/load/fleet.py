@@ -13,6 +13,7 @@ from demo.records import Evidence
 
 from tests.load import consumer, sink
 from tests.load.ledger_watch import LedgerWatch
+from tests.load.links import Links
 from tests.load.producer import Load
 from tests.load.witness import Witness
 from tests.redis_server import RedisServer
@@ -21,11 +22,21 @@ from tests.redis_server import RedisServer
 class LoadedFleet:
     """`with LoadedFleet(…) as fleet:` has load and witnesses until the end of the block; consumers come by `join`.
 
-    The queue has the group's name, and must have been made.
+    The queue has the group's name, and must have been made. `links`: by which the load and the consumers go; the witnesses and
+    the sink never do.
     """
 
-    def __init__(self, kubeconfig: Path, namespace: str, group: str, server: RedisServer, partitions: int, folder: Path) -> None:
-        self._kubeconfig, self._group = kubeconfig, group
+    def __init__(
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        group: str,
+        server: RedisServer,
+        partitions: int,
+        folder: Path,
+        links: Links | None = None,
+    ) -> None:
+        self._kubeconfig, self._group, self._folder, self._links = kubeconfig, group, folder, links
         self.queue = f"{namespace}/{group}"
         self._mount = folder / "assignments"
         self._mount.mkdir()
@@ -33,16 +44,29 @@ class LoadedFleet:
         self.url = server.url
         self._stack = ExitStack()
         self.consumers: dict[str, subprocess.Popen[bytes]] = {}
-        self.load = Load(server.url, self.queue)
+        self._uids: dict[str, str] = {}
+        self.load = Load(links.redis("producer") if links else server.url, self.queue)
         self.witness = Witness(server.url, self.queue, partitions)
         self.ledger = LedgerWatch(kubeconfig, namespace, group, self._mount)
 
     def join(self, pods: Mapping[str, str]) -> None:
         """Start the consumers of these pods, by name and UID."""
-        for pod, uid in pods.items():
+        self._uids.update(pods)
+        for pod in pods:
+            self.start(pod)
+
+    def start(self, pod: str) -> None:
+        """As a container that starts again in its pod."""
+        kubeconfig, url = self._kubeconfig, self._server.url
+        if self._links:
+            kubeconfig, url = self._links.api_server(pod), self._links.redis(pod)
+        with self.log(pod).open("ab") as log:
             self.consumers[pod] = consumer.start(
-                self._kubeconfig, self._server.url, self.queue, self._mount, self._group, pod, uid
+                kubeconfig, url, self._server.url, self.queue, self._mount, self._group, pod, self._uids[pod], log
             )
+
+    def log(self, pod: str) -> Path:
+        return self._folder / f"{pod}.log"
 
     def processings(self) -> int:
         """How many results have come, late ones included."""

@@ -1,6 +1,7 @@
 """Reads the owner records again and again, and acts for every owner that was superseded: all that it tries must be refused."""
 
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +12,7 @@ from demo.records import Attempt, Fence
 from baton.queues.redis.keys import partition_keys
 
 _EVERY = 0.02
+_TRIES = 3
 
 
 class Witness:
@@ -23,6 +25,8 @@ class Witness:
         self._last: dict[int, tuple[str, int]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="witness")
+        self._lost: list[tuple[str, int, int]] = []
+        """Owners that were superseded and have not been tried: UID, partition and epoch."""
         self.fences: list[Fence] = []
         self.attempts: list[Attempt] = []
         self.broken: list[str] = []
@@ -43,7 +47,9 @@ class Witness:
     def _run(self) -> None:
         with redis.Redis.from_url(self._url) as server:
             while not self._over.wait(_EVERY):
-                self._look(server)
+                with suppress(redis.ConnectionError, redis.TimeoutError):  # it comes and goes
+                    self._look(server)
+                    self._try(server)
 
     def _look(self, server: redis.Redis) -> None:
         with server.pipeline(transaction=False) as pipe:
@@ -54,6 +60,18 @@ class Witness:
         for partition, (uid, epoch) in enumerate(records):
             self._see(partition, (uid or b"").decode(), int(epoch or 0), seconds * 1000 + micros // 1000)
 
+    def _try(self, server: redis.Redis) -> None:
+        """What owners that were superseded might. A try that a server that went away did not refuse is made again."""
+        while self._lost:
+            uid, partition, epoch = self._lost[0]
+            for _ in range(_TRIES):
+                found = list(attempts(self._url, self._queue, uid, {partition: epoch}))
+                if all(attempt.refused for attempt in found):
+                    break
+                server.ping()
+            self.attempts += found
+            self._lost.pop(0)
+
     def _see(self, partition: int, uid: str, epoch: int, at_ms: int) -> None:
         before = self._last.get(partition, ("", 0))
         if before == (uid, epoch):
@@ -63,4 +81,4 @@ class Witness:
             self.broken.append(f"the owner record of partition {partition} went from {before} to {(uid, epoch)}")
         self.fences.append(Fence(partition, epoch, at_ms))
         if before[0]:
-            self.attempts += attempts(self._url, self._queue, before[0], {partition: before[1]})
+            self._lost.append((before[0], partition, before[1]))

@@ -121,6 +121,16 @@ def test_what_silence_has_swallowed_is_lost_and_its_connection_with_it(link: Lin
     assert link.connections == 1, "nobody told the server that the other is closed"
 
 
+def test_connections_that_are_forgotten_are_lost_and_new_ones_work(link: Link, echo: Echo) -> None:
+    with connected(link) as before:
+        link.forget()
+        with pytest.raises(TimeoutError):
+            said(before, b"lost", NOTHING_COMES)
+        with connected(link) as after:
+            assert said(after, b"heard") == b"heard"
+    assert b"lost" not in echo.heard
+
+
 def test_answers_alone_can_be_lost(link: Link, echo: Echo) -> None:
     with connected(link) as connection:
         link.silence(frozenset({Way.ANSWERS}))

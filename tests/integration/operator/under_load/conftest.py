@@ -95,8 +95,10 @@ def running(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield fleet
 
 
-async def made(kubeconfig: Path, name: str, server: RedisServer, partitions: int = PARTITIONS) -> dict[str, str]:
-    """A queue, and a group of pods without processes."""
+async def made(
+    kubeconfig: Path, name: str, server: RedisServer, partitions: int = PARTITIONS, url: str | None = None
+) -> dict[str, str]:
+    """A queue, and a group of pods without processes. `url`: by which the operator reaches the server, if not by the server's."""
     queue = RedisQueue(server.url, f"{name}/{GROUP}", Claimant(f"{name}/{GROUP}", "a test"))
     await queue.ensure(partitions)
     await queue.release()
@@ -105,7 +107,7 @@ async def made(kubeconfig: Path, name: str, server: RedisServer, partitions: int
         api = Cluster(plain._client)
         await apply_crds(api)
         world = await namespace(api, name)
-        await world.redis(GROUP, server.url, partitions, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
+        await world.redis(GROUP, url or server.url, partitions, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
         await world.api.create(group_path("apps/v1", name, "deployments"), _idle())
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "idle"}
         await world.group(GROUP, replicas=len(PODS), scale={"mode": "Workload", "targetRef": target})
