@@ -70,7 +70,7 @@ def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
                     for row in found
                 ],
             }
-            place = f"{{{root}:{partition}}}"
+            place = f"{{{root}}}:{partition}"
             keys = [f"pq:{place}:owner", f"demo:{place}:results", f"demo:{place}:count"]
             sink(keys, [epoch, json.dumps(result, separators=(",", ":")), len(found)])
 

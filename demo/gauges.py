@@ -48,7 +48,7 @@ class Gauges:
     def results(self) -> Iterator[Processed]:
         """Everything that the sink was told, partition by partition, in the order in which it came."""
         for partition in range(self._partitions):
-            for raw in self._server.lrange(f"demo:{{{self._queue}:{partition}}}:results", 0, -1):
+            for raw in self._server.lrange(f"demo:{{{self._queue}}}:{partition}:results", 0, -1):
                 yield from _processed(bytes(raw))  # type: ignore[arg-type]
 
     def _follow(self) -> None:
@@ -66,7 +66,7 @@ class Gauges:
             keys = partition_keys(self._queue, partition)
             pipe.hget(keys.owner, "epoch")
             pipe.get(keys.refused)
-            pipe.get(f"demo:{{{self._queue}:{partition}}}:count")
+            pipe.get(f"demo:{{{self._queue}}}:{partition}:count")
             pipe.hmget(keys.progress, "last", "done")
         pipe.time()
         *answers, (seconds, micros) = pipe.execute()

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class Record:
-    """Tells the list of the partition, `processed:{namespace/queue:partition}`, and that of the whole queue, for keys may go from
+    """Tells the list of the partition, `processed:{namespace/queue}:partition`, and that of the whole queue, for keys may go from
     one partition to another: `processed:{namespace/queue}`. Once, though the server goes away meanwhile: what is counted twice
     was processed twice."""
 
@@ -49,7 +49,7 @@ class Record:
         self._assigned.update(partition.number for partition in partitions)
 
     def handle(self, entry: Entry) -> None:
-        place = f"{{{self._root}:{entry.partition}}}"
+        place = f"{{{self._root}}}:{entry.partition}"
         run = f"{os.environ['POD_UID']}-{entry.epoch}-{self._process}-{self._assigned[entry.partition]}"
         row = [
             entry.partition, entry.offset, entry.timestamp, entry.key.decode(), int(entry.value), entry.epoch, entry.redelivered,

@@ -41,7 +41,7 @@ async def test_a_result_from_before_the_epoch_in_force_is_kept_as_late_and_not_c
     await queue.grant(3, Uid("a"), Epoch(1))
     with redis.Redis.from_url(url) as server, watching(url) as gauges:
         sink = server.register_script(SINK)
-        keys = [f"pq:{{{QUEUE}:3}}:owner", f"demo:{{{QUEUE}:3}}:results", f"demo:{{{QUEUE}:3}}:count"]
+        keys = [f"pq:{{{QUEUE}}}:3:owner", f"demo:{{{QUEUE}}}:3:results", f"demo:{{{QUEUE}}}:3:count"]
         result = '{"partition":3,"epoch":1,"executor":"e","batch":1,"run":"r","rows":[["%d-0",5,"k",%d,false]]}'
         assert sink(keys, [1, result % (1, 1), 1]) == 0
         await queue.grant(3, Uid("b"), Epoch(2))

@@ -156,8 +156,8 @@ async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Que
     for name in ("nowhere", "../orders", "a}:0}", "x" * 300):
         announce(queue, pod, "0", name)
     with queue.raw() as raw:
-        raw.set("pq:{shop/odd:0}:owner", "no hash")
-        raw.hset("pq:{shop/odd:1}:owner", mapping={"uid": pod.uid, "epoch": "many"})
+        raw.set("pq:{shop/odd}:0:owner", "no hash")
+        raw.hset("pq:{shop/odd}:1:owner", mapping={"uid": pod.uid, "epoch": "many"})
         raw.xadd(announcements_key(GROUP.group, pod.uid), {"other": "fields"})
     announce(queue, pod, "0-1", "odd")
     queue.send("a")

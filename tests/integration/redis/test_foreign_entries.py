@@ -33,7 +33,7 @@ def add(queue: Queue, *entries: tuple[str, dict[str, str]], partition: int = 0) 
 
 
 def stream(queue: Queue, partition: int = 0) -> str:
-    return f"pq:{{{queue.name}:{partition}}}:stream:0"
+    return f"pq:{{{queue.name}}}:{partition}:stream:0"
 
 
 def number_of(entry: Entry) -> int:
@@ -42,7 +42,7 @@ def number_of(entry: Entry) -> int:
 
 def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
     with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}:{partition}}}:dead")  # type: ignore[assignment]
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")  # type: ignore[assignment]
         return [fields for _, fields in letters]
 
 

@@ -161,7 +161,7 @@ async def test_an_entry_that_somebody_deleted_by_hand_holds_nobody_up(queue: Que
     queue.send("a", "b")
     (entry,) = (await queue.granted("a", ONE)).read(0, ONE, 1)
     with queue.raw() as raw:
-        raw.xdel(f"pq:{{{queue.name}:0}}:stream:0", entry.offset)
+        raw.xdel(f"pq:{{{queue.name}}}:0:stream:0", entry.offset)
     owner = await queue.granted("b", TWO)
     assert told(owner.read(0, TWO)) == [(b"b", False)]
     assert await queue.operator.outstanding(0) == 1
@@ -172,7 +172,7 @@ async def test_entries_say_when_the_queue_took_them_and_where_they_are(queue: Qu
     owner = await queue.granted("a", ONE, partition=1)
     (entry,) = owner.read(1, ONE)
     with queue.raw() as raw:
-        ((offset, _),) = raw.xrange(f"pq:{{{queue.name}:1}}:stream:0")  # type: ignore[misc]
+        ((offset, _),) = raw.xrange(f"pq:{{{queue.name}}}:1:stream:0")  # type: ignore[misc]
         seconds, _ = raw.time()
     assert entry.queue == queue.name.partition("/")[2]
     assert (entry.partition, entry.offset, entry.key, entry.epoch) == (1, offset.decode(), queue.key(1), ONE)

@@ -156,7 +156,7 @@ async def test_a_backlog_is_counted_right_again_when_a_change_has_ended(queue: Q
     queue.producer.send_many((key(0, 2), str(number)) for number in range(5))
     finish(owner, 0)
     with queue.raw() as raw:
-        raw.delete(f"pq:{{{queue.name}:2}}:{deleted}")
+        raw.delete(f"pq:{{{queue.name}}}:2:{deleted}")
     while await queue.operator.ensure(3) is not None:
         pass
     assert (await queue.operator.lag())[2] == (0 if deleted.startswith("stage") else 5)

@@ -106,7 +106,7 @@ async def test_the_stream_is_trimmed_one_batch_behind(queue: Queue) -> None:
             assert len(content(owner, ONE, plan)) == 1000
             owner.commit(0, ONE, plan)
             assert len(content(owner, ONE, plan)) == 1000, "the last batch can still be read"
-            assert raw.xlen(f"pq:{{{queue.name}:0}}:stream:0") <= 2100
+            assert raw.xlen(f"pq:{{{queue.name}}}:0:stream:0") <= 2100
 
 
 async def test_large_plans_are_read_in_pages(queue: Queue) -> None:

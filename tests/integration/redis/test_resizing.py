@@ -243,7 +243,7 @@ async def test_a_thread_whose_key_waits_for_its_slot_holds_up_only_those_that_se
         raw.hset(queue_key(queue.name), mapping={"version": 2, "table": RoutingTable(2, (1,) * 1024).to_text()})
         first.join(PATIENCE)
         second.join(PATIENCE)
-        staged = raw.xrange(f"pq:{{{queue.name}:1}}:stage:2.0")
+        staged = raw.xrange(f"pq:{{{queue.name}}}:1:stage:2.0")
         assert [entry[b"v"] for _, entry in staged] == [b"1", b"2"]
 
 
@@ -258,7 +258,7 @@ async def test_a_stage_becomes_empty_however_much_is_sent(queue: Queue) -> None:
         arguments = unblocking(raw, queue)
         assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 0
         sent = 2000
-        while raw.xlen(stage := f"pq:{{{queue.name}:2}}:stage:2.0"):
+        while raw.xlen(stage := f"pq:{{{queue.name}}}:2:stage:2.0"):
             before = raw.xlen(stage)
             queue.producer.send_many((moves, str(sent + number)) for number in range(150))
             sent += 150
@@ -286,5 +286,5 @@ async def test_large_entries_follow_one_or_two_at_a_time(queue: Queue) -> None:
         arguments = unblocking(raw, queue)
         left = [7]
         while not scripts.UNBLOCK.run(raw, new, arguments):
-            left.append(raw.xlen(f"pq:{{{queue.name}:2}}:stage:2.0"))
+            left.append(raw.xlen(f"pq:{{{queue.name}}}:2:stage:2.0"))
         assert left == [7, 5, 3, 1]

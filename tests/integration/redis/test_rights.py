@@ -195,8 +195,8 @@ async def test_without_the_keys_of_announcements_work_goes_on_and_each_side_says
     roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
     with roles.server.client() as raw:
-        raw.execute_command("ACL", "SETUSER", "operator", "resetkeys", "~pq:{shop/orders}:*", "~pq:{shop/orders:*")
-        raw.execute_command("ACL", "SETUSER", "consumer", "resetkeys", "~pq:{shop/orders}:*", "~pq:{shop/orders:*")
+        raw.execute_command("ACL", "SETUSER", "operator", "resetkeys", "~pq:{shop/orders}:*")
+        raw.execute_command("ACL", "SETUSER", "consumer", "resetkeys", "~pq:{shop/orders}:*")
         await roles.operator.ensure(1)
         for _ in range(3):
             await roles.owned()

@@ -88,7 +88,7 @@ async def test_a_making_that_was_cut_off_is_finished_by_the_next(server: RedisSe
     queue = await make_queue(server.url, 3, new_name())
     with queue.raw() as raw:
         raw.hdel(f"pq:{{{queue.name}}}:queue", "ready")
-        raw.delete(f"pq:{{{queue.name}:2}}:stream:0", f"pq:{{{queue.name}:2}}:slots")
+        raw.delete(f"pq:{{{queue.name}}}:2:stream:0", f"pq:{{{queue.name}}}:2:slots")
     await queue.operator.ensure(3)
     queue.send("a", partition=2)
     assert (await queue.operator.lag())[2] == 1
@@ -147,8 +147,8 @@ async def test_a_text_that_is_no_url_is_said_to_be_none() -> None:
 
 async def test_other_data_under_the_same_keys_is_named(queue: Queue) -> None:
     with queue.raw() as raw:
-        raw.delete(f"pq:{{{queue.name}:0}}:owner")
-        raw.set(f"pq:{{{queue.name}:0}}:owner", "something else")
+        raw.delete(f"pq:{{{queue.name}}}:0:owner")
+        raw.set(f"pq:{{{queue.name}}}:0:owner", "something else")
     with pytest.raises(QueueUnreachable, match="has other data under the keys pq:"):
         await queue.operator.grant(0, Uid("a"), ONE)
 
@@ -241,7 +241,7 @@ async def test_on_a_full_redis_the_operator_keeps_its_queue_and_changes_its_limi
             raw.config_set("maxmemory", 1)
             await queue.operator.ensure(2)
             await queue.limited(most=5)
-            assert raw.hget(f"pq:{{{queue.name}:1}}:owner", "maxDeliveredUnacked") == b"5"
+            assert raw.hget(f"pq:{{{queue.name}}}:1:owner", "maxDeliveredUnacked") == b"5"
             assert await queue.operator.grant(0, Uid("b"), TWO) == ("b", TWO, False)
         await queue.close()
 
@@ -283,7 +283,7 @@ async def test_a_grant_waits_for_the_replica_and_says_when_it_cannot(caplog: pyt
 
         epoch = await eventually(durable, "a grant is durable")
         with redis.Redis.from_url(replica.url) as raw:
-            assert raw.hget(f"pq:{{{queue.name}:0}}:owner", "uid") == b"a"
+            assert raw.hget(f"pq:{{{queue.name}}}:0:owner", "uid") == b"a"
         replica.freeze()
         assert await queue.operator.grant(0, Uid("b"), Epoch(epoch + 1)) == ("b", epoch + 1, False)
         assert "has no replica after 1000 ms" in caplog.text

@@ -138,7 +138,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             what = url.hidden(denied(error, queue))
             return (
                 f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names "
-                f"by ACL SETUSER, on the keys ~pq:{{{queue}:* and ~pq:{{{queue}}}:*."
+                f"by ACL SETUSER, on the keys ~pq:{{{queue}}}:*."
             )
         case InvalidResponse() | OddAnswerError():
             what = text if isinstance(error, OddAnswerError) else "something that is not of its protocol"
@@ -158,7 +158,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
         case ResponseError() if text.startswith("WRONGTYPE"):
-            return f"{place} has other data under the keys pq:{{{queue}…. Move them away, or use another database for {queue}."
+            return f"{place} has other data under the keys pq:{{{queue}}}:…. Move them away, or use another database for {queue}."
         case ResponseError() if "unknown command" in text:
             return (
                 f"{place} does not know what {queue} needs ({url.hidden(text)}). If it is a Sentinel, write "

@@ -20,11 +20,11 @@ def is_denial(error: Exception) -> bool:
 
 
 def denied(error: Exception, queue: str) -> str:
-    """What was denied, as in "XADD on pq:{shop/orders:…}:stream:…"."""
+    """What was denied, as in "XADD on pq:{shop/orders}:…:stream"."""
     text = str(error)
     if found := _PLACE.search(text):
         return _line(found[1], found[2], queue)
-    return denied_command(error) or f"the keys pq:{{{queue}…"
+    return denied_command(error) or f"the keys pq:{{{queue}}}:…"
 
 
 def denied_command(error: Exception) -> str | None:
@@ -39,9 +39,9 @@ def _line(sha: str, number: str, queue: str) -> str:
     begins = "\n".join(lines[int(number) - 1 :][:3])
     call = _CALL.search(begins)
     if call is None:
-        return f"a command on the keys pq:{{{queue}…"
+        return f"a command on the keys pq:{{{queue}}}:…"
     command = " ".join(word for word in call.groups() if word)
     key = _KEY.search(begins, call.end())
     if key is None:
         return command
-    return f"{command} on pq:{{{queue}" + ("}:queue" if key[1] else f":…}}:{key[2].lower()}")
+    return f"{command} on pq:{{{queue}}}:" + ("queue" if key[1] else f"…:{key[2].lower()}")

@@ -1,7 +1,6 @@
 """Where a partitioned queue lives in Redis.
 
-Everything of one partition carries one hash tag, `pq:{namespace/queue:partition}:…`, so that a script touches one partition
-only and Redis Cluster keeps a partition on one node.
+Everything of one queue carries one hash tag, `pq:{namespace/queue}:…`, so that Redis Cluster keeps a queue on one node.
 """
 
 from typing import NamedTuple
@@ -37,11 +36,14 @@ class PartitionKeys(NamedTuple):
     """Hash: slot:producer -> the last sequence number that was added, and when."""
     dead: str
     """Stream of the dead letters: offset, key, value, timestamp, deliveries, why, and headers if it has some."""
+    never: str
+    """There is no such key. A Redis Cluster that moves a slot to another node runs no script of which a key is missing (TRYAGAIN):
+    so none runs while some of the keys are here and some there."""
 
 
 def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> PartitionKeys:
     """`queue` is namespace/name."""
-    root = f"pq:{{{queue}:{partition}}}:"
+    root = f"pq:{{{queue}}}:{partition}:"
     return PartitionKeys(
         owner=root + "owner",
         stream=f"{root}stream:{segment}",
@@ -51,6 +53,7 @@ def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> 
         slots=root + "slots",
         sequences=root + "sequences",
         dead=root + "dead",
+        never=root + "never",
     )
 
 

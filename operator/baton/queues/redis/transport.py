@@ -132,7 +132,7 @@ class Transport:
         except ForeignRecord as what:
             raise QueueUnreachable(
                 f"{self._url.place} has records of {self._queue} that Baton did not write ({what}). Move the keys "
-                f"pq:{{{self._queue}…}} away, or use another database for {self._queue}."
+                f"pq:{{{self._queue}}}:… away, or use another database for {self._queue}."
             ) from None
         except Exception as error:
             words = f"{type(error).__name__}: {self._url.hidden(error)}"
