@@ -37,10 +37,11 @@ class RedisServer:
         replica_of: "RedisServer | None" = None,
         debug: bool = False,
         cluster: bool = False,
+        down_after: int = 15_000,
         valkey: bool = False,
     ) -> None:
-        """`debug`: it takes the command DEBUG. `cluster`: it is a node of a Redis Cluster, alone and without slots. `valkey`: it
-        is Valkey 8, which has what came with Redis 7.2."""
+        """`debug`: it takes the command DEBUG. `cluster`: it is a node of a Redis Cluster, alone and without slots, and takes
+        others for dead after so many milliseconds. `valkey`: it is Valkey 8, which has what came with Redis 7.2."""
         program = _valkey() if valkey else shutil.which("redis-server")
         if program is None:
             raise RuntimeError("redis-server is not installed: apt-get install redis-server")
@@ -57,7 +58,9 @@ class RedisServer:
         if maxmemory is not None:
             self._command += ["--maxmemory", maxmemory, "--maxmemory-policy", "noeviction"]
         if cluster:
-            self._command += ["--cluster-enabled", "yes", "--cluster-port", str(next(free_ports(bind)))]
+            self.cluster_port = next(free_ports(bind))
+            self._command += ["--cluster-enabled", "yes", "--cluster-port", str(self.cluster_port)]
+            self._command += ["--cluster-node-timeout", str(down_after)]
         if debug:
             self._command += ["--enable-debug-command", "yes"]
         if replica_of is not None:
@@ -68,6 +71,10 @@ class RedisServer:
     def url(self) -> str:
         credentials = f":{quote(self.password, safe='')}@" if self.password is not None else ""
         return f"redis://{credentials}{self.bind}:{self.port}/0"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
 
     def client(self) -> redis.Redis:
         """A client of its own, without Baton's."""

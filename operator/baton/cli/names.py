@@ -7,6 +7,8 @@ from re import ASCII, fullmatch
 
 import click
 
+from baton.model.redis_url import SCHEMES, SOCKET
+
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _MOST_SHOWN = 60
 
@@ -49,7 +51,8 @@ class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
     name = "url"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if len(value) > _LONGEST_URL or not fullmatch(r"(rediss?([+]sentinel)?|unix)://[!-~]+", value, ASCII):
+        scheme, _, rest = value.partition("://")
+        if len(value) > _LONGEST_URL or scheme not in (*SCHEMES, SOCKET) or not fullmatch("[!-~]+", rest, ASCII):
             self.fail("this is no URL of a Redis: give one such as redis://127.0.0.1:6379/0.", param, ctx)
         return value
 

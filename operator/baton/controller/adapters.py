@@ -10,10 +10,9 @@ from pydantic import SecretStr
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
+from baton.model.redis_url import SCHEMES
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.resources import PartitionedQueueSpec, SourceType
-
-_SCHEMES = ("redis://", "rediss://", "redis+sentinel://", "rediss+sentinel://")
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
 """Makes the adapter for a queue as one group uses it; see `open_queue`."""
@@ -93,7 +92,7 @@ async def redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> t
         raise QueueUnreachable(f"{where} has no key {reference.key}: add it, with the server's URL") from None
     except (binascii.Error, UnicodeDecodeError):
         raise QueueUnreachable(f"{where} has something else than a URL under {reference.key}") from None
-    if not url.get_secret_value().startswith(_SCHEMES):
+    if url.get_secret_value().partition("://")[0] not in SCHEMES:
         raise QueueUnreachable(
             f"{where} has something else than a URL such as redis://:password@redis.{queue.namespace}:6379/0 "
             f"under {reference.key}"

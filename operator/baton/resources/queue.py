@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from baton.engine.observation import OnDeadline
+from baton.model.redis_url import EXAMPLES, FORMS
 from baton.resources.attributes import PartitionAttributes
 from baton.resources.condition import Conditions
 from baton.resources.shape import NonNegativeSeconds, Shape, rule, rules
@@ -32,8 +33,8 @@ REDIS_OPTIONS = {
 }
 """What may stand behind the ? of a URL, and what it may be. The adapter (baton.queues.redis.url) reads them."""
 
-_HOST = r"([A-Za-z0-9._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?"
-_SENTINELS = f"{_HOST}(,{_HOST}){{0,15}}/[A-Za-z0-9._-]{{1,100}}"
+_FORM = "|".join(f"{kind.replace('+', '[+]')}://{form}" for kind, form in FORMS.items()).replace("\\", "\\\\")
+"""What follows redis or rediss, as it stands in a rule."""
 _OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items())})"
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
@@ -95,10 +96,8 @@ class RedisSource(Shape):
                 max_length=2048,
                 json_schema_extra=rules(
                     rule(
-                        f"self.contains('@') || self.matches('^rediss?(://{_HOST}|[+]sentinel://{_SENTINELS})"
-                        "(/[0-9]{0,9})?([?].*)?$')",
-                        "spec.source.redis.url is no URL of a Redis: write redis://redis.shop:6379/0, or rediss:// for TLS; or "
-                        "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0",
+                        f"self.contains('@') || self.matches('^rediss?({_FORM})([?].*)?$')",
+                        f"spec.source.redis.url is no URL of a Redis: write {'; or '.join(EXAMPLES.values())}",
                         reason="FieldValueInvalid",
                     ),
                     rule(
@@ -114,8 +113,13 @@ class RedisSource(Shape):
                         reason="FieldValueInvalid",
                     ),
                     rule(
-                        "!self.matches('^rediss?://.*[?&]sentinel_')",
+                        "!self.matches('^rediss?(|[+]cluster)://.*[?&]sentinel_')",
                         "spec.source.redis.url has an option for Sentinels: begin it with redis+sentinel://",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.matches('^rediss?[+]cluster://.*[?&]db=')",
+                        "spec.source.redis.url has the option db, but a Redis Cluster has database 0 alone: take it out",
                         reason="FieldValueInvalid",
                     ),
                 ),
@@ -124,8 +128,8 @@ class RedisSource(Shape):
         | None
     ) = None
     """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS), or who knows which one is the primary:
-    redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, with several hosts between commas. Without a user or password: a
-    URL with these belongs into a Secret, see urlSecretRef."""
+    redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, or a Redis Cluster: redis+cluster://redis.shop:6379, both with
+    several hosts between commas. Without a user or password: a URL with these belongs into a Secret, see urlSecretRef."""
     url_secret_ref: SecretKey | None = None
     """A Secret that holds the URL. It is read again whenever the connection is made anew, so a password may be changed."""
 

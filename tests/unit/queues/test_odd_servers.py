@@ -78,7 +78,7 @@ async def test_an_endless_answer_is_left_after_as_many_bytes_as_a_round_trip_may
     begins, then = ENDLESS[what]
     server = OddServer(lambda _: begins, then)
     async with at(server) as url:
-        client = async_client(read(url), connections=1, files=TlsFiles())
+        client = async_client(read(url), "any", connections=1, files=TlsFiles())
         pipe = client.pipeline(transaction=False)
         for _ in range(1000):
             pipe.execute_command("PING")
@@ -106,7 +106,7 @@ async def test_a_queue_at_an_endless_server_is_named_with_the_cure(what: str) ->
 async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "WITHIN", 0.2)
     async with at(OddServer(lambda _: b"", b"+x\r\n", every=0.05)) as url:
-        client = async_client(read(url), connections=1, files=TlsFiles())
+        client = async_client(read(url), "any", connections=1, files=TlsFiles())
         pipe = client.pipeline(transaction=False)
         for _ in range(100_000):
             pipe.execute_command("PING")
@@ -117,7 +117,7 @@ async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long
 
 async def test_no_option_of_a_url_makes_the_operator_wait_longer() -> None:
     url = read("redis://127.0.0.1/0?socket_timeout=9999&socket_connect_timeout=9999")
-    client = async_client(url, connections=1, files=TlsFiles())
+    client = async_client(url, "any", connections=1, files=TlsFiles())
     assert client.connection_pool.connection_kwargs["socket_timeout"] == bounded.WITHIN
     assert client.connection_pool.connection_kwargs["socket_connect_timeout"] == bounded.WITHIN
     assert client.connection_pool.connection_kwargs["parser_class"] is bounded.BoundedParser

@@ -56,14 +56,14 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[Refusing]:
 
 
 def test_a_thread_asks_again_on_a_new_connection(refusing: Refusing) -> None:
-    asking = client(read(refusing.url))
+    asking = client(read(refusing.url), "any")
     assert asking.execute_command("INCR", "x") == 1
     assert refusing.connections == 2
     asking.close()
 
 
 async def test_a_task_asks_again_on_a_new_connection(refusing: Refusing) -> None:
-    asking = async_client(read(refusing.url), connections=2, files=TlsFiles())
+    asking = async_client(read(refusing.url), "any", connections=2, files=TlsFiles())
     async with asking.pipeline(transaction=False) as pipe:
         pipe.execute_command("INCR", "x")
         pipe.execute_command("INCR", "y")
@@ -77,7 +77,7 @@ def test_who_is_refused_again_and_again_is_told_why(error: str, said: str) -> No
     server = Refusing(error, 10_000)
     url = read(server.url)
     with pytest.raises(QueueUnreachable, match=said), explained(url, "shop/orders"):
-        client(url).execute_command("INCR", "x")
+        client(url, "any").execute_command("INCR", "x")
     with pytest.raises(QueueUnreachable, match=said), RedisProducer(server.url, "shop/orders", patience=0.1) as producer:
         producer.send("k", "v")
     server.close()
@@ -85,7 +85,7 @@ def test_who_is_refused_again_and_again_is_told_why(error: str, said: str) -> No
 
 def test_another_error_leaves_the_connection_alone() -> None:
     server = Refusing("ERR no such thing", 10_000)
-    asking = client(read(server.url))
+    asking = client(read(server.url), "any")
     for _ in range(3):
         with pytest.raises(Exception, match="no such thing") as error:
             asking.execute_command("INCR", "x")

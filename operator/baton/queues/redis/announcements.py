@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from re import ASCII, fullmatch
 from typing import Any
 
+import redis
 from redis.exceptions import ResponseError
 
 from baton.model.ids import Partition, QueueName, Uid
@@ -17,7 +18,7 @@ from baton.queues.protocol import Heard, QueueUnreachable
 from baton.queues.redis import records
 from baton.queues.redis.connection import client, explained
 from baton.queues.redis.denials import denied_command, is_denial
-from baton.queues.redis.keys import announcements_key, partition_keys
+from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
 from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.routing import SLOTS
 from baton.queues.redis.url import read
@@ -27,6 +28,8 @@ _AT_ONCE = 256
 """Records in one round trip."""
 _LONGEST = 16_384
 """Characters of one that are read."""
+_MOST_QUEUES = 64
+"""Connections to nodes of a cluster that are open for records: an announcement can name any queue."""
 _BEGIN = "0-0"
 _FIELDS = (b"queue", b"partitions")
 
@@ -43,8 +46,10 @@ class RedisAnnouncements:
         self._group = group
         self._namespace = group.partition("/")[0]
         self._key = announcements_key(group, uid)
-        self._client = client(self._url)
-        self._wakeup = Wakeup(self._url)
+        self._client = client(self._url, self._key)
+        self._wakeup = Wakeup(self._url, self._key)
+        self._clients: dict[QueueName, redis.Redis] = {}
+        """In a cluster, for each queue may be on another node. The one that was used last is the last."""
         self._after = _BEGIN
         """The last announcement that was read."""
 
@@ -60,16 +65,39 @@ class RedisAnnouncements:
 
     def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """The owner records of these, as they are now. Without those that there are not."""
-        asked = list(partitions)
+        if self._url.cluster is None:
+            return self._look(self._client, list(partitions))
+        by_queue: dict[QueueName, list[Partition]] = {}
+        for partition in partitions:
+            by_queue.setdefault(partition.queue, []).append(partition)
+        found: dict[Partition, Heard] = {}
+        failure = None
+        for queue, asked in by_queue.items():
+            try:
+                found |= self._look(self._client_of(queue), asked)
+            except QueueUnreachable as problem:
+                failure = problem
+        if failure is not None and not found:
+            raise failure
+        return found
+
+    def _look(self, client: "redis.Redis", asked: Sequence[Partition]) -> dict[Partition, Heard]:
         found: dict[Partition, Heard] = {}
         with self._explained():
             for start in range(0, len(asked), _AT_ONCE):
                 some = asked[start : start + _AT_ONCE]
-                with self._client.pipeline(transaction=False) as pipe:
+                with client.pipeline(transaction=False) as pipe:
                     for queue, number in some:
                         pipe.hmget(partition_keys(f"{self._namespace}/{queue}", number).owner, "uid", "epoch", "paused", "within")
                     answers = pipe.execute(raise_on_error=False)
                 found |= {partition: heard for partition, raw in zip(some, answers, strict=True) if (heard := _heard(raw))}
+        return found
+
+    def _client_of(self, queue: QueueName) -> "redis.Redis":
+        found = self._clients.pop(queue, None) or client(self._url, queue_key(f"{self._namespace}/{queue}"))
+        self._clients[queue] = found
+        if len(self._clients) > _MOST_QUEUES:
+            self._clients.pop(next(iter(self._clients))).close()
         return found
 
     def interrupt(self) -> None:
@@ -78,7 +106,8 @@ class RedisAnnouncements:
 
     def close(self) -> None:
         self._wakeup.close()
-        self._client.close()
+        for each in (self._client, *self._clients.values()):
+            each.close()
 
     def _announced(self, news: Sequence[Any]) -> set[Partition]:
         """Partitions. Where there are no news, for the connection is another one: of all that there are."""

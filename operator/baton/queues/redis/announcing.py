@@ -1,23 +1,30 @@
 """Announcements of the operator: who is concerned by a pause or a grant looks at the partition at once.
 
 They travel behind the requests that they are about, in the same round trip, and not in their scripts: in a Redis Cluster a pod's
-announcements are on another node than its partitions. One that is lost costs time only, for the ledger says the same a little
-later.
+announcements are on another node than its partitions, and go there by themselves. One that is lost costs time only, for the
+ledger says the same a little later.
 """
 
+import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+import redis.asyncio as aioredis
 
 from baton.model.ids import Uid
 from baton.model.ranges import format_numbers
 from baton.queues.redis.batch import Hint, Request
 from baton.queues.redis.keys import announcements_key
+from baton.queues.redis.round_trip import round_trip
 from baton.queues.redis.scripts import ANNOUNCE
 from baton.queues.redis.url import RedisUrl
 
 log = logging.getLogger(__name__)
+
+_MOST_WAITING = 1024
+"""Announcements that wait for a round trip; the oldest are forgotten first."""
 
 
 class Announcing:
@@ -28,6 +35,8 @@ class Announcing:
         self._url = url
         self._queue = queue
         self._group = group
+        self.key = announcements_key(group, "")
+        """None that is used, on the node that has them all."""
         self._owners: dict[int, Uid] = {}
         self._fails = False
 
@@ -66,3 +75,35 @@ class Announcing:
             )
         if answers:
             self._fails = failure is not None
+
+
+class Aside:
+    """Sends announcements on a connection of their own. Nobody waits for them: those that come meanwhile go next, together."""
+
+    def __init__(self, client: "aioredis.Redis", announcing: Announcing) -> None:
+        self._client = client
+        self._announcing = announcing
+        self._waiting: deque[Request] = deque(maxlen=_MOST_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    def send(self, announcements: Iterable[Request]) -> None:
+        self._waiting.extend(announcements)
+        if self._waiting and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._send())
+
+    async def close(self) -> None:
+        """What is under way is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _send(self) -> None:
+        while self._waiting:
+            announcements = list(self._waiting)
+            self._waiting.clear()
+            try:
+                answers = await round_trip(self._client, announcements)
+            except Exception as error:
+                answers = [error]
+            self._announcing.answered(answers)

@@ -26,7 +26,7 @@ from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
 from baton.queues.redis.credentials import CredentialFileError, Credentials
 from baton.queues.redis.denials import denied, is_denial
-from baton.queues.redis.locating import UnlocatedError, asking
+from baton.queues.redis.locating import NodeSearch, PrimarySearch, Search, UnlocatedError, asking
 from baton.queues.redis.primary import NotPrimaryError, leaving
 from baton.queues.redis.tls_files import TlsFileError, TlsFiles, reading
 from baton.queues.redis.url import RedisUrl
@@ -51,27 +51,28 @@ in time is not asked again at once: its user should know.
 """
 
 
-def client(url: RedisUrl, *, block: float = 0.0) -> "redis.Redis":
-    """A client for threads. `block`: for how long a command may block (seconds)."""
+def client(url: RedisUrl, key: str, *, block: float = 0.0) -> "redis.Redis":
+    """A client for threads. `key`: in a cluster it goes to the node that has this one. `block`: for how long a command may block
+    (seconds)."""
     options = _options(url)
     kind = leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False)
     pool = redis.ConnectionPool(
-        connection_class=_located(kind, url, options, tasks=False),
+        connection_class=_located(kind, url, key, options, tasks=False),
         **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
 
 
-def async_client(url: RedisUrl, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
-    """The operator's client, for tasks, which share so many connections. It reads `files` only, and looks its host up for that
-    namespace. It waits for nothing longer than WITHIN, whatever the URL says, and gives answers as they come: what they should
-    be is in answers.py, and not with the library."""
+def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
+    """The operator's client, for tasks, which share so many connections. `key`: as of `client`. It reads `files` only, and looks
+    its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL says, and gives answers as they
+    come: what they should be is in answers.py, and not with the library."""
     options = _options(url)
     options |= {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
     options["parser_class"] = BoundedParser
     kind = leaving(bounded(_class_of(url, aioredis, files, tasks=True), namespace), tasks=True)
     pool = aioredis.BlockingConnectionPool(
-        connection_class=_located(kind, url, options, tasks=True),
+        connection_class=_located(kind, url, key, options, tasks=True),
         max_connections=connections,
         timeout=options["socket_timeout"],
         **options | {"retry": AsyncRetry(**RETRY)},
@@ -97,13 +98,16 @@ def _class_of(url: RedisUrl, library: Any, files: TlsFiles, *, tasks: bool) -> A
     return kinds.Connection
 
 
-def _located(kind: type, url: RedisUrl, options: Mapping[str, Any], *, tasks: bool) -> type:
+def _located(kind: type, url: RedisUrl, key: str, options: Mapping[str, Any], *, tasks: bool) -> type:
     """Connections of this kind to where the URL leads."""
+    if url.cluster is not None:
+        search: Search = NodeSearch(url.cluster, key)
+        return asking(kind, search, options, tasks=tasks)
     if url.sentinels is None:
         return kind
     not_theirs = {"db"} if url.sentinels.password else {"db", "credential_provider"}
     theirs = {name: value for name, value in options.items() if name not in not_theirs}
-    return asking(kind, url.sentinels, theirs, tasks=tasks)
+    return asking(kind, PrimarySearch(url.sentinels), theirs, tasks=tasks)
 
 
 @contextmanager
@@ -144,7 +148,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             what = text if isinstance(error, OddAnswerError) else "something that is not of its protocol"
             return f"{place} answers as no Redis does ({what}). Correct the URL of {queue} to one that leads to a Redis."
         case NotPrimaryError():
-            return not_primary(error.status, place, queue)
+            return not_primary(error.status, url, queue)
         case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
             return (
                 f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
@@ -183,6 +187,11 @@ def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException 
 def _unknown_host(url: RedisUrl, queue: str) -> str:
     if url.sentinels is not None:
         return f"{url.asker} cannot resolve the host that the Sentinels name for {url.place}: see SENTINEL MASTERS."
+    if url.cluster is not None:
+        return (
+            f"{url.asker} cannot resolve the host that the nodes of {url.place} name for {queue}: see CLUSTER SLOTS, and the "
+            "settings cluster-announce-hostname and cluster-announce-ip."
+        )
     host, namespace = str(url.options.get("host", "")), queue.partition("/")[0]
     said = f"{url.asker} cannot resolve '{host}', the host of {queue}"
     if "." in host or ":" in host:
@@ -194,7 +203,13 @@ def _unknown_host(url: RedisUrl, queue: str) -> str:
 
 
 def _unlocated(error: UnlocatedError, url: RedisUrl, queue: str) -> str:
-    assert url.sentinels is not None
+    if url.sentinels is None:
+        if error.trouble == "refused":
+            return _refused_password(url, queue)
+        return (
+            f"None of the nodes at {url.cluster} says where {queue} is ({url.hidden(error)}). Work on it goes on when one does: "
+            f"see that those of {url.stands_in} are there."
+        )
     match error.trouble:
         case "unknown":
             return (
@@ -225,16 +240,21 @@ def absent(url: RedisUrl, what: str, queue: str) -> str:
     )
 
 
-def not_primary(status: str, place: str, queue: str) -> str:
+def not_primary(status: str, url: RedisUrl, queue: str) -> str:
     """What a server's refusal to be worked with means (`NotPrimaryError.status`), and the cure."""
+    place = url.place
     match status:
         case "LOADING":
             return f"{place} is still loading its data. Work on {queue} goes on when it is done."
-        case "MOVED" | "CLUSTERDOWN":
+        case "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" if url.cluster is None:
             return (
-                f"{place} is a node of a Redis Cluster, which Baton does not work with. Point the URL of {queue} at a single "
-                "server, at the address of a primary with replicas, or at its Sentinels."
+                f"{place} is a node of a Redis Cluster. Begin the URL of {queue} with redis+cluster:// (rediss+cluster:// "
+                "for TLS), and name several of its nodes there."
             )
+        case "CLUSTERDOWN":
+            return f"{place} has no master for {queue} (CLUSTERDOWN). Work on it goes on when there is one: see CLUSTER NODES."
+        case "MOVED" | "ASK" | "TRYAGAIN":
+            return f"{place} is moving {queue} to another node ({status}). Work on it goes on when it is there."
         case "MASTERDOWN":
             return f"{place} is a replica that has lost its primary. Work on {queue} goes on when its address leads to a primary."
     return (

@@ -100,7 +100,7 @@ class RedisDeadLetters:
     def __init__(self, url: str, queue: str, *, stands_in: str = "the URL", patience: float = 30.0) -> None:
         self._queue = queue
         self._url = read(url, stands_in=stands_in)
-        self._client = client(self._url)
+        self._client = client(self._url, queue_key(queue))
         self._producer = RedisProducer(url, queue, patience=patience)
 
     def counts(self) -> dict[int, int]:

@@ -37,8 +37,8 @@ class PartitionKeys(NamedTuple):
     dead: str
     """Stream of the dead letters: offset, key, value, timestamp, deliveries, why, and headers if it has some."""
     never: str
-    """There is no such key. A Redis Cluster that moves a slot to another node runs no script of which a key is missing (TRYAGAIN):
-    so none runs while some of the keys are here and some there."""
+    """There is no such key. A Redis Cluster that moves a slot to another node runs no script of which a key is missing
+    (TRYAGAIN): so none runs while some of the keys are here and some there."""
 
 
 def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> PartitionKeys:

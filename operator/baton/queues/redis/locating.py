@@ -1,13 +1,14 @@
-"""Connections that ask Sentinels where the primary is, each time that they are made.
+"""Connections that ask where they are to go, each time that they are made: Sentinels for the primary, or the nodes of a Redis
+Cluster for the one that has a queue.
 
-The library has pools for this, one for threads and one for tasks. Neither bounds what is read, which in the operator comes from
-a tenant's server, and that for tasks does not wait for a free connection. So a connection of ours asks by itself, and the rest is
-as ever: one that leaves its server (primary.py) asks again. https://redis.io/docs/latest/develop/reference/sentinel-clients/
+The library has clients for this, for threads and for tasks. None bounds what is read, which in the operator comes from a tenant's
+server. So a connection of ours asks by itself, and the rest is as ever: one that leaves its server (primary.py) asks again.
+https://redis.io/docs/latest/develop/reference/sentinel-clients/, https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from re import ASCII, fullmatch
 from typing import Any, Literal
 
@@ -18,20 +19,23 @@ from redis.exceptions import (
     AuthorizationError,
     ConnectionError,  # noqa: A004 - the library's name
     RedisError,
+    ResponseError,
 )
 from redis.retry import Retry
 
-from baton.queues.redis.url import Address, Sentinels, can_be_resolved
+from baton.queues.redis.denials import is_denial
+from baton.queues.redis.primary import NotPrimaryError
+from baton.queues.redis.url import Address, Nodes, Sentinels, can_be_resolved
 
 ASK_WITHIN = 1.0
-"""Seconds for a Sentinel to be connected to, and to answer: then the next one is asked."""
+"""Seconds for who is asked to be connected to, and to answer: then the next one is asked."""
 
 Trouble = Literal["silent", "refused", "unknown"]
-"""No Sentinel answers; they want a password, or another one; they know no primary of that name."""
+"""Nobody answers; they want a password, or another one; they know no primary of that name."""
 
 
 class UnlocatedError(ConnectionError):
-    """No Sentinel says where the primary is. The message is the last one's own."""
+    """Nobody says where to go. The message is the last one's own."""
 
     def __init__(self, trouble: Trouble, words: object = "") -> None:
         super().__init__(str(words))
@@ -39,48 +43,80 @@ class UnlocatedError(ConnectionError):
 
 
 class Search:
-    """For the connections of one client. Each begins with another Sentinel: one that answers may be behind."""
+    """For the connections of one client. Each begins with another host: one that answers may be behind."""
 
-    def __init__(self, sentinels: Sentinels) -> None:
-        self.question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.service)
-        self._hosts = deque(sentinels.hosts)
+    def __init__(self, hosts: Sequence[Address], question: Sequence[str]) -> None:
+        self.question = question
+        self._hosts = deque(hosts)
         self._lock = threading.Lock()
 
-    def hosts(self) -> Iterator[Mapping[str, Any]]:
+    def hosts(self) -> Iterator[Address]:
         """In the order in which they are to be asked."""
         with self._lock:
             hosts = list(self._hosts)
             self._hosts.rotate(-1)
-        for host, port in hosts:
-            yield {"host": host, "port": port}
+        return iter(hosts)
+
+    def address(self, asked: Address, answer: Any) -> Address:
+        """What this host's answer says. Raises the library's errors: the next one is to be asked."""
+        raise NotImplementedError
+
+
+class PrimarySearch(Search):
+    """Sentinels know it by its name."""
+
+    def __init__(self, sentinels: Sentinels) -> None:
+        super().__init__(sentinels.hosts, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.service))
+
+    def address(self, asked: Address, answer: Any) -> Address:
+        if answer is None:
+            raise UnlocatedError("unknown")
+        if isinstance(answer, list) and len(answer) == 2 and all(isinstance(part, bytes) for part in answer):
+            host, port = (part.decode(errors="replace") for part in answer)
+            return _checked(host, int(port) if fullmatch("[0-9]{1,5}", port, ASCII) else 0)
+        raise _said(answer)
+
+
+class NodeSearch(Search):
+    """A node is asked for a key: it has the key's slot, or knows who has (MOVED). No right is needed that the key's user lacks,
+    and the answer is short, unlike that to CLUSTER SLOTS."""
+
+    def __init__(self, nodes: Nodes, key: str) -> None:
+        super().__init__(nodes.hosts, ("EXISTS", key))
+
+    def address(self, asked: Address, answer: Any) -> Address:
+        if isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
+            host, port = answer.moved_to
+            return _checked(host or asked[0], port)
+        # ASK: the slot is on its way, and still this node's. A denial: the request itself will be denied, and that is explained.
+        ours = isinstance(answer, int) or (isinstance(answer, NotPrimaryError) and answer.status == "ASK")
+        if ours or (isinstance(answer, ResponseError) and is_denial(answer)):
+            return asked
+        raise _said(answer)
+
+
+def _checked(host: str, port: int) -> Address:
+    if can_be_resolved(host) and 0 < port < 2**16:
+        return host, port
+    raise _said(None)
+
+
+def _said(answer: Any) -> Exception:
+    return answer if isinstance(answer, Exception) else UnlocatedError("silent", "no address where one belongs")
 
 
 class _Asked:
-    """What the Sentinels have answered to one connection."""
+    """Why those that one connection has asked so far do not say where to go."""
 
     def __init__(self) -> None:
-        self._error: UnlocatedError = UnlocatedError("silent")
+        self.error: ConnectionError = UnlocatedError("silent")
 
     def failed(self, error: Exception) -> None:
-        if self._error.trouble == "silent":
+        if isinstance(error, NotPrimaryError) or (isinstance(error, UnlocatedError) and error.trouble == "unknown"):
+            self.error = error
+        elif isinstance(self.error, UnlocatedError) and self.error.trouble == "silent":
             refused = isinstance(error, (AuthenticationError, AuthorizationError)) or "NOAUTH" in str(error)
-            self._error = UnlocatedError("refused" if refused else "silent", error)
-
-    def address(self, answer: Any) -> Address | None:
-        """None: ask the next one."""
-        if isinstance(answer, list) and len(answer) == 2 and all(isinstance(part, bytes) for part in answer):
-            host, port = (part.decode(errors="replace") for part in answer)
-            if can_be_resolved(host) and fullmatch("[0-9]{1,5}", port, ASCII) and 0 < int(port) < 2**16:
-                return host, int(port)
-            self.failed(ConnectionError("no address where one belongs"))
-        elif answer is None:
-            self._error = UnlocatedError("unknown")
-        else:
-            self.failed(ConnectionError("no address where one belongs"))
-        return None
-
-    def nowhere(self) -> UnlocatedError:
-        return self._error
+            self.error = UnlocatedError("refused" if refused else "silent", error)
 
 
 class _ThreadConnection:
@@ -92,23 +128,26 @@ class _ThreadConnection:
     _at: Callable[..., Any]
 
     def _connect(self) -> Any:
-        self.host, self.port = self._primary()
+        self.host, self.port = self._found()
         return super()._connect()  # type: ignore[misc]
 
-    def _primary(self) -> Address:
+    def _found(self) -> Address:
         asked = _Asked()
-        for host in self._search.hosts():
-            sentinel = self._at(**host, retry=Retry(NoBackoff(), 0))
+        for host, port in self._search.hosts():
+            connection = self._at(host=host, port=port, retry=Retry(NoBackoff(), 0))
             try:
-                sentinel.connect()
-                sentinel.send_command(*self._search.question)
-                if found := asked.address(sentinel.read_response()):
-                    return found
+                connection.connect()
+                connection.send_command(*self._search.question)
+                try:
+                    answer = connection.read_response()
+                except (ResponseError, NotPrimaryError) as refusal:
+                    answer = refusal
+                return self._search.address((host, port), answer)
             except (RedisError, OSError) as error:
                 asked.failed(error)
             finally:
-                sentinel.disconnect()
-        raise asked.nowhere()
+                connection.disconnect()
+        raise asked.error
 
 
 class _TaskConnection:
@@ -120,31 +159,34 @@ class _TaskConnection:
     _at: Callable[..., Any]
 
     async def _connect(self) -> None:
-        self.host, self.port = await self._primary()
+        self.host, self.port = await self._found()
         await super()._connect()  # type: ignore[misc]
 
-    async def _primary(self) -> Address:
+    async def _found(self) -> Address:
         asked = _Asked()
-        for host in self._search.hosts():
-            sentinel = self._at(**host, retry=AsyncRetry(NoBackoff(), 0))
+        for host, port in self._search.hosts():
+            connection = self._at(host=host, port=port, retry=AsyncRetry(NoBackoff(), 0))
             try:
-                await sentinel.connect()
-                await sentinel.send_command(*self._search.question)
-                if found := asked.address(await sentinel.read_response()):
-                    return found
+                await connection.connect()
+                await connection.send_command(*self._search.question)
+                try:
+                    answer = await connection.read_response()
+                except (ResponseError, NotPrimaryError) as refusal:
+                    answer = refusal
+                return self._search.address((host, port), answer)
             except (RedisError, OSError) as error:
                 asked.failed(error)
             finally:
-                await sentinel.disconnect(nowait=True)
-        raise asked.nowhere()
+                await connection.disconnect(nowait=True)
+        raise asked.error
 
 
-def asking(kind: type, sentinels: Sentinels, options: Mapping[str, Any], *, tasks: bool) -> type:
-    """A kind of the library's connections to whatever server is the primary. `options`: of the connections to Sentinels."""
+def asking(kind: type, search: Search, options: Mapping[str, Any], *, tasks: bool) -> type:
+    """A kind of the library's connections to what the search finds. `options`: of the connections to those that are asked."""
     soon = {name: min(options[name], ASK_WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
 
     def at(**more: Any) -> Any:
         return kind(**{**options, **soon, **more})
 
     mixed = _TaskConnection if tasks else _ThreadConnection
-    return type(f"Asking{kind.__name__}", (mixed, kind), {"_search": Search(sentinels), "_at": staticmethod(at)})
+    return type(f"Asking{kind.__name__}", (mixed, kind), {"_search": search, "_at": staticmethod(at)})

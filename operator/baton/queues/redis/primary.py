@@ -1,23 +1,28 @@
 """Connections that leave a server which is not the primary, or not any more.
 
-After a failover the queue's address leads to another server, but connections that are open stay with the former primary: it
-answers, and refuses. So such an answer ends the connection, and the request is made again on a new one, as after a lost
-connection.
+After a failover, or after a cluster has moved a queue to another node, the queue's address leads to another server, but
+connections that are open stay where they are: that server answers, and refuses. So such an answer ends the connection, and the
+request is made again on a new one, as after a lost connection.
 """
 
 from typing import Any
 
 from redis.exceptions import (
+    AskError,
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,  # noqa: A004 - the library's name
+    InvalidResponse,
     MovedError,
     ReadOnlyError,
     ResponseError,
+    TryAgainError,
 )
 
-_ANSWERS = (ReadOnlyError, ClusterDownError, MovedError, BusyLoadingError)
-"""READONLY; MASTERDOWN and CLUSTERDOWN; MOVED; LOADING."""
+from baton.queues.redis.url import Address
+
+_ANSWERS = (ReadOnlyError, ClusterDownError, MovedError, AskError, TryAgainError, BusyLoadingError)
+"""READONLY; MASTERDOWN and CLUSTERDOWN; MOVED; ASK and TRYAGAIN, while a cluster moves a slot; LOADING."""
 _UNBLOCKED = "UNBLOCKED"
 """What blocked connections are told when their server becomes a replica."""
 
@@ -28,6 +33,7 @@ class NotPrimaryError(ConnectionError):
     def __init__(self, answer: ResponseError | BusyLoadingError) -> None:
         super().__init__(str(answer))
         self.status = answer.status_code or _UNBLOCKED
+        self.moved_to: Address | None = (answer.host, answer.port) if isinstance(answer, MovedError) else None
 
 
 def _tells(error: ResponseError | BusyLoadingError) -> bool:
@@ -45,6 +51,9 @@ class _ThreadConnection:
                 raise
             self.disconnect()  # type: ignore[attr-defined]
             raise NotPrimaryError(error) from None
+        except ValueError:  # such as an address without a port
+            self.disconnect()  # type: ignore[attr-defined]
+            raise InvalidResponse("no answer of its protocol") from None
 
 
 class _TaskConnection:
@@ -58,6 +67,9 @@ class _TaskConnection:
                 raise
             await self.disconnect(nowait=True)  # type: ignore[attr-defined]
             raise NotPrimaryError(error) from None
+        except ValueError:
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise InvalidResponse("no answer of its protocol") from None
 
 
 def leaving(kind: type, *, tasks: bool) -> type:

@@ -49,7 +49,7 @@ class RedisProducer:
         self._queue = queue
         self._url = read(url, own=True)
         self._patience = patience
-        self._client = client(self._url)
+        self._client = client(self._url, queue_key(queue))
         self._table: RoutingTable | None = None
         self._count_from_one()
         _producers.add(self)

@@ -16,7 +16,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.headers import unpack
-from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys
+from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys, queue_key
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
@@ -62,8 +62,8 @@ class RedisReader:
         self._name = QueueName(queue.rpartition("/")[2])
         self._uid = uid
         self._url = read(url, own=True)
-        self._client = client(self._url)
-        self._wakeup = Wakeup(self._url)
+        self._client = client(self._url, queue_key(queue))
+        self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions: dict[int, _Position] = {}
         self._requests = 0
         self._process = token_hex(6)

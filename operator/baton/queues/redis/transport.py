@@ -10,10 +10,12 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.queues.redis import answers, scripts
-from baton.queues.redis.announcing import Announcing
+from baton.queues.redis.announcing import Announcing, Aside
 from baton.queues.redis.batch import Batches, Request
 from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
+from baton.queues.redis.keys import queue_key
 from baton.queues.redis.records import ForeignRecord
+from baton.queues.redis.round_trip import round_trip
 from baton.queues.redis.server import Server
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import RedisUrl
@@ -32,7 +34,12 @@ class Transport:
     """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
 
     def __init__(self, url: RedisUrl, queue: str, announcing: Announcing, files: TlsFiles) -> None:
-        self.client = async_client(url, connections=_CONNECTIONS, files=files, namespace=queue.partition("/")[0])
+        self._key = queue_key(queue)
+        namespace = queue.partition("/")[0]
+        self.client = async_client(url, self._key, connections=_CONNECTIONS, files=files, namespace=namespace)
+        self._aside = None
+        if url.cluster is not None:
+            self._aside = Aside(async_client(url, announcing.key, connections=1, files=files, namespace=namespace), announcing)
         self.server: Server | None = None
         """As it was last seen; None: it has to be looked at (again)."""
         self.durably = Batches(self._send_durably)
@@ -45,18 +52,25 @@ class Transport:
         await self.durably.close()
         await self.asking.close()
         await self.client.aclose()
+        if self._aside is not None:
+            await self._aside.close()
 
     async def discover(self) -> Server:
-        """Ask the server what it is. Raises QueueUnreachable also where it is too old, clustered, or takes no writes."""
+        """Ask the server what it is. Raises QueueUnreachable also where it is too old, takes no writes, or is a node of a cluster
+        and the URL names none."""
         with self.explained():
             server = await self._described()
             if server.replica:  # it was the primary, perhaps, and another has its address now
                 await self.client.connection_pool.disconnect(inuse_connections=False)
                 server = await self._described()
         if server.replica:
-            raise QueueUnreachable(not_primary("READONLY", self._url.place, self._queue))
-        if server.clustered:
-            raise QueueUnreachable(not_primary("MOVED", self._url.place, self._queue))
+            raise QueueUnreachable(not_primary("READONLY", self._url, self._queue))
+        if server.clustered and not self._url.cluster:
+            raise QueueUnreachable(not_primary("MOVED", self._url, self._queue))
+        if self._url.cluster and not server.clustered:
+            raise QueueUnreachable(
+                f"{self._url.place} is no Redis Cluster. Begin the URL of {self._queue} with redis:// (rediss:// for TLS)."
+            )
         if server.version < OLDEST:
             version = ".".join(map(str, server.version))
             raise QueueUnreachable(f"{self._url.place} is version {version}; {self._queue} needs Redis 7.0 or later, or Valkey.")
@@ -65,9 +79,10 @@ class Transport:
 
     async def _described(self) -> Server:
         async with self.client.pipeline(transaction=False) as pipe:
+            pipe.exists(self._key)  # a node of a cluster that has the queue no more refuses this alone
             pipe.info()
             pipe.config_get("appendfsync")
-            info, fsync = await pipe.execute(raise_on_error=False)
+            _, info, fsync = await pipe.execute(raise_on_error=False)
         if isinstance(info, Exception):
             raise info
         return Server.from_answers(info, None if isinstance(fsync, ResponseError) else fsync)
@@ -91,35 +106,23 @@ class Transport:
 
     async def send(self, requests: Sequence[Request]) -> list[Any]:
         """In one round trip. Answers in order; what was refused is answered with the exception."""
-        return await self._pipelined(requests, ())
+        return await round_trip(self.client, requests)
 
     async def _send_durably(self, requests: Sequence[Request]) -> list[Any]:
         """The same, and announced; and wait on the connection until a replica has what was written, where there is one."""
         server = self.server or await self.discover()
         waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
         announcements = self._announcing.requests(requests)
-        answered = await self._pipelined([*requests, *announcements], waits)
+        beside = announcements if self._aside is None else []
+        answered = await round_trip(self.client, [*requests, *beside], waits)
         waited_from = len(answered) - len(waits)
         self._announcing.answered(answered[len(requests) : waited_from])
+        if self._aside is not None:
+            self._aside.send(announcements)
         if not all(_arrived(reply) for reply in answered[waited_from:]):
             log.warning("%s: a change of owner in %s has no replica after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
             self.server = None  # its replicas may have changed: look again next time
         return answered[: len(requests)]
-
-    async def _pipelined(
-        self, requests: Sequence[Request], others: Sequence[tuple[Any, ...]], *, loaded: bool = False
-    ) -> list[Any]:
-        async with self.client.pipeline(transaction=False) as pipe:
-            for script, keys, arguments, _ in requests:
-                pipe.evalsha(script.sha, len(keys), *keys, *arguments)
-            for other in others:
-                pipe.execute_command(*other)
-            answered: list[Any] = await pipe.execute(raise_on_error=False)
-        if loaded or not any(isinstance(answer, NoScriptError) for answer in answered):
-            return answered
-        for text in {request.script.text for request in requests}:
-            await self.client.script_load(text)
-        return await self._pipelined(requests, others, loaded=True)  # those that were carried out may be asked twice
 
     @contextmanager
     def explained(self) -> Iterator[None]:

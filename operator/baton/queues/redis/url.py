@@ -11,11 +11,11 @@ from re import ASCII, fullmatch
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
+from baton.model.redis_url import EXAMPLES, MOST_HOSTS, SCHEMES, SOCKET
 from baton.queues.protocol import QueueUnreachable
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
-MOST_HOSTS = 16
 MOST_WORDS = 200
 """Characters of another's words that are shown."""
 
@@ -25,9 +25,10 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _HOST = r"[A-Za-z0-9._:%-]{1,253}"
 _SERVICE = r"[A-Za-z0-9._-]{1,100}"
 _FORM = "Write it as redis://[user:password@]host:6379/0, or rediss:// for TLS"
-_SENTINEL_FORM = (
-    "Write it as redis+sentinel://[user:password@]host1:26379,host2:26379/name-of-the-primary/0, or rediss+sentinel:// for TLS"
-)
+_FORMS = {
+    kind: f"Write it as {EXAMPLES[kind].replace('://', '://[user:password@]')}, or rediss{kind}:// for TLS"
+    for kind in ("+sentinel", "+cluster")
+}
 
 
 def _number(text: str) -> int:
@@ -91,6 +92,16 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Nodes:
+    """Of a Redis Cluster: who is asked which node has a queue at the time."""
+
+    hosts: tuple[Address, ...]
+
+    def __str__(self) -> str:
+        return _listed(self.hosts)
+
+
+@dataclass(frozen=True, slots=True)
 class Sentinels:
     """Who is asked which server is the primary at the time."""
 
@@ -101,7 +112,7 @@ class Sentinels:
     """They want user and password of the servers, too."""
 
     def __str__(self) -> str:
-        return ", ".join(f"{host}:{port}" for host, port in self.hosts)
+        return _listed(self.hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +124,10 @@ class RedisUrl:
     scheme: str
     """redis, rediss or unix"""
     options: Mapping[str, Any]
-    """For the library's connections: host, port (or path; neither with Sentinels), and what the URL's options say."""
+    """For the library's connections: host, port (or path; none with Sentinels or a cluster), and what the URL's options say."""
     sentinels: Sentinels | None = None
-    """None: the server is where the URL says."""
+    cluster: Nodes | None = None
+    """Neither: the server is where the URL says."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -144,25 +156,34 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
 
     Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option.
     """
-    sentinels = None
+    sentinels = cluster = None
     try:
         parts = urlsplit(url)
         scheme, _, kind = parts.scheme.partition("+")
-        if kind:
+        if parts.scheme not in (*SCHEMES, SOCKET):
+            raise ValueError
+        if kind == "sentinel":
             sentinels = _sentinels(parts)
-        port = DEFAULT_PORT if sentinels else parts.port or DEFAULT_PORT
+        elif kind == "cluster":
+            cluster = Nodes(_hosts(parts, DEFAULT_PORT))
+        port = DEFAULT_PORT if kind else parts.port or DEFAULT_PORT
     except ValueError:
         raise _no_url(url) from None
-    if sentinels:
+    if cluster:
+        place, where = f"Redis Cluster at {cluster}", _options(parts, **_database(parts.path))
+        if where.pop("db", 0):
+            form = _FORMS["+cluster"]
+            raise QueueUnreachable(f"The queue's URL names another database than 0, and a Redis Cluster has no other. {form}.")
+    elif sentinels:
         place = f"Redis {sentinels.service} of the Sentinels at {sentinels}"
         where = _options(parts, **_database(parts.path.removeprefix(f"/{sentinels.service}")))
         sentinels = replace(sentinels, password=where.pop("sentinel_auth", False))
-    elif scheme == "unix" and parts.path:
+    elif scheme == SOCKET and parts.path:
         place, where = (
             f"Redis at {_CONTROL.sub(' ', unquote(parts.path))[:MOST_WORDS]}",
             _options(parts, path=unquote(parts.path)),
         )
-    elif scheme in ("redis", "rediss") and can_be_resolved(parts.hostname or ""):
+    elif scheme != SOCKET and can_be_resolved(parts.hostname or ""):
         place = f"Redis at {parts.hostname}:{port}"
         where = _options(parts, host=parts.hostname, port=port, **_database(parts.path))
     else:
@@ -179,6 +200,7 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
         scheme,
         where,
         sentinels,
+        cluster,
         user=unquote(parts.username) if parts.username else None,
         password=password,
         files=files,
@@ -189,19 +211,23 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
 
 
 def _sentinels(parts: SplitResult) -> Sentinels:
-    """Raises ValueError, and QueueUnreachable."""
-    hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+    """Raises ValueError."""
     service = parts.path.removeprefix("/").partition("/")[0]
-    if parts.scheme in ("redis+cluster", "rediss+cluster"):
-        raise QueueUnreachable(
-            "The queue's URL is that of a Redis Cluster, which Baton does not work with. Name a single server, or Sentinels. "
-            f"{_SENTINEL_FORM}."
-        )
-    if parts.scheme not in ("redis+sentinel", "rediss+sentinel") or len(hosts) > MOST_HOSTS:
+    if not fullmatch(_SERVICE, service, ASCII):
         raise ValueError
-    if not fullmatch(_SERVICE, service, ASCII) or not all(can_be_resolved(host.hostname or "") for host in hosts):
+    return Sentinels(_hosts(parts, SENTINEL_PORT), service)
+
+
+def _hosts(parts: SplitResult, port: int) -> tuple[Address, ...]:
+    """Raises ValueError."""
+    hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+    if len(hosts) > MOST_HOSTS or not all(can_be_resolved(host.hostname or "") for host in hosts):
         raise ValueError
-    return Sentinels(tuple((host.hostname or "", host.port or SENTINEL_PORT) for host in hosts), service)
+    return tuple((host.hostname or "", host.port or port) for host in hosts)
+
+
+def _listed(hosts: tuple[Address, ...]) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in hosts)
 
 
 def can_be_resolved(host: str) -> bool:
@@ -221,7 +247,7 @@ def _database(path: str) -> dict[str, int]:
 
 def _no_url(text: str) -> QueueUnreachable:
     credentials = " Signs such as / ? # @ : in the password are written as %2F %3F %23 %40 %3A." if "@" in text else ""
-    form = _SENTINEL_FORM if text.startswith(("redis+", "rediss+")) else _FORM
+    form = next((form for kind, form in _FORMS.items() if text.startswith((f"redis{kind}", f"rediss{kind}"))), _FORM)
     return QueueUnreachable(f"The queue's URL is not a Redis URL. {form}.{credentials}")
 
 
@@ -243,7 +269,7 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
         if name.startswith("ssl_") and not parts.scheme.startswith("rediss"):
             raise QueueUnreachable(f"The queue's URL has the option {name}, which is for TLS: begin it with rediss://.")
         if name.startswith("sentinel_") and not parts.scheme.endswith("+sentinel"):
-            raise QueueUnreachable(f"The queue's URL has the option {name}, which is for Sentinels. {_SENTINEL_FORM}.")
+            raise QueueUnreachable(f"The queue's URL has the option {name}, which is for Sentinels. {_FORMS['+sentinel']}.")
         try:
             made[name] = OPTIONS[name](value)
         except ValueError as error:

@@ -30,8 +30,9 @@ Found = Mapping[str, Sequence[Any]]
 class Wakeup:
     """One connection that blocks, and a way to end the block from another thread."""
 
-    def __init__(self, url: RedisUrl) -> None:
-        self._client = client(url, block=_LONGEST_BLOCK)
+    def __init__(self, url: RedisUrl, key: str) -> None:
+        """`key`: as of `client`."""
+        self._client = client(url, key, block=_LONGEST_BLOCK)
         self._interrupted = threading.Event()
         self._connected_as: int | None = None
         """The connection's id at the server when it last asked; None: it did not."""
