@@ -1,6 +1,6 @@
 """A Redis Cluster of three masters with a replica each, for tests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -76,16 +76,17 @@ class Clustered:
         return master
 
     @contextmanager
-    def moving(self, key: str, target: RedisServer) -> Iterator[list[bytes]]:
-        """The key's slot goes to this master: half of its keys before what is done within, which are named, and the rest after."""
+    def moving(self, key: str, target: RedisServer, first: Callable[[list[bytes]], list[bytes]]) -> Iterator[RedisServer]:
+        """The key's slot goes to this master from the one that is given: these of its keys before what is done within, and the
+        rest after."""
         source, slot = self.master(key), key_slot(key.encode())
         assert source is not target
         self._ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", self._name(source))
         self._ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self._name(target))
         with source.client() as raw:
             keys: list[bytes] = raw.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100_000)
-            self._carry(raw, target, gone := keys[::2])
-            yield gone
+            self._carry(raw, target, first(keys))
+            yield source
             while rest := raw.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
                 self._carry(raw, target, rest)
         for node in (target, source):

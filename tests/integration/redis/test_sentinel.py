@@ -2,18 +2,15 @@
 
 import asyncio
 import json
-import threading
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from click.testing import CliRunner
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.conftest import GROUP, make_queue
+from tests.integration.redis.counted import Load, Seen, handled, in_time, processed
 from tests.integration.redis.pods import Pod, acknowledged, operating
 from tests.redis_server import RedisSentinel
-from tests.waiting import PATIENCE, eventually
 from tests.watched_redis import PASSWORD, SERVICE, Watched, watched_redis
 
 from baton.cli.main import main
@@ -24,10 +21,7 @@ from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 
 pytestmark = pytest.mark.integration
 
-T = TypeVar("T")
 PARTITIONS = 4
-KEYS = 3
-"""For each partition."""
 
 
 @pytest.fixture
@@ -36,37 +30,11 @@ def watched() -> Iterator[Watched]:
         yield made
 
 
-class Load:
-    """Producers that count per key, until they are told to end."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.sent: Counter[bytes] = Counter()
-        self._over = threading.Event()
-        self._queue = queue
-        self._threads = [
-            threading.Thread(target=self._produce, args=([queue.key(partition, nth) for nth in range(KEYS)],))
-            for partition in range(PARTITIONS)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _produce(self, keys: list[bytes]) -> None:
-        with RedisProducer(self._queue.url, self._queue.name, patience=PATIENCE) as producer:
-            while not self._over.wait(0.002):
-                producer.send_many((key, b"%d" % (self.sent[key] + 1)) for key in keys)
-                self.sent.update(keys)
-
-    def end(self) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(PATIENCE)
-
-
 async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched, tmp_path: Path) -> None:
     """Nothing is missing of what a producer was told is in the queue, each key comes in order, what comes twice is marked, and
     whoever has lost a partition is refused."""
     queue = await make_queue(watched.url(), PARTITIONS)
-    seen: list[tuple[bytes, int, bool]] = []
+    seen: Seen = []
     async with operating(queue, tmp_path) as operator:
         pods = [
             operator.pod(uid, handler=lambda entry: seen.append((entry.key, int(entry.value), entry.redelivered))) for uid in "ab"
@@ -106,38 +74,9 @@ async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched,
         finally:
             load.end()
         await acknowledged(queue)
-    firsts: Counter[bytes] = Counter()
-    for key, number, redelivered in seen:
-        if number <= firsts[key]:
-            assert redelivered, f"{key!r} {number} came twice and unmarked"
-        else:
-            assert number == firsts[key] + 1, f"{key!r} {number} came after {firsts[key]}"
-            firsts[key] = number
-    assert firsts == load.sent
+    assert handled(seen) == load.sent
     assert not any((await queue.operator.dead_letters()).values())
     await queue.close()
-
-
-async def in_time(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, when there is a primary again."""
-
-    async def answer() -> tuple[T] | None:
-        try:
-            return (await ask(),)
-        except QueueUnreachable:
-            return None
-
-    (found,) = await eventually(answer, "there is a primary")
-    return found
-
-
-async def processed(seen: list[tuple[bytes, int, bool]], count: int) -> None:
-    begun = len(seen)
-
-    async def more() -> bool:
-        return len(seen) > begun + count
-
-    await eventually(more, f"{count} more entries are processed")
 
 
 def refused(zombie: RedisReader, epoch: int) -> None:

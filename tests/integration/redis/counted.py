@@ -1,0 +1,79 @@
+"""Entries that are counted per key, from producers that go on whatever happens to the servers."""
+
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from tests.integration.redis.conftest import Queue
+from tests.waiting import PATIENCE, eventually
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer
+
+KEYS = 3
+"""For each partition."""
+
+T = TypeVar("T")
+Seen = list[tuple[bytes, int, bool]]
+"""Key, number, and whether it was marked as one that came before."""
+
+
+class Load:
+    """Producers that count per key, until they are told to end."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.sent: Counter[bytes] = Counter()
+        self._over = threading.Event()
+        self._queue = queue
+        self._threads = [
+            threading.Thread(target=self._produce, args=([queue.key(partition, nth) for nth in range(KEYS)],))
+            for partition in range(queue.partitions)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _produce(self, keys: list[bytes]) -> None:
+        with RedisProducer(self._queue.url, self._queue.name, patience=PATIENCE) as producer:
+            while not self._over.wait(0.002):
+                producer.send_many((key, b"%d" % (self.sent[key] + 1)) for key in keys)
+                self.sent.update(keys)
+
+    def end(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+
+def handled(seen: Seen) -> Counter[bytes]:
+    """The last number of each key. Each came in order, and what came twice was marked."""
+    firsts: Counter[bytes] = Counter()
+    for key, number, redelivered in seen:
+        if number <= firsts[key]:
+            assert redelivered, f"{key!r} {number} came twice and unmarked"
+        else:
+            assert number == firsts[key] + 1, f"{key!r} {number} came after {firsts[key]}"
+            firsts[key] = number
+    return firsts
+
+
+async def processed(seen: Sequence[object], count: int) -> None:
+    begun = len(seen)
+
+    async def more() -> bool:
+        return len(seen) > begun + count
+
+    await eventually(more, f"{count} more entries are processed")
+
+
+async def in_time(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer, when there is a server that gives one."""
+
+    async def answer() -> tuple[T] | None:
+        try:
+            return (await ask(),)
+        except QueueUnreachable:
+            return None
+
+    (found,) = await eventually(answer, "the queue answers")
+    return found
