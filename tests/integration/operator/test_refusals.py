@@ -56,6 +56,11 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
                     ["is no URL of a Redis", "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0"],
                 ),
                 ("redis+sentinel://s1,,s2/orders", ["is no URL of a Redis"]),
+                ("redis+cluster://r1,,r2", ["is no URL of a Redis", "redis+cluster://host1:6379,host2:6379"]),
+                ("redis+cluster://r1/1", ["is no URL of a Redis"]),
+                ("redis+cluster://r1?db=1", ["has the option db, but a Redis Cluster has database 0 alone: take it out"]),
+                ("redis+cluster://r1?sentinel_auth=true", ["has an option for Sentinels: begin it with redis+sentinel://"]),
+                ("redis+cluster://r1?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
                 ("redis+sentinel://s1/orders?ssl_cert_reqs=none", ["has an option for TLS: begin it with rediss://"]),
                 ("redis://r/0?sentinel_auth=true", ["has an option for Sentinels: begin it with redis+sentinel://"]),
             )
@@ -157,6 +162,8 @@ async def test_options_and_attributes_that_can_be_meant_so_pass(empty: World) ->
         "redis://r?socket_timeout=2.5",
         "redis+sentinel://s1.shop:26379,s2.shop,[::1]:5000/orders.1/3?sentinel_auth=true",
         "rediss+sentinel://s1/orders?ssl_check_hostname=false",
+        "redis+cluster://r1.shop:7000,r2.shop,[::1]:5000/0?socket_timeout=2",
+        "rediss+cluster://r1?ssl_check_hostname=false",
     ],
 )
 async def test_a_url_with_what_it_may_have_is_taken(empty: World, url: str) -> None:

@@ -21,6 +21,8 @@ ANSWERS = {
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.": "has lost its primary",
     "CLUSTERDOWN The cluster is down": "is a node of a Redis Cluster",
     "MOVED 3999 127.0.0.1:6381": "is a node of a Redis Cluster",
+    "ASK 3999 127.0.0.1:6381": "is a node of a Redis Cluster",
+    "TRYAGAIN Multiple keys request during rehashing of slot": "is a node of a Redis Cluster",
 }
 
 

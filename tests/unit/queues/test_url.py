@@ -1,7 +1,11 @@
 """A Redis URL: what may stand in it, what is said where something else does, and that its password is never said."""
 
+from re import fullmatch
+
 import pytest
 
+from baton.cli.names import REDIS_URL
+from baton.model.redis_url import EXAMPLES, FORMS, SCHEMES
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisDeadLetters, RedisQueue
 from baton.queues.redis.url import MOST_WORDS, OPTIONS, SECRET_OPTIONS, read
@@ -56,6 +60,33 @@ def test_a_url_names_sentinels_and_what_they_call_the_primary(
     assert found.place.startswith(f"Redis {service} of the Sentinels at s")
 
 
+@pytest.mark.parametrize(
+    ("url", "hosts", "options"),
+    [
+        ("redis+cluster://r", (("r", 6379),), {}),
+        ("redis+cluster://u:pw@r1.shop:7000,r2,[::1]:7001/0", (("r1.shop", 7000), ("r2", 6379), ("::1", 7001)), {}),
+        ("rediss+cluster://r/?db=0&ssl_check_hostname=false", (("r", 6379),), {"ssl_check_hostname": False}),
+    ],
+)
+def test_a_url_names_nodes_of_a_cluster(url: str, hosts: object, options: dict[str, object]) -> None:
+    found = read(url)
+    assert found.cluster is not None and found.sentinels is None
+    assert (found.cluster.hosts, found.options, found.scheme) == (hosts, options, url.partition("+")[0])
+    assert found.place.startswith("Redis Cluster at r")
+
+
+def test_every_form_is_read_wherever_a_url_is_taken() -> None:
+    """The API server's rule is made of the same forms."""
+    rest = {"": "r:1/0", "+sentinel": "s1:1,s2/orders/0", "+cluster": "r1:1,r2"}
+    assert FORMS.keys() == EXAMPLES.keys() == rest.keys()
+    for scheme in SCHEMES:
+        tls, plus, kind = scheme.partition("+")
+        url = f"{scheme}://{rest[plus + kind]}"
+        assert read(url).scheme == tls
+        assert REDIS_URL.convert(url, None, None) == url
+        assert fullmatch(FORMS[plus + kind], rest[plus + kind])
+
+
 def test_user_and_password_are_decoded_and_printed_nowhere() -> None:
     found = read(f"redis://shop%40eu:{IN_URL}@redis")
     assert (found.user, found.password) == ("shop@eu", PASSWORD)
@@ -103,8 +134,14 @@ def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
         ("redis+sentinel://s1:x/orders", "Write it as redis+sentinel://"),
         (f"redis+sentinel://{','.join('s' * 17)}/orders", "Write it as redis+sentinel://"),
         ("redis+sentinel://s1/my%20orders", "Write it as redis+sentinel://"),
-        ("redis+cluster://s1,s2/0", "that of a Redis Cluster, which Baton does not work with"),
-        ("redis+proxy://s1/orders", "Write it as redis+sentinel://"),
+        ("redis+cluster://s1,,s2", "Write it as redis+cluster://"),
+        (f"redis+cluster://{','.join('s' * 17)}", "Write it as redis+cluster://"),
+        ("redis+cluster://s1/3", "names another database than 0, and a Redis Cluster has no other"),
+        ("redis+cluster://s1?db=3", "names another database than 0, and a Redis Cluster has no other"),
+        ("redis+cluster://s1/orders", "does not end with the number of a database"),
+        ("redis+cluster://s1?sentinel_auth=true", "option sentinel_auth, which is for Sentinels"),
+        (f"redis+cluster://:{PASSWORD}@s1", "are written as %2F"),
+        ("redis+proxy://s1/orders", "is not a Redis URL"),
         ("redis+sentinel://s1/orders/x", "does not end with the number of a database"),
         (f"redis+sentinel://:{PASSWORD}@s1/orders", "are written as %2F"),
         ("redis+sentinel://s1/orders?ssl_cert_reqs=none", "which is for TLS: begin it with rediss"),

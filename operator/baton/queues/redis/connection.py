@@ -133,6 +133,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         return str(refused)
     if isinstance(nowhere := _cause(error, UnlocatedError), UnlocatedError):
         return _unlocated(nowhere, url, queue)
+    if isinstance(refusal := _cause(error, NotPrimaryError), NotPrimaryError):
+        return not_primary(refusal.status, url, queue)
     match error:
         case AuthenticationError() | AuthorizationError():
             return _refused_password(url, queue)
@@ -147,8 +149,6 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
         case InvalidResponse() | OddAnswerError():
             what = text if isinstance(error, OddAnswerError) else "something that is not of its protocol"
             return f"{place} answers as no Redis does ({what}). Correct the URL of {queue} to one that leads to a Redis."
-        case NotPrimaryError():
-            return not_primary(error.status, url, queue)
         case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
             return (
                 f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
