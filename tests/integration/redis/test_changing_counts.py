@@ -279,7 +279,7 @@ class Interleaved(Transport):
     async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Any) -> Any:
         return read(await self._one(Request(script, keys, arguments)))
 
-    async def _pipelined(self, requests: Sequence[Request], others: Any, *, loaded: bool = False) -> list[Any]:
+    async def _round_trip(self, requests: Sequence[Request], others: Any = ()) -> list[Any]:
         return [await self._one(request) for request in requests]
 
     async def _one(self, request: Request) -> Any:

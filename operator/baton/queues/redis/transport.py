@@ -106,7 +106,7 @@ class Transport:
 
     async def send(self, requests: Sequence[Request]) -> list[Any]:
         """In one round trip. Answers in order; what was refused is answered with the exception."""
-        return await round_trip(self.client, requests)
+        return await self._round_trip(requests)
 
     async def _send_durably(self, requests: Sequence[Request]) -> list[Any]:
         """The same, and announced; and wait on the connection until a replica has what was written, where there is one."""
@@ -114,7 +114,7 @@ class Transport:
         waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
         announcements = self._announcing.requests(requests)
         beside = announcements if self._aside is None else []
-        answered = await round_trip(self.client, [*requests, *beside], waits)
+        answered = await self._round_trip([*requests, *beside], waits)
         waited_from = len(answered) - len(waits)
         self._announcing.answered(answered[len(requests) : waited_from])
         if self._aside is not None:
@@ -123,6 +123,9 @@ class Transport:
             log.warning("%s: a change of owner in %s has no replica after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
             self.server = None  # its replicas may have changed: look again next time
         return answered[: len(requests)]
+
+    async def _round_trip(self, requests: Sequence[Request], others: Sequence[tuple[Any, ...]] = ()) -> list[Any]:
+        return await round_trip(self.client, requests, others)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
