@@ -49,7 +49,7 @@ class RedisAnnouncements:
         self._client = client(self._url, self._key)
         self._wakeup = Wakeup(self._url, self._key)
         self._clients: dict[QueueName, redis.Redis] = {}
-        """In a cluster, for each queue may be on another node. The one that was used last is the last."""
+        """In a cluster, by queue. The one that was used last is the last."""
         self._after = _BEGIN
         """The last announcement that was read."""
 
@@ -58,18 +58,28 @@ class RedisAnnouncements:
         try:
             with self._explained():
                 woken = self._wakeup.wait({self._key: self._after}, timeout)
-                return self.look(self._announced(woken[self._key])) if woken else {}
+                found, failure = self._looked(self._announced(woken[self._key])) if woken else ({}, None)
+            if failure is not None and not found:  # else the other queues are not to wait
+                raise failure
+            return found
         except QueueUnreachable:
             self._after = _BEGIN
             raise
 
     def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """The owner records of these, as they are now. Without those that there are not."""
-        if self._url.cluster is None:
-            return self._look(self._client, list(partitions))
+        found, failure = self._looked(partitions)
+        if failure is not None:
+            raise failure
+        return found
+
+    def _looked(self, partitions: Iterable[Partition]) -> tuple[dict[Partition, Heard], QueueUnreachable | None]:
+        """What is found, and what became of the rest: in a cluster each queue may be on another node."""
         by_queue: dict[QueueName, list[Partition]] = {}
         for partition in partitions:
             by_queue.setdefault(partition.queue, []).append(partition)
+        if self._url.cluster is None:
+            return self._look(self._client, [partition for asked in by_queue.values() for partition in asked]), None
         found: dict[Partition, Heard] = {}
         failure = None
         for queue, asked in by_queue.items():
@@ -77,9 +87,7 @@ class RedisAnnouncements:
                 found |= self._look(self._client_of(queue), asked)
             except QueueUnreachable as problem:
                 failure = problem
-        if failure is not None and not found:
-            raise failure
-        return found
+        return found, failure
 
     def _look(self, client: "redis.Redis", asked: Sequence[Partition]) -> dict[Partition, Heard]:
         found: dict[Partition, Heard] = {}
