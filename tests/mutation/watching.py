@@ -4,6 +4,14 @@
 from tests.mutation.mutation import Mutation
 
 WATCHING = (
+    Mutation("sessions", "miss what becomes due during a resync", "controller/loop.py", "simulation/test_due_times.py",
+             "self._sight.due_after(self._looked_at)", "self._sight.due_after(ticks)"),
+    Mutation("ledger", "leave a pod with the request that came last", "kube/bump.py", "unit/kube/test_pod_patches.py",
+             "told, bump = bump, self._last_sent(bump.key) or bump", "told = bump"),
+    Mutation("ledger", "take a pod for the earlier one of its name", "kube/bump.py", "unit/kube/test_pod_patches.py",
+             "if self._last_sent(bump.key) != bump]", "if (last := self._last_sent(bump.key)) is None or last.mark != bump.mark]"),
+    Mutation("ledger", "tell kubelets only when something else happens", "controller/loop.py", "simulation/test_due_times.py",
+             "        self._bumping.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again\n", ""),
     Mutation("watch cache", "take an older event for news", "kube/store.py", "unit/kube/test_store.py",
              "        if version < seen:\n            return  # an old story\n", ""),
     Mutation("watch cache", "tell again what is known", "kube/store.py", "unit/kube/test_store.py",

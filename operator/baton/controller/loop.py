@@ -95,7 +95,7 @@ class GroupLoop:
         )
         self.served_by: str | None = None
         """Another release of the operator has the group, and this loop has ended for it."""
-        self._resync_at = float("-inf")
+        self._looked_at = self._resync_at = float("-inf")
         self._takeover = Takeover(
             self._owner,
             self._sight,
@@ -173,6 +173,7 @@ class GroupLoop:
         await self._ledger_writer.gather()
         await self._services.pace.turn()
         self._news.clear()
+        self._looked_at = self._services.clock.ticks()
         await self._teller.hear(self._workers.unacknowledged, self._services.clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
@@ -301,7 +302,7 @@ class GroupLoop:
         # A ledger that cannot be written: before the next attempt nothing that is due for the engine can be done.
         wake_at = self._runtime.wake_at if retry_at is None else None
         due = [ticks + at - clock.now() for at in (wake_at, self._teller.due_at) if at is not None]
-        due += self._sight.due_after(ticks)
+        due += self._sight.due_after(self._looked_at)  # also what has become due since, as during a resync
         if retry_at is not None:
             due.append(retry_at)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)

@@ -65,8 +65,6 @@ class Bumper:
         self._clock = clock
         self._sent: OrderedDict[_Key, tuple[Bump, float]] = OrderedDict()
         """What each pod is to be told last, and when that was said; in that order."""
-        self._under_way: set[_Key] = set()
-        """Pods that are being told. Two requests for one pod at a time could come in the wrong order."""
 
     async def carry_out(self, wanted: Iterable[Bump]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
@@ -77,15 +75,12 @@ class Bumper:
         for bump in fresh:
             self._sent[bump.key] = (bump, now)
             self._sent.move_to_end(bump.key)
-        idle = [bump for bump in fresh if bump.key not in self._under_way]
-        left = {bump.key for bump in idle}
-        self._under_way |= left
+        left = {bump.key for bump in fresh}
         try:
-            failed = [error for error in await asyncio.gather(*(self._tell(bump, left) for bump in idle)) if error is not None]
+            failed = [error for error in await asyncio.gather(*(self._tell(bump, left) for bump in fresh)) if error is not None]
         finally:
-            for key in left:  # it was cancelled, or failed: nobody knows whether they were told
+            for key in left:  # it was cancelled, or failed: whether they were told is not known
                 self._sent.pop(key, None)
-            self._under_way -= left
         if failed:
             log.warning(
                 "annotations of pods could not be changed; their mounts may lag by a minute",
@@ -95,7 +90,8 @@ class Bumper:
             )
 
     async def _tell(self, bump: Bump, left: set[_Key]) -> str | None:
-        """Until the pod was told the last that is to be said to it; returns why it could not be."""
+        """Returns why the pod could not be told. A request may overtake an earlier one: the earlier one's answer comes last then,
+        and what is to stay is sent once more."""
         told = None
         while told != bump:
             try:
@@ -104,7 +100,6 @@ class Bumper:
                 return str(error)
             told, bump = bump, self._last_sent(bump.key) or bump
         left.discard(bump.key)
-        self._under_way.discard(bump.key)
         return None
 
     async def _patch(self, bump: Bump) -> None:

@@ -1,0 +1,80 @@
+"""What becomes due while a group's loop does something else is looked at all the same."""
+
+import asyncio
+
+import pytest
+from tests.simulation.one_replica import OneReplica, in_virtual_time
+
+from baton.controller.group_sight import SESSION_WITHIN
+from baton.controller.pace import Pace
+from baton.kube.api import core_path
+from baton.kube.bump import SHOWN_WITHIN, mark
+from baton.kube.leases import leases_path
+from baton.model.ids import MemberId
+from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, session_lease_name
+
+GROUPS = [f"orders-{number}" for number in range(20)]
+SPREAD = 1.0 / len(GROUPS)
+"""Seconds from one group's due time to the next one's: together they meet every phase of a resync, which comes each second."""
+
+
+def session(world: OneReplica, pod: str, group: str) -> str:
+    """Returns its path."""
+    uid = world.server.request("get", f"/api/v1/namespaces/shop/pods/{pod}")["metadata"]["uid"]
+    name = session_lease_name(MemberId(pod))
+    body = {
+        "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
+        "spec": {"holderIdentity": uid, "leaseDurationSeconds": 3600},
+    }
+    world.make(leases_path("shop"), body)
+    return leases_path("shop", name)
+
+
+async def _staggered(world: OneReplica) -> None:
+    leases = {}
+    for group in GROUPS:
+        world.queue(group, delaySeconds=0)
+        world.group(group, rebalance={"resyncSeconds": 1}, membership={"session": "Required"})
+        for pod in (f"{group}-a", f"{group}-b"):
+            world.pod(pod, group)
+            leases[pod] = session(world, pod, group)
+    for group in GROUPS:
+        await world.until(lambda group=group: world.counts(group), [2, 2])
+    for group in GROUPS:
+        world.server.request("delete", leases[f"{group}-b"])
+        await asyncio.sleep(SPREAD)
+
+
+def test_a_session_that_ends_during_a_resync_is_seen_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = Pace.turn
+
+    async def slowly(self: Pace) -> None:
+        await turn(self)
+        await asyncio.sleep(0.2)  # as where there are a thousand groups, or little of a core
+
+    monkeypatch.setattr(Pace, "turn", slowly)
+
+    @in_virtual_time
+    async def whole(world: OneReplica) -> None:
+        await _staggered(world)
+        for group in GROUPS:
+            await world.until_told("NoSession", group, seconds=SESSION_WITHIN + 10)
+
+    whole()
+
+
+@in_virtual_time
+async def test_an_annotation_that_somebody_undid_is_written_again_though_nothing_else_happens(world: OneReplica) -> None:
+    world.queue("orders")
+    world.group("orders", rebalance={"resyncSeconds": 5})
+    world.pod("orders-a")
+    path = core_path("shop", "pods", "orders-a")
+
+    async def told() -> bool:
+        annotations = world.server.request("get", path)["metadata"].get("annotations") or {}
+        return annotations.get(LEDGER_KEY_ANNOTATION) == mark((await world.ledger()).get("orders-a", ""))
+
+    await world.until(told, True)
+    world.server.request("patch", path, body={"metadata": {"annotations": {LEDGER_KEY_ANNOTATION: "else"}}})
+    assert not await told()
+    await world.until(told, True, SHOWN_WITHIN + 10)
