@@ -233,7 +233,7 @@ class World:
         partition = self.chance.choice(list(self.owners)) if partition is None else partition
         keys = partition_keys(self.queue, partition)
         if self.chance.random() < 0.5:
-            scripts.PAUSE.run(self.raw, keys, [self.epochs[partition]])
+            scripts.PAUSE.run(self.raw, keys, [self.epochs[partition], ""])
         self.epochs[partition] += 1
         member, epoch = self.chance.choice(self.members), Epoch(self.epochs[partition])
         assert scripts.GRANT.run(self.raw, keys, [member.uid, epoch])[:2] == [member.uid.encode(), epoch]
