@@ -1,9 +1,9 @@
 """Leader election over a Lease: `election` decides, this asks and writes."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -13,6 +13,8 @@ from baton.kube.election import Move, Record, Terms, decide, still_leads
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.times import to_micro_text
 from baton.model.sighting import Sighting, sight
+
+T = TypeVar("T")
 
 NAMESPACES_ANNOTATION = "baton.dev/namespaces"
 """On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
@@ -77,7 +79,7 @@ class Elector:
         while True:
             began = self._clock.ticks()
             try:
-                async with asyncio.timeout(self._terms.renew_deadline):
+                async with asyncio.timeout(self._lasts(began)):
                     await self.attempt()
             except TimeoutError:
                 self._failed("no answer in time")
@@ -97,7 +99,7 @@ class Elector:
     async def _attempt(self) -> None:
         asked = self._clock.ticks()
         try:
-            lease = await self._api.find(self._path)
+            lease = await self._answered(self._api.find(self._path))
             answered = self._clock.ticks()
             if not self.leading:
                 self._set_clock()
@@ -112,6 +114,12 @@ class Elector:
             self._worked()  # somebody else wrote first; the next look shows what
         except (ApiError, UnavailableError) as error:
             self._failed(str(error))
+
+    async def _answered(self, request: Coroutine[Any, Any, T]) -> T:
+        """In half the time that there is: where its connection has died without a word, there is time for another. Raises
+        TimeoutError."""
+        async with asyncio.timeout(self._terms.renew_deadline / 2):
+            return await request
 
     async def confirm(self) -> bool:
         """Ask the API server now whether this candidate leads. For a writer that was surprised by somebody else's write. An
@@ -154,11 +162,12 @@ class Elector:
         if lease is None:
             metadata = {"name": self._name, "annotations": self._tells}
             body = {"apiVersion": LEASES, "kind": "Lease", "metadata": metadata, "spec": spec}
-            written = await self._api.create(self._collection, body)
+            written = await self._answered(self._api.create(self._collection, body))
         else:
             metadata = lease["metadata"]
             told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **self._tells}}
-            written = await self._api.replace(self._path, {**lease, "metadata": told, "spec": {**lease["spec"], **spec}})
+            body = {**lease, "metadata": told, "spec": {**lease["spec"], **spec}}
+            written = await self._answered(self._api.replace(self._path, body))
         self._sighting = Sighting(record_of(written), self._clock.ticks())
         self._renewed_at = asked
         self.term = transitions
@@ -188,6 +197,11 @@ class Elector:
         if not self._failing:
             log.warning("cannot renew the leader Lease", error=why)
         self._failing = True
+
+    def _lasts(self, now: float) -> float:
+        """Seconds that an attempt may take, which is no longer than the lead lasts: its end must be told in time."""
+        left = 0.0 if self._renewed_at is None else self._renewed_at + self._terms.renew_deadline - now
+        return left if left > 0 else self._terms.renew_deadline
 
     async def _sleep(self, until: float) -> None:
         """Until the next attempt, but no longer than the lead lasts: its end must be told in time."""

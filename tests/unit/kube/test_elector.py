@@ -100,6 +100,24 @@ def test_who_cannot_renew_is_told_so_before_others_may_lead(fault: Fault, retry:
     lives(story, Terms(duration=15, renew_deadline=6, retry=retry))
 
 
+@pytest.mark.parametrize("after", [0.0, 0.3])
+def test_a_connection_that_died_without_a_word_does_not_cost_the_lead(after: float) -> None:
+    """A request on it is never answered; another connection works. It may be a look or a write."""
+
+    async def story(one: Candidate) -> None:
+        running = asyncio.create_task(one.elector.run())
+        await asyncio.sleep(1.9 + after)
+        one.fault = Hang()
+        await asyncio.sleep(0.3)
+        one.fault = None
+        await asyncio.sleep(20)
+        assert [leads for _, leads in one.told] == [True]
+        assert one.elector.outage_ended_at is not None, "a request was lost"
+        running.cancel()
+
+    lives(story, latency=0.1)
+
+
 def test_the_lease_of_another_is_not_given_up() -> None:
     async def story(one: Candidate) -> None:
         await one.elector.attempt()
@@ -205,6 +223,20 @@ def test_a_confirmation_that_is_not_answered_does_not_hold_up_a_renewal() -> Non
     lives(story)
 
 
+def test_who_asks_waits_no_longer_than_a_renewal_may_take_though_another_look_is_under_way() -> None:
+    async def story(one: Candidate) -> None:
+        await one.elector.attempt()
+        one.fault = Delay(there=2.9)
+        first = asyncio.create_task(one.elector.confirm())
+        await asyncio.sleep(0.1)
+        begun = one.now()
+        await one.elector.confirm()
+        assert one.now() - begun <= 6.1
+        await first
+
+    lives(story)
+
+
 @pytest.mark.parametrize("taken", [True, False], ids=["renews", "takes"])
 @pytest.mark.parametrize("moment", [0.25, 0.75, 1.25, 1.75, 2.25])
 def test_who_resigned_holds_the_lease_no_more_whatever_was_under_way(moment: float, taken: bool) -> None:
@@ -232,10 +264,11 @@ def test_who_resigns_does_not_wait_for_ever_for_what_is_under_way() -> None:
     async def story(one: Candidate) -> None:
         await one.elector.attempt()
         one.fault = Hang()
-        asking = asyncio.create_task(one.elector.attempt())
+        asking = asyncio.create_task(one.elector.confirm())
         await asyncio.sleep(0.1)
         begun = one.now()
         await one.elector.resign()
-        assert one.now() - begun <= 6.1 and not asking.done()
+        assert one.now() - begun <= 6.1
+        await asking
 
     lives(story)
