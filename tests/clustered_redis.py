@@ -29,10 +29,15 @@ class Clustered:
     def master(self, key: str) -> RedisServer:
         """Which has the key, as most of the others see it."""
         slot = key_slot(key.encode())
-        for first, last, (_, port, *_), *_ in self._ask(self._alive(), "CLUSTER", "SLOTS"):
+        for first, last, master in self._ranges():
             if first <= slot <= last:
-                return next(node for node in self.nodes if node.port == port)
+                return master
         raise AssertionError(f"nobody has the slot of {key}")
+
+    def other(self, key: str) -> RedisServer:
+        """A master that has not got the key."""
+        ours = self.master(key)
+        return next(master for _, _, master in self._ranges() if master is not ours)
 
     def replica(self, master: RedisServer) -> RedisServer:
         name = self._name(master)
@@ -95,6 +100,11 @@ class Clustered:
 
     def _carry(self, source: redis.Redis, target: RedisServer, keys: list[bytes]) -> None:
         source.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
+
+    def _ranges(self) -> Iterator[tuple[int, int, RedisServer]]:
+        """The first slot, the last, and who has them."""
+        for first, last, (_, port, *_), *_ in self._ask(self._alive(), "CLUSTER", "SLOTS"):
+            yield first, last, next(node for node in self.nodes if node.port == port)
 
     def _alive(self) -> RedisServer:
         return next(node for node in self.nodes if node.running)

@@ -5,6 +5,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
 from baton.cli.main import main
-from baton.model.ids import Epoch, Uid
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
@@ -40,12 +41,6 @@ def apart(cluster: Clustered) -> str:
     """The name of a new queue that is on another node than the announcements of its group."""
     theirs = cluster.master(announcements_key(GROUP.group, ""))
     return next(name for number in _numbers if cluster.master(queue_key(name := f"shop/apart-{number}")) is not theirs)
-
-
-def other(cluster: Clustered, key: str) -> RedisServer:
-    """A master that has not got this key."""
-    masters = {cluster.master(queue_key(f"shop/{number}")) for number in range(100)}
-    return next(node for node in masters if node is not cluster.master(key))
 
 
 def half(keys: list[bytes]) -> list[bytes]:
@@ -108,7 +103,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
             await asyncio.to_thread(cluster.settled)
             incarnation, former = await queue.operator.incarnation(), owners[0]
             with (
-                cluster.moving(key, other(cluster, key), half),
+                cluster.moving(key, cluster.other(key), half),
                 pytest.raises(QueueUnreachable, match=r"is moving shop/apart-\d+ to another node"),
             ):
                 await queue.operator.grant(0, Uid("nobody"), Epoch(1))
@@ -141,7 +136,7 @@ async def test_no_request_is_half_done_while_a_slot_moves(cluster: Clustered) ->
     queue.producer.send(theirs, "1")
     with (
         ThreadPoolExecutor() as pool,
-        cluster.moving(keys.owner, other(cluster, keys.owner), lambda _: [stage.encode()]) as source,
+        cluster.moving(keys.owner, cluster.other(keys.owner), lambda _: [stage.encode()]) as source,
         source.client() as raw,
     ):
         assert raw.exists(*keys[:-1]) == len(keys) - 1
@@ -156,6 +151,35 @@ async def test_no_request_is_half_done_while_a_slot_moves(cluster: Clustered) ->
         pass
     assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"a", b"b", b"1", b"2", b"3"]
     await queue.close()
+
+
+async def test_a_pod_hears_of_queues_on_several_nodes_and_of_the_others_where_one_cannot_be_reached(cluster: Clustered) -> None:
+    here = await make_queue(cluster.url(), 1, apart(cluster))
+    node = cluster.master(queue_key(here.name))
+    there = await make_queue(
+        cluster.url(), 1, next(name for name in iter(lambda: apart(cluster), "") if cluster.master(queue_key(name)) is not node)
+    )
+    uid = Uid(f"pod-of-{here.name}")
+    with closing(RedisAnnouncements(cluster.url(), GROUP.group, uid)) as announcements:
+        for queue in (here, there):
+            await queue.operator.grant(0, uid, Epoch(1))
+        heard: set[str] = set()
+        while len(heard) < 2:
+            heard |= {partition.queue for partition in await asyncio.to_thread(announcements.wait, PATIENCE)}
+        partitions = [Partition(QueueName(queue.name.removeprefix("shop/")), 0) for queue in (here, there)]
+        assert {owner.uid for owner in announcements.look(partitions).values()} == {uid}
+        key = queue_key(here.name)
+        with cluster.moving(key, cluster.other(key), lambda keys: keys):
+            with pytest.raises(QueueUnreachable, match="to another node"):
+                announcements.look(partitions)
+            await there.operator.pause(0, Epoch(1))
+            with cluster.master(announcements_key(GROUP.group, "")).client() as raw:
+                raw.xadd(announcements_key(GROUP.group, uid), {"queue": partitions[0].queue, "partitions": "0"})
+            heard_now = await asyncio.to_thread(announcements.wait, PATIENCE)
+            assert [partition.queue for partition in heard_now] == [partitions[1].queue]
+        assert len(announcements.look(partitions)) == 2
+    for queue in (here, there):
+        await queue.close()
 
 
 async def test_the_rights_of_the_guide_are_enough_in_a_cluster(cluster: Clustered) -> None:

@@ -117,6 +117,7 @@ class _Asked:
         elif isinstance(self.error, UnlocatedError) and self.error.trouble == "silent":
             refused = isinstance(error, (AuthenticationError, AuthorizationError)) or "NOAUTH" in str(error)
             self.error = UnlocatedError("refused" if refused else "silent", error)
+            self.error.__cause__ = error  # such as a file that may not be read
 
 
 class _ThreadConnection:
