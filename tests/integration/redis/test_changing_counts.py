@@ -111,9 +111,10 @@ class Producer:
         partition = self.table.partitions[self.chance.choice(self.waiting)[0]]
         batch = [entry for entry in self.waiting if self.table.partitions[entry[0]] == partition][: self.chance.randint(1, 8)]
         arguments = [self.name, *(part for entry in batch for part in entry)]
-        moved = scripts.ADD.run(self.raw, partition_keys(self.queue, partition), arguments)
+        answer = scripts.ADD.run(self.raw, partition_keys(self.queue, partition), arguments)
+        moved = [] if isinstance(answer, int) else [place for place, code in enumerate(answer[0]) if code in b"mw"]
         if self.chance.random() < 0.1:
-            moved = range(len(batch))  # the answer is lost
+            moved = list(range(len(batch)))  # the answer is lost
             self.away = self.chance.choice((0, 5, 50))
         added = {entry for position, entry in enumerate(batch) if position not in moved}
         self.waiting = [entry for entry in self.waiting if entry not in added]

@@ -1,7 +1,9 @@
 #!lua
 --@include partition
 -- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value, headers ('' for none).
--- Answer: the positions (from 0) of the entries whose slot is not accepted here (any more); all others are in the stream.
+-- Answer: the number of the first, where all were added and their numbers follow each other. Else a letter for each entry: a was
+-- added; s waits on a stage; d had been added before; m: its slot is not accepted here (any more); w has to wait, for somebody else
+-- has added what stands in the way; and the numbers of those that were added, with spaces between.
 --
 -- A producer counts its entries per slot. The count is checked before the slot is, so that a retry after a lost reply is
 -- no duplicate, also when the slot has moved in between. Once a slot is refused it stays refused for the rest of the call:
@@ -27,42 +29,49 @@ for i, slot in ipairs(slots) do
   if known[i] then sequence[slot] = tonumber(known[i]:match('^%d+')) end
 end
 
-local moved, changed = {}, {}
+local codes, numbers, changed = {}, {}, {}
 local first, waits, staged, stages = 0, false, 0, {}
-for _ in pairs(goes_to) do -- else there is nothing to add, and perhaps no partition yet
-  first, waits = look()
-  if redis.call('EXISTS', STREAM) == 0 then make_again() end
-  break
-end
-local last = first
--- False: it cannot be added now.
+if next(goes_to) then first, waits = look() end -- else there is nothing to add, and perhaps no partition yet
+local last, stuck = first, false
+-- What became of it: a, s or w.
 local function add(key, value, headers, stream)
-  local parts = {'k', key, 'v', value, 't', milliseconds}
-  if headers ~= '' then parts = {'k', key, 'v', value, 't', milliseconds, 'h', headers} end
+  local now
   if stream ~= STREAM then
-    redis.call('XADD', stream, '*', unpack(parts))
+    if headers == '' then
+      redis.call('XADD', stream, '*', 'k', key, 'v', value, 't', milliseconds)
+    else
+      redis.call('XADD', stream, '*', 'k', key, 'v', value, 't', milliseconds, 'h', headers)
+    end
     staged = staged + 1
     stages[stream] = (stages[stream] or 0) + 1
+    return 's'
+  elseif headers == '' then
+    now = append(last, 'k', key, 'v', value, 't', milliseconds)
   else
-    local now = append(last, unpack(parts))
-    last = now or last
-    return now ~= nil
+    now = append(last, 'k', key, 'v', value, 't', milliseconds, 'h', headers)
   end
-  return true
+  if not now then return 'w' end
+  last = now
+  numbers[#numbers + 1] = now
+  return 'a'
 end
 for i = 2, #ARGV, 5 do
-  local slot, mine = ARGV[i], tonumber(ARGV[i + 1])
+  local slot, mine, code = ARGV[i], tonumber(ARGV[i + 1]), 'd'
   if mine > sequence[slot] then
-    if goes_to[slot] and not add(ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], goes_to[slot]) then
-      for each in pairs(goes_to) do goes_to[each] = nil end -- all of the rest is sent again
+    if not goes_to[slot] then
+      code = 'm'
+    elseif stuck then
+      code = 'w' -- all of the rest is sent again
+    else
+      code = add(ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], goes_to[slot])
+      stuck = code == 'w'
     end
-    if goes_to[slot] then
+    if code == 'a' or code == 's' then
       sequence[slot] = mine
       changed[slot] = true
-    else
-      moved[#moved + 1] = (i - 2) / 5
     end
   end
+  codes[#codes + 1] = code
 end
 
 if staged > 0 then redis.call('HINCRBY', PROGRESS, 'staged', staged) end
@@ -72,7 +81,6 @@ for stream, count in pairs(stages) do -- a stage whose turn it is becomes shorte
 end
 if last > first then grown(last, waits) end
 if last > first or staged > 0 then
-  local before = redis.call('HLEN', SEQUENCES)
   local written = {}
   for i, slot in ipairs(slots) do
     if changed[slot] then
@@ -80,13 +88,12 @@ if last > first or staged > 0 then
       written[#written + 1] = sequence[slot] .. ' ' .. seconds
     end
   end
-  redis.call('HSET', SEQUENCES, unpack(written))
+  local came = redis.call('HSET', SEQUENCES, unpack(written))
   -- Producers come and go: for each that comes some are looked at, and those that have been silent for long are forgotten.
   local FEW, LOOKED_AT = 1024, 5
-  local after = redis.call('HLEN', SEQUENCES)
-  if after > before and after >= FEW then
+  if came > 0 and redis.call('HLEN', SEQUENCES) >= FEW then
     local cursor = redis.call('HGET', PROGRESS, 'forgetting') or '0'
-    local found = redis.call('HSCAN', SEQUENCES, cursor, 'COUNT', LOOKED_AT * (after - before))
+    local found = redis.call('HSCAN', SEQUENCES, cursor, 'COUNT', LOOKED_AT * came)
     for i = 1, #found[2], 2 do
       local silent = tonumber(found[2][i + 1]:match('%d+$')) < seconds - PRODUCERS_FORGOTTEN_AFTER
       if silent then redis.call('HDEL', SEQUENCES, found[2][i]) end
@@ -94,4 +101,7 @@ if last > first or staged > 0 then
     redis.call('HSET', PROGRESS, 'forgetting', found[1])
   end
 end
-return moved
+local count = #codes
+if #numbers == count and numbers[count] == numbers[1] + count - 1 then return numbers[1] end
+for i, n in ipairs(numbers) do numbers[i] = string.format('%d', n) end
+return {table.concat(codes), table.concat(numbers, ' ')}

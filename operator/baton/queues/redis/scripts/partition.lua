@@ -238,7 +238,11 @@ end
 
 -- Adds an entry behind the last one. Answer: its number, or nil: what somebody else added stands in the way, and there is much of it.
 local function append(last, ...)
-  local added = redis.pcall('XADD', STREAM, id(last + 1), ...)
+  local added = redis.pcall('XADD', STREAM, 'NOMKSTREAM', id(last + 1), ...)
+  if not added then -- somebody deleted the stream
+    make_again()
+    added = redis.pcall('XADD', STREAM, id(last + 1), ...)
+  end
   if type(added) == 'table' and added.err then
     local behind = added.err:find('smaller') or added.err:find('exhausted')
     if not behind then redis.call('XADD', STREAM, id(last + 1), 'k', '', 'v', '', 't', '') end -- the error

@@ -1,0 +1,165 @@
+"""How entries are asked to be added, and what is answered: the same for threads and tasks.
+
+A producer keeps one connection and writes its requests itself, for of a single send the library's ways of doing so take more
+time than all else.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from re import ASCII, fullmatch
+from typing import Any, NamedTuple
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from baton.queues.redis import scripts
+from baton.queues.redis.answers import OddAnswerError, fields
+from baton.queues.redis.connection import absent, explain, passing
+from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
+from baton.queues.redis.outbox import Outbox, ReadTable, Round
+from baton.queues.redis.outgoing import Waiting
+from baton.queues.redis.routing import RoutingTable
+from baton.queues.redis.url import RedisUrl
+
+_REPLICAS_WITHIN = 1000
+"""Milliseconds that replicas have, before the same is tried again."""
+
+
+_BEFORE_ENTRIES = 3 + len(PartitionKeys._fields) + 1
+"""Words of a request: command, script, number of keys; keys; producer."""
+
+
+class Ask(NamedTuple):
+    """Bytes to write at once, and how many answers to read. An answer that is a ResponseError stands for itself."""
+
+    written: bytes
+    answers: int
+
+
+class Adding:
+    """To one queue."""
+
+    def __init__(self, url: RedisUrl, queue: str, replicas: int) -> None:
+        """`replicas`: so many are to have an entry before it counts as sent."""
+        self._url, self._queue, self._replicas = url, queue, replicas
+        self._heads: dict[int, bytes] = {}
+        """By partition: what its requests begin with."""
+        self._table = Ask(_packed("HMGET", queue_key(queue), "version", "table"), 1)
+        self._wait = _packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
+
+    def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[Any], None]:
+        """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the error."""
+        batches = None if isinstance(what, ReadTable) else what
+        try:
+            if batches is None:
+                self._routed(outbox, (yield self._table), clock())
+                return
+            answers = yield self._round(batches)
+            if len(batches) == len(answers) == 1 and type(answers[0]) is int:  # a single send, mostly
+                for partition in batches:
+                    outbox.added(partition, answers[0])
+                return
+            found = dict(zip(batches, answers, strict=False))
+            unknown = {partition: batches[partition] for partition, one in found.items() if isinstance(one, NoScriptError)}
+            if unknown:
+                answers = yield self._round(unknown, text=True)
+                found.update(zip(unknown, answers, strict=False))
+            if self._wait and (why := self._too_few(answers[-1])):
+                outbox.unanswered(why, clock(), passing=True)
+            else:
+                self._answered(outbox, batches, found, clock())
+        except (RedisError, OSError) as error:
+            why = explain(error, self._url, self._queue)
+            if batches is not None:
+                outbox.unanswered(why, clock(), passing=passing(error))
+            elif passing(error):
+                outbox.routed(None, why, clock())
+            else:
+                outbox.give_up(outbox.everything(), why)
+        except BaseException:
+            outbox.unanswered(f"A request to {self._url.place} was interrupted.", clock(), passing=True)
+            raise
+
+    def _round(self, batches: Round, *, text: bool = False) -> Ask:
+        """One script for each partition. `text`: with its text, for the server does not know it."""
+        written = [self._script(partition, batch, text=text) for partition, batch in batches.items()]
+        if self._wait:
+            written.append(self._wait)
+        return Ask(b"".join(written), len(written))
+
+    def _routed(self, outbox: Outbox, answers: Sequence[Any], now: float) -> None:
+        """What the table's answer means."""
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        version, text = fields(2)(answers[0])
+        if version is None or text is None:
+            return outbox.routed(None, absent(self._url, "queue", self._queue), now)
+        try:
+            table = RoutingTable.from_text(int(version), text.decode())
+        except ValueError:
+            raise OddAnswerError("a foreign record: its table") from None
+        outbox.routed(table, "", now)
+
+    def _answered(self, outbox: Outbox, batches: Round, answers: Mapping[int, Any], now: float) -> None:
+        """What the answers to a round mean."""
+        for partition, answer in answers.items():
+            if isinstance(answer, int):
+                outbox.added(partition, answer)
+            elif isinstance(answer, RedisError):
+                outbox.failed(partition, explain(answer, self._url, self._queue), now, passing=passing(answer))
+            else:
+                try:
+                    codes, numbers = _read(answer, len(batches[partition]))
+                except OddAnswerError as error:
+                    outbox.failed(partition, explain(error, self._url, self._queue), now, passing=False)
+                else:
+                    outbox.answered(partition, codes, numbers, now)
+
+    def _script(self, partition: int, batch: Sequence[Waiting], *, text: bool) -> bytes:
+        producer = batch[0].producer.encode()
+        if text or partition not in self._heads:
+            keys = partition_keys(self._queue, partition)
+            how = ("EVAL", scripts.ADD.text) if text else ("EVALSHA", scripts.ADD.sha)
+            head = _arguments(*how, len(keys), *keys)
+            if not text:
+                self._heads[partition] = head
+        else:
+            head = self._heads[partition]
+        parts = [b"*%d\r\n%b$%d\r\n%b\r\n" % (_BEFORE_ENTRIES + 5 * len(batch), head, len(producer), producer)]
+        for entry in batch:
+            slot, sequence = b"%d" % (entry.slot or 0), b"%d" % entry.sequence
+            key, value, headers = entry.key, entry.value, entry.headers
+            parts.append(
+                b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+                % (len(slot), slot, len(sequence), sequence, len(key), key, len(value), value, len(headers), headers)
+            )
+        return b"".join(parts)
+
+    def _too_few(self, answer: Any) -> str | None:
+        if isinstance(answer, ResponseError):
+            return explain(answer, self._url, self._queue)
+        if isinstance(answer, int) and answer >= self._replicas:
+            return None
+        return (
+            f"{self._url.place} has what was sent to {self._queue}, but only {answer} of {self._replicas} replicas had it within "
+            f"{_REPLICAS_WITHIN} ms. See its replicas, or ask for fewer (replicas=)."
+        )
+
+
+def _packed(*words: str | int) -> bytes:
+    return b"*%d\r\n%b" % (len(words), _arguments(*words))
+
+
+def _arguments(*words: str | int) -> bytes:
+    """As the protocol has them: https://redis.io/docs/latest/develop/reference/protocol-spec/"""
+    encoded = (str(word).encode() for word in words)
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
+
+
+def _read(answer: Any, count: int) -> tuple[str, list[str]]:
+    """Codes and offsets (scripts/add.lua)."""
+    codes, numbers = ((part or b"").decode("latin-1") for part in fields(2)(answer))
+    if len(codes) != count or not fullmatch(r"[asdmw]*", codes) or not fullmatch(r"[0-9 ]*", numbers, ASCII):
+        raise OddAnswerError("no codes where they belong")
+    offsets = [entry_id(int(number)) for number in numbers.split()]
+    if len(offsets) != codes.count("a"):
+        raise OddAnswerError("fewer numbers than were added")
+    return codes, offsets

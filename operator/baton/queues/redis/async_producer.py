@@ -1,0 +1,315 @@
+"""The producer for programs with an event loop. What it sends, when and how often is decided as for threads (outbox.py)."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from math import inf
+from secrets import token_hex
+from typing import Any, Self
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.adding import Adding
+from baton.queues.redis.connection import async_client
+from baton.queues.redis.delivery import Outcome, Unseen, all_sent
+from baton.queues.redis.given import Given, Key, Sending, taken, taken_many
+from baton.queues.redis.headers import Headers
+from baton.queues.redis.keys import queue_key
+from baton.queues.redis.kept import KeptTaskConnection
+from baton.queues.redis.outbox import Outbox, ReadTable, Round
+from baton.queues.redis.outgoing import Sent, Told, Waiting
+from baton.queues.redis.tls_files import TlsFiles
+from baton.queues.redis.url import read
+
+log = logging.getLogger(__name__)
+
+
+class AsyncRedisProducer:
+    """Sends entries to a queue (`namespace/name`), from the tasks of one event loop: `async with AsyncRedisProducer(…)`.
+
+    It keeps what RedisProducer does: order per key, and each entry once. Tasks that send at the same time share a request. A
+    task that is cancelled while it sends may have sent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        queue: str,
+        *,
+        patience: float = 30.0,
+        linger: float = 0.005,
+        max_entries: int = 1000,
+        max_bytes: int = 1_000_000,
+        buffer_bytes: int = 32_000_000,
+        replicas: int = 0,
+    ) -> None:
+        """As of RedisProducer."""
+        self._sending = Sending(patience, linger, max_entries, max_bytes, buffer_bytes)
+        self._queue = queue
+        self._url = read(url, own=True)
+        self._client = async_client(self._url, queue_key(queue), connections=1, files=TlsFiles())
+        self._connection = KeptTaskConnection(self._client)
+        self._adding = Adding(self._url, queue, replicas)
+        self._outbox = Outbox(queue, token_hex(6), max_entries, max_bytes)
+        self._unseen = Unseen()
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+        self._sooner: asyncio.Event = asyncio.Event()
+        """Something was added that is to be sent before what was waited for."""
+        self._watching: set[asyncio.Future[None]] = set()
+        """Who waits for any change."""
+
+    async def send(self, key: Key, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None) -> Sent:
+        """Where it is now. Arguments and errors are those of `RedisProducer.send`."""
+        delivery = AsyncDelivery(self._unseen, None)
+        deadline = time.monotonic() + self._sending.patience
+        delivery.entry = taken(key, value, headers, partition, deadline, told=delivery)
+        delivery.seen = True
+        self._see_open()
+        await self._deliver([delivery.entry], delivery)
+        return delivery.known()
+
+    async def send_many(self, entries: Iterable[Given]) -> list[Sent]:
+        """Likewise, of (key, value) or (key, value, headers)."""
+        waiting = taken_many(entries, time.monotonic() + self._sending.patience)
+        self._see_open()
+        last = _All(waiting)
+        await self._deliver(waiting, last)
+        return all_sent(waiting)
+
+    async def produce(
+        self,
+        key: Key,
+        value: bytes | str,
+        headers: Headers | None = None,
+        *,
+        partition: int | None = None,
+        on_delivery: "Callable[[AsyncDelivery], object] | None" = None,
+    ) -> "AsyncDelivery":
+        """Send it within `linger`, together with others, and wait for nothing but room in the buffer: `await` what is returned to
+        hear what became of it. As `RedisProducer.produce`."""
+        delivery = AsyncDelivery(self._unseen, on_delivery)
+        now = time.monotonic()
+        deadline, due = now + self._sending.patience, now + self._sending.linger
+        entry = delivery.entry = taken(key, value, headers, partition, deadline, due=due, told=delivery)
+        self._see_open()
+        if not self._sending.room(self._outbox, entry):
+            await self._make_room(entry)
+        self._add([entry])
+        return delivery
+
+    async def flush(self, within: float | None = None) -> None:
+        """As `RedisProducer.flush`."""
+        left = await self._flushed(within)
+        if left:
+            raise QueueUnreachable(f"{self._url.place}: {left} entries to {self._queue} still wait after {within:g} s.")
+        if why := self._unseen.report():
+            raise QueueUnreachable(why)
+
+    async def close(self, within: float | None = None) -> None:
+        """`flush`, and give up what was not sent in time."""
+        if self._closed:
+            return
+        try:
+            await self._flushed(within)
+        finally:
+            self._closed = True
+            self._outbox.give_up(self._outbox.everything(), f"The producer of {self._queue} was closed before it was sent.")
+            self._tell()
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+            await self._connection.close()
+            await self._client.aclose()
+        if why := self._unseen.report():
+            raise QueueUnreachable(why)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            await self.close()
+        except QueueUnreachable as why:
+            if error is None:
+                raise
+            log.error("%s", why)
+
+    def _see_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"the producer of {self._queue} is closed")
+
+    def _add(self, entries: Sequence[Waiting]) -> None:
+        before = self._outbox.due
+        for entry in entries:
+            self._outbox.add(entry)
+        if self._outbox.settled:
+            self._tell()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+        elif self._outbox.due < before:
+            self._sooner.set()
+
+    async def _deliver(self, entries: Sequence[Waiting], known: "_Awaited") -> None:
+        """Each of them has an outcome then."""
+        self._add(entries)
+        try:
+            async with asyncio.timeout(self._sending.patience):
+                await known.wait()
+        except TimeoutError:
+            pass
+        finally:
+            for entry in entries:
+                if entry.outcome is None:
+                    busy = f"{self._url.place}: this producer has been busy for {self._sending.patience:g} s."
+                    self._outbox.give_up([entry], self._outbox.waits_for(entry) or busy)
+
+    async def _make_room(self, entry: Waiting) -> None:
+        self._outbox.hurry()
+        self._sooner.set()
+        await self._until(lambda: self._sending.room(self._outbox, entry), self._sending.patience)
+        self._see_open()
+        if not self._sending.room(self._outbox, entry):
+            first = next(iter(self._outbox.everything()), entry)
+            raise QueueUnreachable(self._sending.full(self._outbox.waits_for(first) or f"{self._url.place} is slow."))
+        entry.deadline = time.monotonic() + self._sending.patience
+
+    async def _flushed(self, within: float | None) -> int:
+        """How many still wait after that time."""
+        self._outbox.hurry()
+        self._sooner.set()
+        left = self._outbox.everything()
+
+        def known() -> bool:
+            while left and left[-1].outcome is not None:
+                left.pop()
+            return not left
+
+        await self._until(known, within)
+        return sum(entry.outcome is None for entry in left)
+
+    async def _until(self, done: Callable[[], bool], seconds: float | None) -> None:
+        """Waits until this is so, or the time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not done():
+                    changed = asyncio.get_running_loop().create_future()
+                    self._watching.add(changed)
+                    try:
+                        await changed
+                    finally:
+                        self._watching.discard(changed)
+        except TimeoutError:
+            pass
+
+    async def _work(self) -> None:
+        """A task that sends while there is something to send."""
+        try:
+            while self._outbox.entries:
+                now = time.monotonic()
+                what = self._outbox.next(now)
+                if isinstance(what, float):
+                    await self._rest(what - now)
+                else:
+                    await self._step(what)
+        except asyncio.CancelledError:
+            if self._outbox.entries:
+                count = self._outbox.entries
+                log.error("%d entries to %s may not be sent: the event loop ended, and the producer was open", count, self._queue)
+            raise
+
+    async def _rest(self, seconds: float) -> None:
+        self._sooner.clear()
+        alarm = asyncio.get_running_loop().call_later(seconds, self._sooner.set) if seconds < inf else None
+        try:
+            await self._sooner.wait()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    async def _step(self, what: ReadTable | Round) -> None:
+        flow = self._adding.step(self._outbox, what, time.monotonic)
+        try:
+            ask = next(flow)
+            while True:
+                try:
+                    answers: list[Any] = await self._connection.ask(ask)
+                except BaseException as error:
+                    ask = flow.throw(error)
+                else:
+                    ask = flow.send(answers)
+        except StopIteration:
+            pass
+        self._tell()
+
+    def _tell(self) -> None:
+        settled, self._outbox.settled = self._outbox.settled, []
+        for each in settled:
+            each.settled()
+        for changed in self._watching:
+            if not changed.done():
+                changed.set_result(None)
+
+
+class _Awaited(Told):
+    """Something that tasks wait for."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def known_by_now(self) -> bool:
+        raise NotImplementedError
+
+    async def wait(self) -> None:
+        while not self.known_by_now():
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    def settled(self) -> None:
+        if self.known_by_now():
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
+
+
+class _All(_Awaited):
+    """The outcome of all of these."""
+
+    def __init__(self, entries: Sequence[Waiting]) -> None:
+        super().__init__()
+        self._left = len(entries)
+        for entry in entries:
+            entry.told = self
+
+    def known_by_now(self) -> bool:
+        return self._left == 0
+
+    def settled(self) -> None:
+        self._left -= 1
+        super().settled()
+
+
+class AsyncDelivery(Outcome, _Awaited):
+    """What becomes of an entry that was given to `AsyncRedisProducer.produce`. `await` it: where the entry is; raises
+    QueueUnreachable where it may not be in the queue. A wait that is cancelled changes nothing."""
+
+    def __init__(self, unseen: Unseen, on_delivery: "Callable[[AsyncDelivery], object] | None") -> None:
+        Outcome.__init__(self, unseen, on_delivery)
+        _Awaited.__init__(self)
+
+    def __await__(self) -> Generator[Any, None, Sent]:
+        return self._result().__await__()
+
+    async def _result(self) -> Sent:
+        self.seen = True
+        await self.wait()
+        return self.known()
+
+    def known_by_now(self) -> bool:
+        return self.entry.outcome is not None
+
+    def settled(self) -> None:
+        Outcome.settled(self)
+        _Awaited.settled(self)

@@ -1,0 +1,104 @@
+"""What became of an entry that a producer sent without waiting for it."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.outgoing import Failed, Sent, Told, Waiting
+
+log = logging.getLogger(__name__)
+
+_MOST = 1000
+"""Failures that are kept until somebody looks at them; of more only their number."""
+
+
+class Outcome(Told):
+    """What deliveries of threads and of tasks have in common."""
+
+    def __init__(self, unseen: "Unseen", on_delivery: "Callable[[Any], object] | None") -> None:
+        self.entry: Waiting
+        self.seen = False
+        self._unseen = unseen
+        self._callbacks = [] if on_delivery is None else [on_delivery]
+
+    def done(self) -> bool:
+        """Whether it is known: `result` answers at once."""
+        return self.entry.outcome is not None
+
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """It is called with this when the outcome is known, also where it is by now. What it raises is logged."""
+        if self.done():
+            self._call(callback)
+        else:
+            self._callbacks.append(callback)
+
+    def settled(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            self._call(callback)
+        if not self.seen and isinstance(self.entry.outcome, Failed):
+            self._unseen.add(self)
+
+    def _call(self, callback: Callable[[Any], object]) -> None:
+        self.seen = True
+        try:
+            callback(self)
+        except Exception:
+            log.exception("a callback for an entry that was sent has failed")
+
+    def known(self) -> Sent:
+        """Of one that is done."""
+        self.seen = True
+        assert self.entry.outcome is not None
+        return sent(self.entry.outcome)
+
+
+class Unseen:
+    """Entries that may not be in the queue, and of which nobody knows yet."""
+
+    def __init__(self) -> None:
+        self._failed: list[Outcome] = []
+        self._more = 0
+
+    def add(self, outcome: Outcome) -> None:
+        if len(self._failed) >= _MOST:
+            self._failed = [each for each in self._failed if not each.seen]
+        if len(self._failed) < _MOST:
+            self._failed.append(outcome)
+        else:
+            self._more += 1
+
+    def report(self) -> str | None:
+        """A sentence about them, once; None where there are none."""
+        found, self._failed = [each for each in self._failed if not each.seen], []
+        count, self._more = len(found) + self._more, 0
+        if not count:
+            return None
+        first = found[0].entry.outcome if found else None
+        why = f" The first: {first.why}" if isinstance(first, Failed) else ""
+        return f"{count} {'entry' if count == 1 else 'entries'} of produce() may not be in the queue, and nobody looked.{why}"
+
+
+def sent(outcome: Sent | Failed) -> Sent:
+    """Raises what it failed with."""
+    if isinstance(outcome, Sent):
+        return outcome
+    raise outcome.error(outcome.why)
+
+
+def all_sent(entries: Iterable[Waiting]) -> list[Sent]:
+    """Raises QueueUnreachable, with how many may not have been sent."""
+    found: list[Sent] = []
+    failed: list[Failed] = []
+    for entry in entries:
+        if isinstance(entry.outcome, Sent):
+            found.append(entry.outcome)
+        elif entry.outcome is not None:
+            failed.append(entry.outcome)
+    if not failed:
+        return found
+    first = failed[0]
+    if first.error is not QueueUnreachable:
+        raise first.error(first.why)
+    raise QueueUnreachable(f"{first.why} {len(failed)} entries may not have been sent.")

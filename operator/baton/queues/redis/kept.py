@@ -1,0 +1,91 @@
+"""The one connection that a producer keeps: for threads, and for tasks.
+
+The library's clients look at a connection before each request, and measure it. Here it is looked at when it was at rest; should
+it be gone all the same, the request is made again, which does no harm.
+"""
+
+import time
+from typing import Any
+
+import redis
+import redis.asyncio as aioredis
+from redis.exceptions import RedisError, ResponseError
+
+from baton.queues.redis.adding import Ask
+
+_AT_REST = 1.0
+"""Seconds without a request."""
+
+
+class KeptConnection:
+    """For one thread at a time."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self._client = client
+        self._connection: Any = None
+        self._used = 0.0
+
+    def ask(self, ask: Ask) -> list[Any]:
+        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
+        try:
+            if self._connection is None:
+                self._connection = self._client.connection_pool.get_connection()
+            elif time.monotonic() - self._used > _AT_REST and _gone(self._connection):
+                self._connection.disconnect()
+            self._connection.send_packed_command([ask.written], check_health=False)
+            answers = [self._answer() for _ in range(ask.answers)]
+        except BaseException:
+            self.close()
+            raise
+        self._used = time.monotonic()
+        return answers
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+            self._client.connection_pool.release(connection)
+
+    def _answer(self) -> Any:
+        try:
+            return self._connection.read_response()
+        except ResponseError as refusal:
+            return refusal
+
+
+class KeptTaskConnection:
+    """Likewise, for one task at a time."""
+
+    def __init__(self, client: "aioredis.Redis") -> None:
+        self._client = client
+        self._connection: Any = None
+
+    async def ask(self, ask: Ask) -> list[Any]:
+        try:
+            if self._connection is None:
+                self._connection = await self._client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+            await self._connection.send_packed_command([ask.written], check_health=False)
+            return [await self._answer() for _ in range(ask.answers)]
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+            await self._client.connection_pool.release(connection)
+
+    async def _answer(self) -> Any:
+        try:
+            return await self._connection.read_response()
+        except ResponseError as refusal:
+            return refusal
+
+
+def _gone(connection: Any) -> bool:
+    """Its end was closed, or it says what nobody asked for."""
+    try:
+        return bool(connection.can_read())
+    except (RedisError, OSError):
+        return True

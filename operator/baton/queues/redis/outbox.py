@@ -1,0 +1,331 @@
+"""What a producer has still to send: in which order, in which requests, and when to try again.
+
+Decided without a clock, a lock or a connection: threads and tasks both work by it. Of one slot no more than one batch is under
+way, and what comes back goes before what is behind it; so entries of a key never overtake each other.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from baton.queues.redis.keys import entry_id
+from baton.queues.redis.outgoing import Failed, Sent, Told, Waiting, to_partition
+from baton.queues.redis.routing import SLOTS, RoutingTable
+
+_BATCH = 200
+"""Entries per script: long ones keep others waiting."""
+_BATCH_BYTES = 1_000_000
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_AROUND = 200
+"""Bytes of memory that an entry needs beside its own."""
+
+
+class _Rest(NamedTuple):
+    """After a try that failed."""
+
+    until: float
+    pause: float
+    why: str
+
+
+class ReadTable:
+    """To be done next: see which partition has which slot (`Outbox.routed`)."""
+
+
+READ_TABLE: Final = ReadTable()
+Round = dict[int, list[Waiting]]
+"""To be done next: to be sent in one round trip, by partition (`Outbox.answered` or `failed` for each)."""
+_AWAY, _BEHIND = "m", "w"
+"""Codes of an answer (scripts/add.lua): its slot is not accepted there; it has to wait for what somebody else has added."""
+
+
+class Outbox:
+    """Of one producer. `now` is by one clock; it never goes back."""
+
+    def __init__(self, queue: str, name: str, most_entries: int, most_bytes: int) -> None:
+        """So many entries or bytes are sent at once, and without waiting for more."""
+        self.entries = 0
+        """That have no outcome yet."""
+        self.bytes = 0
+        """That these need."""
+        self.settled: list[Told] = []
+        """Who is to hear of an outcome. Whoever tells them takes them away."""
+        self.stale = True
+        """The table is to be read before more is sent."""
+        self._queue, self._name = queue, name
+        self._most_entries, self._most_bytes = most_entries, most_bytes
+        self._table: RoutingTable | None = None
+        self._sequences = [0] * SLOTS
+        self._any = 0
+        self._due = inf
+        self._new_entries = self._new_bytes = 0
+        self._unplaced: deque[Waiting] = deque()
+        """While there is no table."""
+        self._queues: dict[int, deque[Waiting]] = {}
+        """By partition, none of them empty; whose turn is next comes first."""
+        self._held: dict[int, deque[Waiting]] = {}
+        """By slot: was refused, and what came after it."""
+        self._under_way: Round = {}
+        self._table_rest: _Rest | None = None
+        self._resting: dict[int, _Rest] = {}
+        """By partition."""
+        self._moving: dict[int, _Rest] = {}
+        """By slot."""
+
+    def add(self, entry: Waiting) -> None:
+        self.entries += 1
+        self.bytes += entry.size + _AROUND
+        self._new_entries += 1
+        self._new_bytes += entry.size
+        full = self._new_entries >= self._most_entries or self._new_bytes >= self._most_bytes
+        self._due = min(self._due, -inf if full else entry.due)
+        if self._table is None:
+            self._unplaced.append(entry)
+        else:
+            self._place(entry, self._table)
+
+    def hurry(self) -> None:
+        """What is there now waits for no more."""
+        self._due = -inf
+
+    @property
+    def due(self) -> float:
+        """When what was added is to be sent; -inf: at once. Rests are not counted."""
+        return self._due if self.entries else inf
+
+    def everything(self) -> list[Waiting]:
+        """What has no outcome yet."""
+        parts = [self._unplaced, *self._queues.values(), *self._held.values(), *self._under_way.values()]
+        return [entry for part in parts for entry in part if entry.outcome is None]
+
+    def give_up(self, entries: Iterable[Waiting], why: str) -> None:
+        """What of these has no outcome yet is not sent any more; what is under way may arrive."""
+        for entry in entries:
+            self._settle(entry, Failed(why))
+
+    def next(self, now: float) -> ReadTable | Round | float:
+        """What to do; or when to ask again, and inf: when something was added. Nothing may be under way."""
+        if not self.entries:
+            return inf
+        released = self._release(now)
+        if self._due > now:
+            return min(self._due, released)
+        if self.stale:
+            return READ_TABLE if self._table_rest is None or self._table_rest.until <= now else self._table_rest.until
+        if found := self._gather(now):
+            return found
+        if not self._queues:  # settled meanwhile, or held
+            self._due = inf
+        return min(released, min((self._resting[partition].until for partition in self._queues), default=inf))
+
+    def routed(self, table: RoutingTable | None, why: str, now: float) -> None:
+        """The table as it is now; None: it was not to be had, for that reason."""
+        if table is None:
+            self._table_rest = rest = _after(self._table_rest, now, why)
+            for part in (self._unplaced, *self._queues.values()):
+                self._expire(part, rest)
+            return
+        self._table_rest, self.stale = None, False
+        if self._table is not None and table.partitions != self._table.partitions:
+            queues, self._queues = self._queues, {}
+            for queue in queues.values():
+                for entry in queue:
+                    self._append(entry, table)
+        self._table = table
+        unplaced, self._unplaced = self._unplaced, deque()
+        for entry in unplaced:
+            self._place(entry, table)
+
+    def straight(self, entry: Waiting) -> Round | None:
+        """Adds an entry; what to do is to send it, where it has nothing to wait for. Nothing may be under way."""
+        table, slot = self._table, entry.slot
+        if self.entries or table is None or self.stale or self._resting or slot is None or slot < 0:
+            self.add(entry)
+            return None
+        self.entries, self.bytes = 1, entry.size + _AROUND
+        if not entry.sequence:
+            self._number(entry, slot)
+        self._under_way[table.partitions[slot]] = [entry]
+        return self._under_way.copy()
+
+    def added(self, partition: int, first: int) -> None:
+        """All of a batch was added, under numbers from this one on."""
+        batch = self._under_way.pop(partition)
+        if self._resting or self._moving:
+            self._resting.pop(partition, None)
+            for entry in batch:
+                self._moving.pop(entry.slot or 0, None)
+        for number, entry in enumerate(batch, first):
+            self._settle(entry, Sent(partition, entry_id(number)))
+
+    def answered(self, partition: int, codes: str, numbers: Sequence[str], now: float) -> None:
+        """A batch has got there. `codes`: one for each entry; `numbers`: the offsets of those that were added, in order."""
+        batch, added = self._under_way.pop(partition), iter(numbers)
+        self._resting.pop(partition, None)
+        away: list[Waiting] = []
+        behind: list[Waiting] = []
+        for entry, code in zip(batch, codes, strict=True):
+            if code == _AWAY:
+                away.append(entry)
+            elif code == _BEHIND:
+                behind.append(entry)
+            else:
+                self._settle(entry, Sent(partition, next(added) if code == "a" else None, code == "d"))
+                if self._moving:
+                    self._moving.pop(entry.slot or 0, None)
+        if behind:
+            why = (
+                f"Somebody has added entries to partition {partition} of {self._queue} by hand, with ids beyond those of its "
+                "producers: new ones wait until the others there are done (see Foreign entries in the guide to queues on Redis)."
+            )
+            self._put_back(partition, behind, why, now)
+        if away:
+            self._hold(partition, away, now)
+
+    def failed(self, partition: int, why: str, now: float, *, passing: bool) -> None:
+        """A batch may not have got there. `passing`: it is worth another try."""
+        batch = self._under_way.pop(partition)
+        if passing:
+            self._put_back(partition, batch, why, now)
+        else:
+            for entry in batch:
+                self._settle(entry, Failed(why))
+
+    def unanswered(self, why: str, now: float, *, passing: bool) -> None:
+        """Likewise, for all that is under way."""
+        for partition in list(self._under_way):
+            self.failed(partition, why, now, passing=passing)
+
+    def _settle(self, entry: Waiting, outcome: Sent | Failed) -> None:
+        if entry.outcome is None:
+            entry.outcome = outcome
+            self.entries -= 1
+            self.bytes -= entry.size + _AROUND
+            if entry.told is not None:
+                self.settled.append(entry.told)
+
+    def _place(self, entry: Waiting, table: RoutingTable) -> None:
+        """Gives it its slot, for good, and its number there."""
+        if entry.slot is None:
+            entry.slot = self._any = (self._any + 1) % SLOTS
+        elif entry.slot < 0:
+            partition = to_partition(entry.slot)
+            if partition not in table.partitions:
+                count = len(set(table.partitions))
+                why = f"{self._queue} has no partition {partition}: it has {count}, from 0 to {count - 1}."
+                return self._settle(entry, Failed(why, ValueError))
+            entry.slot = table.partitions.index(partition)
+        if not entry.sequence:
+            self._number(entry, entry.slot)
+        self._append(entry, table)
+
+    def _number(self, entry: Waiting, slot: int) -> None:
+        self._sequences[slot] += 1
+        entry.sequence, entry.producer = self._sequences[slot], self._name
+
+    def _append(self, entry: Waiting, table: RoutingTable) -> None:
+        assert entry.slot is not None
+        if entry.slot in self._held:
+            self._held[entry.slot].append(entry)
+            return
+        partition = table.partitions[entry.slot]
+        if partition not in self._queues:
+            self._queues[partition] = deque()
+        self._queues[partition].append(entry)
+
+    def _gather(self, now: float) -> Round:
+        """A batch of each partition that has something and does not rest; of so many of them as one round trip takes."""
+        entries = size = 0
+        for partition in list(self._queues):
+            if partition in self._resting and self._resting[partition].until > now:
+                continue
+            queue = self._queues.pop(partition)
+            batch = _batch(queue)
+            if queue:
+                self._queues[partition] = queue
+            if batch:
+                self._under_way[partition] = batch
+                entries += len(batch)
+                size += sum(entry.size for entry in batch)
+            if entries >= self._most_entries or size >= self._most_bytes:
+                break
+        self._due = -inf if self._queues else inf
+        self._new_entries = self._new_bytes = 0
+        return dict(self._under_way)
+
+    def _put_back(self, partition: int, batch: Sequence[Waiting], why: str, now: float) -> None:
+        """To be sent again after a rest, before what is behind it."""
+        self._resting[partition] = rest = _after(self._resting.get(partition), now, why)
+        queue = self._queues.setdefault(partition, deque())
+        queue.extendleft(reversed(batch))
+        self._expire(queue, rest)
+        if not queue:
+            del self._queues[partition]
+        self._due = -inf
+
+    def _hold(self, partition: int, away: Sequence[Waiting], now: float) -> None:
+        """Slots that moved: none of theirs is sent before the rest is over, by another table. All others go on."""
+        self.stale = True
+        why = f"The slots of some keys of {self._queue} are moving between partitions."
+        slots = {entry.slot for entry in away if entry.slot is not None}
+        behind = self._queues.pop(partition, deque())
+        for slot in slots:
+            self._moving[slot] = _after(self._moving.get(slot), now, why)
+            self._held[slot] = deque()
+        others: deque[Waiting] = deque()
+        for entry in (*away, *behind):
+            (self._held[entry.slot] if entry.slot in slots else others).append(entry)
+        if others:
+            self._queues[partition] = others
+        for slot in slots:
+            self._expire(self._held[slot], self._moving[slot])
+
+    def _release(self, now: float) -> float:
+        """What was held goes to its partition where its rest is over. When the next one's is."""
+        if not self._held:
+            return inf
+        assert self._table is not None
+        for slot in [slot for slot in self._held if self._moving[slot].until <= now]:
+            held = self._held.pop(slot)
+            if not held:
+                del self._moving[slot]
+                continue
+            self._queues.setdefault(self._table.partitions[slot], deque()).extendleft(reversed(held))
+            self._due = -inf
+        return min((self._moving[slot].until for slot in self._held), default=inf)
+
+    def _expire(self, part: deque[Waiting], rest: _Rest) -> None:
+        """Gives up what has no time for another try; all are patient for equally long."""
+        while part and (part[0].deadline < rest.until or part[0].outcome is not None):
+            self._settle(part.popleft(), Failed(rest.why))
+
+    def waits_for(self, entry: Waiting) -> str | None:
+        """Why its last try, or the one before it in its way, came to nothing."""
+        if self._table_rest is not None:
+            return self._table_rest.why
+        if entry.slot in self._held:
+            return self._moving[entry.slot].why
+        partition = self._table.partitions[entry.slot] if self._table and entry.slot is not None and entry.slot >= 0 else None
+        return self._resting[partition].why if partition in self._resting else None
+
+
+def _batch(queue: deque[Waiting]) -> list[Waiting]:
+    """What one script takes: of one producer."""
+    batch: list[Waiting] = []
+    size = 0
+    while queue and len(batch) < _BATCH:
+        entry = queue[0]
+        if entry.outcome is None:
+            if batch and (size + entry.size > _BATCH_BYTES or entry.producer != batch[0].producer):
+                break
+            batch.append(entry)
+            size += entry.size
+        queue.popleft()
+    return batch
+
+
+def _after(rest: _Rest | None, now: float, why: str) -> _Rest:
+    """Twice as long as the last one."""
+    pause = _FIRST_PAUSE if rest is None else min(2 * rest.pause, _LONGEST_PAUSE)
+    return _Rest(now + pause, pause, why)

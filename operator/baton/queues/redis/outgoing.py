@@ -1,0 +1,64 @@
+"""Entries that a producer was given, and what became of them."""
+
+from math import inf
+from typing import NamedTuple
+
+from baton.queues.protocol import QueueUnreachable
+
+
+class Sent(NamedTuple):
+    """An entry that is in the queue."""
+
+    partition: int
+    offset: str | None
+    """As its consumer has it. None: not known, for an earlier try had brought it there, or it waits while its key moves."""
+    duplicate: bool = False
+    """An earlier try had brought it there, whose answer was lost. It is there once."""
+
+
+class Failed(NamedTuple):
+    """An entry that may not be in the queue."""
+
+    why: str
+    error: type[Exception] = QueueUnreachable
+
+
+class Waiting:
+    """An entry on its way."""
+
+    __slots__ = ("deadline", "due", "headers", "key", "outcome", "producer", "sequence", "size", "slot", "told", "value")
+
+    def __init__(
+        self,
+        slot: int | None,
+        key: bytes,
+        value: bytes,
+        headers: bytes,
+        deadline: float,
+        *,
+        due: float = -inf,
+        producer: str = "",
+        told: "Told | None" = None,
+    ) -> None:
+        """`slot`: None for any; below 0 for a partition, `to_partition` of it. `headers`: packed. `due`: when it is to be sent at
+        the latest, by the same clock as `deadline`. `producer`: who counts; '' for the outbox's own."""
+        self.slot = slot
+        self.key, self.value, self.headers = key, value, headers
+        self.deadline, self.due = deadline, due
+        self.producer = producer
+        self.sequence = 1 if producer else 0
+        self.told = told
+        self.size = len(key) + len(value) + len(headers)
+        self.outcome: Sent | Failed | None = None
+
+
+class Told:
+    """Whoever is to hear what became of an entry."""
+
+    def settled(self) -> None:
+        raise NotImplementedError
+
+
+def to_partition(number: int) -> int:
+    """As `slot` of an entry: whichever slot the partition has when the entry is sent for the first time."""
+    return -1 - number
