@@ -1,6 +1,7 @@
 """Entries get into the queue once each, in order per key, whatever happens on the way."""
 
 import asyncio
+import re
 import socket
 import subprocess
 import sys
@@ -98,8 +99,8 @@ class LossyProxy:
         with client, socket.create_connection(self._target) as upstream:
             threading.Thread(target=self._pump, args=(client, upstream), daemon=True).start()
             while answer := _receive(upstream):
-                # The answer to a script is the one that matters: a number, if everything was taken.
-                if self._left and answer.startswith(b":"):
+                # The answer to a script is the one that matters: the number of the first entry, if everything was taken.
+                if self._left and re.match(rb":\d{16}\r\n", answer):
                     self._left -= 1
                     client.shutdown(socket.SHUT_RDWR)
                     return

@@ -241,7 +241,7 @@ class Outbox:
             if partition in self._resting and self._resting[partition].until > now:
                 continue
             queue = self._queues.pop(partition)
-            batch = _batch(queue)
+            batch = _batch(queue, min(_BATCH, self._most_entries))
             if queue:
                 self._queues[partition] = queue
             if batch:
@@ -310,11 +310,11 @@ class Outbox:
         return self._resting[partition].why if partition in self._resting else None
 
 
-def _batch(queue: deque[Waiting]) -> list[Waiting]:
+def _batch(queue: deque[Waiting], most: int) -> list[Waiting]:
     """What one script takes: of one producer."""
     batch: list[Waiting] = []
     size = 0
-    while queue and len(batch) < _BATCH:
+    while queue and len(batch) < most:
         entry = queue[0]
         if entry.outcome is None:
             if batch and (size + entry.size > _BATCH_BYTES or entry.producer != batch[0].producer):

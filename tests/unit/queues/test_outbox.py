@@ -1,0 +1,260 @@
+"""Whatever a queue answers, and whatever is lost: entries of a key never overtake each other, and each has an outcome."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from baton.queues.redis.outbox import READ_TABLE, Outbox, ReadTable, Round
+from baton.queues.redis.outgoing import Failed, Sent, Told, Waiting, to_partition
+from baton.queues.redis.routing import SLOTS, RoutingTable
+
+PATIENCE = 30.0
+PARTITIONS = 3
+QUEUE_SLOTS = range(4)
+"""All entries are of these."""
+
+
+def table(version: int, where: dict[int, int]) -> RoutingTable:
+    return RoutingTable(version, tuple(where.get(slot, slot % PARTITIONS) for slot in range(SLOTS)))
+
+
+class Server:
+    """As scripts/add.lua, seal.lua and open.lua have it."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.where: dict[int, int | None] = {slot: slot % PARTITIONS for slot in QUEUE_SLOTS}
+        """None: taken from one partition, and not given to another yet."""
+        self.from_: dict[int, int] = {}
+        self.known: dict[tuple[int, int], int] = defaultdict(int)
+        self.table = table(1, {})
+        self.entries: list[tuple[int, bytes]] = []
+        self.number = 1000
+
+    def add(self, partition: int, batch: list[Waiting], stuck: bool) -> tuple[str, list[str]]:
+        codes, numbers = "", []
+        for entry in batch:
+            assert entry.slot is not None
+            if entry.sequence <= self.known[partition, entry.slot]:
+                codes += "d"
+            elif self.where[entry.slot] != partition:
+                codes += "m"
+            elif stuck:
+                codes += "w"
+            else:
+                self.known[partition, entry.slot] = entry.sequence
+                self.entries.append((entry.slot, entry.value))
+                self.number += 1
+                numbers.append(f"{self.number}-0")
+                codes += "a"
+        return codes, numbers
+
+    def seal(self, slot: int) -> None:
+        if (partition := self.where[slot]) is not None:
+            self.from_[slot], self.where[slot] = partition, None
+
+    def open(self, slot: int, to: int) -> None:
+        if self.where[slot] is None and to != self.from_[slot]:
+            self.where[slot] = to
+            self.known[to, slot] = max(self.known[to, slot], self.known[self.from_[slot], slot])
+            self.version += 1
+            self.table = table(self.version, {each: at for each, at in self.where.items() if at is not None} | {slot: to})
+
+
+def entry(slot: int | None, value: bytes, deadline: float, due: float = -inf, told: Told | None = None) -> Waiting:
+    return Waiting(slot, b"", value, b"", deadline, due=due, told=told)
+
+
+SLOT = st.sampled_from(QUEUE_SLOTS)
+SOME = st.lists(SLOT, max_size=6)
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), SOME, st.booleans()),
+        st.tuples(st.just("straight"), SLOT, st.none()),
+        st.tuples(st.sampled_from(("answer", "answer", "stuck", "lost", "lost on the way")), SOME, st.none()),
+        st.tuples(st.just("seal"), SLOT, st.none()),
+        st.tuples(st.just("open"), SLOT, st.integers(0, PARTITIONS - 1)),
+        st.tuples(st.just("give up"), st.none(), st.none()),
+        st.tuples(st.just("wait"), st.floats(0, 2), st.none()),
+    ),
+    max_size=80,
+)
+
+
+class World:
+    """A producer and its queue, in a time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.server, self.outbox, self.now = Server(), Outbox("shop/orders", "me", 3, 1000), 100.0
+        self.added: list[Waiting] = []
+
+    def new(self, slot: int, due: float = -inf) -> Waiting:
+        self.added.append(entry(slot, b"%d" % len(self.added), self.now + PATIENCE, due))
+        return self.added[-1]
+
+    def act(self, what: str, first: Any, second: Any) -> None:
+        match what:
+            case "add":
+                self.add(first, self.now + 1 if second else -inf)
+            case "straight":
+                self.carry(self.outbox.straight(self.new(first)) or inf, "answer")
+            case "answer" | "stuck" | "lost" | "lost on the way":
+                self.carry(self.outbox.next(self.now), what, first)
+            case "seal":
+                self.server.seal(first)
+            case "open":
+                self.server.open(first, second)
+            case "give up":
+                self.outbox.give_up(self.added[-1:], "no patience")
+            case "wait":
+                self.now += first
+
+    def add(self, slots: Sequence[int], due: float = -inf) -> None:
+        for slot in slots:
+            self.outbox.add(self.new(slot, due))
+
+    def carry(self, what: ReadTable | Round | float, how: str, meanwhile: Sequence[int] = ()) -> None:
+        """`meanwhile`: slots of entries that are added while it is under way."""
+        self.add(meanwhile)
+        if isinstance(what, ReadTable):
+            self.outbox.routed(self.server.table, "", self.now)
+        elif isinstance(what, dict):
+            answers = {
+                partition: self.server.add(partition, batch, how == "stuck")
+                for partition, batch in what.items()
+                if how != "lost on the way"
+            }
+            if how.startswith("lost"):
+                self.outbox.unanswered("lost", self.now, passing=True)
+                return
+            for partition, (codes, numbers) in answers.items():
+                if set(codes) == {"a"}:
+                    self.outbox.added(partition, int(numbers[0].partition("-")[0]))
+                else:
+                    self.outbox.answered(partition, codes, numbers, self.now)
+
+    def end(self) -> None:
+        """Every slot has a partition, and nothing is lost any more."""
+        for slot in QUEUE_SLOTS:
+            for to in range(PARTITIONS):
+                self.server.open(slot, to)
+        while (what := self.outbox.next(self.now)) != inf:
+            if isinstance(what, float):
+                self.now = max(self.now, what)
+            self.carry(what, "answer")
+
+
+@given(ACTIONS)
+@example(  # sent while its slot is held, by the next table
+    [
+        ("seal", 0, None),
+        ("add", [0], False),
+        ("answer", [], None),
+        ("answer", [], None),
+        ("open", 0, 1),
+        ("add", [0], False),
+        ("answer", [], None),
+        ("answer", [], None),
+    ]
+)
+@settings(max_examples=300, deadline=None)
+def test_keys_stay_in_order_and_nothing_is_lost_or_double(actions: list[tuple[str, object, object]]) -> None:
+    world = World()
+    for action in actions:
+        world.act(*action)
+    world.end()
+    assert world.outbox.entries == world.outbox.bytes == 0 and not world.outbox.everything()
+    values = [value for _, value in world.server.entries]
+    assert len(values) == len(set(values)), "each is there once"
+    assert all(each.value in values for each in world.added if isinstance(each.outcome, Sent))
+    for slot in QUEUE_SLOTS:
+        numbers = [int(value) for at, value in world.server.entries if at == slot]
+        assert numbers == sorted(numbers)
+    if world.now < 100 + PATIENCE and "give up" not in [what for what, *_ in actions]:
+        assert all(isinstance(each.outcome, Sent) for each in world.added)
+
+
+def routed(most_entries: int = 1000, most_bytes: int = 1_000_000) -> Outbox:
+    outbox = Outbox("shop/orders", "me", most_entries, most_bytes)
+    outbox.routed(table(1, {}), "", 0.0)
+    return outbox
+
+
+def test_what_lingers_is_sent_together_when_its_time_has_come() -> None:
+    outbox = routed()
+    entries = [entry(slot, b"v", 99.0, due) for slot, due in ((0, 5.0), (1, 6.0), (0, 7.0))]
+    for each in entries:
+        outbox.add(each)
+    assert outbox.next(4.9) == 5.0
+    assert outbox.next(5.0) == {0: [entries[0], entries[2]], 1: [entries[1]]}
+
+
+def test_so_many_entries_or_bytes_are_sent_at_once_without_waiting() -> None:
+    for outbox in (routed(most_entries=3), routed(most_bytes=300)):
+        for _ in range(2):
+            outbox.add(entry(0, b"v" * 100, 99.0, 5.0))
+        assert outbox.next(0.0) == 5.0
+        outbox.add(entry(0, b"v" * 100, 99.0, 5.0))
+        assert isinstance(outbox.next(0.0), dict)
+
+
+def test_a_round_trip_has_a_bound_and_partitions_take_turns() -> None:
+    outbox = routed(most_entries=300)
+    for _ in range(500):
+        outbox.add(entry(0, b"", 99.0))
+    outbox.add(entry(1, b"", 99.0))
+    sizes = []
+    while isinstance(what := outbox.next(0.0), dict):
+        sizes.append({partition: len(batch) for partition, batch in what.items()})
+        for partition, batch in what.items():
+            outbox.answered(partition, "d" * len(batch), [], 0.0)
+    assert sizes == [{0: 200, 1: 1}, {0: 200}, {0: 100}]
+
+
+def test_what_waits_behind_foreign_entries_says_so_and_waits_before_what_is_behind_it() -> None:
+    outbox = routed()
+    first, second = entry(0, b"1", 1.0), entry(0, b"2", 99.0)
+    outbox.add(first)
+    assert isinstance(outbox.next(0.0), dict)
+    outbox.answered(0, "w", [], 0.0)
+    outbox.add(second)
+    assert outbox.next(0.0) == 0.02
+    assert not outbox.stale, "no slot has moved"
+    assert outbox.next(0.02) == {0: [first, second]}
+    outbox.answered(0, "ww", [], 0.99)
+    assert isinstance(first.outcome, Failed) and "Somebody has added entries to partition 0" in first.outcome.why
+    assert "Somebody has added" in (outbox.waits_for(second) or "")
+
+
+def test_an_entry_goes_to_the_partition_that_it_is_sent_to_or_there_is_none() -> None:
+    outbox = Outbox("shop/orders", "me", 10, 1000)
+    there, nowhere = entry(to_partition(2), b"", 99.0), entry(to_partition(3), b"", 99.0)
+    outbox.add(there)
+    outbox.add(nowhere)
+    assert outbox.next(0.0) is READ_TABLE
+    outbox.routed(table(1, {}), "", 0.0)
+    assert outbox.next(0.0) == {2: [there]}
+    assert nowhere.outcome == Failed("shop/orders has no partition 3: it has 3, from 0 to 2.", ValueError)
+
+
+def test_entries_without_a_key_go_to_all_partitions() -> None:
+    outbox = routed()
+    for _ in range(30):
+        outbox.add(entry(None, b"", 99.0))
+    what = outbox.next(0.0)
+    assert isinstance(what, dict) and {partition: len(batch) for partition, batch in what.items()} == {0: 10, 1: 10, 2: 10}
+
+
+def test_what_no_try_can_cure_fails_at_once_and_others_do_not() -> None:
+    outbox = routed()
+    one, other = entry(0, b"", 99.0), entry(1, b"", 99.0)
+    outbox.add(one)
+    outbox.add(other)
+    assert isinstance(outbox.next(0.0), dict)
+    outbox.failed(0, "refused", 0.0, passing=False)
+    outbox.added(1, 7)
+    assert (one.outcome, other.outcome) == (Failed("refused"), Sent(1, "7-0"))
