@@ -122,16 +122,24 @@ class Bench:
         for side in sides:
             side.send(0)
         single, many = max(1, self._extent.sends // _SHORT), max(1, self._extent.sends // _SHORT // 40)
-        for name, sends, per_send in (("single sends", single, 1), ("sends of 200 at a time", many, 200)):
+        for name, sends, per_send in (
+            ("single sends", single, 1),
+            ("sends of 200 at a time", many, 200),
+            ("lingering sends, beside a pipeline of 200", 1000 * many, 0),
+        ):
             rates: list[list[float]] = [[], []]
             for _ in range(self._extent.rounds * _SHORT):  # each takes a moment only
                 for side, found in zip(sides, rates, strict=True):
                     numbers = [number % 12 for number in range(per_send)]
-                    send: Callable[[int], object] = side.send if per_send == 1 else lambda _, s=side, n=numbers: s.fill(n)  # type: ignore[misc]
+                    send: Callable[[int], object] = {0: side.linger, 1: side.send}.get(
+                        per_send, lambda _, s=side, n=numbers: s.fill(n)
+                    )  # type: ignore[misc]
                     began = time.monotonic()
                     for nth in range(sends):
                         send(nth % 12)
-                    found.append(sends * per_send / (time.monotonic() - began))
+                    if not per_send:
+                        side.flush()
+                    found.append(sends * max(1, per_send) / (time.monotonic() - began))
             yield _case(name, "messages/s", *rates)
 
     def _wait(self, partitions: int) -> Iterator[Case]:

@@ -74,6 +74,14 @@ class Side(ABC):
         """Entries for these partitions, in one call of a producer."""
 
     @abstractmethod
+    def linger(self, number: int) -> None:
+        """An entry that goes with others, in one request (200 of them with redis-py)."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """All of these are in the queue then."""
+
+    @abstractmethod
     def unfinished(self) -> int:
         """Entries that are not acknowledged."""
 
@@ -127,6 +135,12 @@ class Ours(Side):
     def fill(self, numbers: Sequence[int]) -> None:
         self._producer.send_many((self.keys[number], _value()) for number in numbers)
 
+    def linger(self, number: int) -> None:
+        self._producer.produce(self.keys[number], _value())
+
+    def flush(self) -> None:
+        self._producer.flush()
+
     def unfinished(self) -> int:
         return asyncio.run(self._lag())
 
@@ -150,6 +164,7 @@ class Bare(Side):
         super().__init__(url, queue, partitions, folder)
         self._streams = bare_streams(queue, partitions)
         self._client = redis.Redis.from_url(url, protocol=2)
+        self._pipe = self._client.pipeline(transaction=False)
         for stream in self._streams:
             self._client.xgroup_create(stream, BARE_GROUP, id="0", mkstream=True)
 
@@ -161,6 +176,14 @@ class Bare(Side):
             for number in numbers:
                 pipe.xadd(self._streams[number], self._fields(number))
             pipe.execute()
+
+    def linger(self, number: int) -> None:
+        self._pipe.xadd(self._streams[number], self._fields(number))
+        if len(self._pipe) == _AT_ONCE:
+            self._pipe.execute()
+
+    def flush(self) -> None:
+        self._pipe.execute()
 
     def unfinished(self) -> int:
         groups = [self._client.xinfo_groups(stream)[0] for stream in self._streams]

@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer
 
 pytestmark = pytest.mark.integration
 
@@ -156,3 +159,15 @@ async def test_one_beyond_all_numbers_holds_up_nothing_but_new_entries_until_the
     assert found == [b"1", b"2", b"3", b"4"]
     assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
     assert len(dead(queue)) == 1
+
+
+async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valkey: RedisServer) -> None:
+    queue = await make_queue(valkey.url)
+    queue.send("1")
+    add(queue, ("18446744073709551615-18446744073709551615", {"a": "b"}))
+    with RedisProducer(queue.url, queue.name, patience=0.1) as producer:
+        said = "Somebody has added entries to partition 0 of .* by hand .*1 entries may not have been sent"
+        with pytest.raises(QueueUnreachable, match=said):
+            producer.send_many([(queue.key(0), "2")])
+        producer.send(queue.key(1), "elsewhere")
+    await queue.close()

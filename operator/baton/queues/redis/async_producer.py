@@ -161,7 +161,7 @@ class AsyncRedisProducer:
         finally:
             for entry in entries:
                 if entry.outcome is None:
-                    busy = f"{self._url.place}: this producer has been busy for {self._sending.patience:g} s."
+                    busy = f"{self._url.place} has not answered for {self._sending.patience:g} s."
                     self._outbox.give_up([entry], self._outbox.waits_for(entry) or busy)
 
     async def _make_room(self, entry: Waiting) -> None:

@@ -176,8 +176,8 @@ class Outbox:
                     self._moving.pop(entry.slot or 0, None)
         if behind:
             why = (
-                f"Somebody has added entries to partition {partition} of {self._queue} by hand, with ids beyond those of its "
-                "producers: new ones wait until the others there are done (see Foreign entries in the guide to queues on Redis)."
+                f"Somebody has added entries to partition {partition} of {self._queue} by hand (XADD), with ids beyond those of "
+                "its producers: new entries wait until its consumers have done all that is there."
             )
             self._put_back(partition, behind, why, now)
         if away:

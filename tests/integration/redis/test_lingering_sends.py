@@ -1,0 +1,413 @@
+"""What is sent without waiting for it, by threads and by tasks: in order per key, once each, and nothing is lost silently."""
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.test_producer import LossyProxy
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
+
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import AsyncRedisProducer, RedisProducer, Sent
+from baton.queues.redis.keys import partition_keys
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+
+
+class Threads:
+    """The producer for threads, as tests of both ask it."""
+
+    def __init__(self, url: str, queue: str, **options: Any) -> None:
+        self.producer = RedisProducer(url, queue, **{"patience": PATIENCE} | options)
+
+    async def send(self, *arguments: Any, **options: Any) -> Sent:
+        return await asyncio.to_thread(self.producer.send, *arguments, **options)
+
+    async def produce(self, *arguments: Any, **options: Any) -> Any:
+        return await asyncio.to_thread(self.producer.produce, *arguments, **options)
+
+    async def produce_all(self, entries: list[tuple[bytes, str]]) -> list[Any]:
+        return await asyncio.to_thread(lambda: [self.producer.produce(key, value) for key, value in entries])
+
+    async def result(self, delivery: Any) -> Sent:
+        return await asyncio.to_thread(delivery.result)
+
+    async def flush(self, within: float | None = None) -> None:
+        await asyncio.to_thread(self.producer.flush, within)
+
+    async def close(self, within: float | None = None) -> None:
+        await asyncio.to_thread(self.producer.close, within)
+
+
+class Tasks:
+    """The producer for tasks."""
+
+    def __init__(self, url: str, queue: str, **options: Any) -> None:
+        self.producer = AsyncRedisProducer(url, queue, **{"patience": PATIENCE} | options)
+        self.send = self.producer.send
+        self.produce = self.producer.produce
+        self.flush = self.producer.flush
+        self.close = self.producer.close
+
+    async def produce_all(self, entries: list[tuple[bytes, str]]) -> list[Any]:
+        return [await self.producer.produce(key, value) for key, value in entries]
+
+    async def result(self, delivery: Any) -> Sent:
+        return await delivery  # type: ignore[no-any-return]
+
+
+Make = Callable[..., Threads | Tasks]
+
+
+@pytest.fixture(params=[Threads, Tasks])
+async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
+    made: list[Threads | Tasks] = []
+
+    def one(url: str, name: str, **options: Any) -> Threads | Tasks:
+        made.append(request.param(url, name, **options))
+        return made[-1]
+
+    yield one
+    for each in made:
+        with suppress(QueueUnreachable):  # what the test wanted to fail
+            await each.close(0)
+
+
+async def entries(queue: Queue, partition: int = 0) -> list[Entry]:
+    return (await queue.granted("auditor", 1, partition)).read(partition, ONE, 100_000)
+
+
+def numbered(count: int, keys: int = 20) -> list[tuple[bytes, str]]:
+    return [(b"key-%d" % (number % keys), str(number)) for number in range(count)]
+
+
+def in_order(found: list[Entry]) -> None:
+    by_key: dict[bytes, list[int]] = defaultdict(list)
+    for entry in found:
+        by_key[entry.key].append(int(entry.value))
+    for key, numbers in by_key.items():
+        assert numbers == sorted(set(numbers)), key
+
+
+async def test_deliveries_say_where_the_entries_are(queue: Queue, make: Make) -> None:
+    producer = make(queue.url, queue.name)
+    sends = numbered(3000)
+    deliveries = await producer.produce_all(sends)
+    await producer.flush()
+    assert all(delivery.done() for delivery in deliveries)
+    found = {(e.partition, e.offset): e for partition in (0, 1) for e in await entries(queue, partition)}
+    assert len(found) == len(sends)
+    for (key, value), delivery in zip(sends, deliveries, strict=True):
+        sent = await producer.result(delivery)
+        assert not sent.duplicate
+        assert (found[sent.partition, str(sent.offset)].key, found[sent.partition, str(sent.offset)].value) == (
+            key,
+            value.encode(),
+        )
+    in_order(list(found.values()))
+
+
+async def test_what_lingers_goes_together_and_by_itself(queue: Queue, make: Make) -> None:
+    producer = make(queue.url, queue.name, linger=0.2)
+    await producer.send(queue.key(0), "0")
+    with queue.raw() as raw:
+        before: int = raw.info("commandstats")["cmdstat_evalsha"]["calls"]  # type: ignore[index]
+        deliveries = await producer.produce_all([(queue.key(0), str(number)) for number in range(1, 11)])
+        assert [(await producer.result(delivery)).duplicate for delivery in deliveries] == [False] * 10
+        assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == before + 1  # type: ignore[index]
+    in_order(await entries(queue))
+
+
+async def test_a_send_goes_behind_what_lingers_of_its_key(queue: Queue, make: Make) -> None:
+    producer = make(queue.url, queue.name, linger=PATIENCE)
+    await producer.produce(queue.key(0), "1")
+    await producer.send(queue.key(0), "2")
+    await producer.produce(queue.key(0), "3")
+    await producer.close()
+    assert [entry.value for entry in await entries(queue)] == [b"1", b"2", b"3"]
+
+
+async def test_a_partition_or_none_may_be_named_instead_of_a_key(queue: Queue, make: Make) -> None:
+    producer = make(queue.url, queue.name)
+    sent = [await producer.send(queue.key(0), "x", partition=1) for _ in range(3)]
+    assert {one.partition for one in sent} == {1}
+    assert {(await producer.send(None, "y")).partition for _ in range(4)} <= {0, 1}
+    delivery = await producer.produce(b"k", "x", partition=2)
+    with pytest.raises(ValueError, match="has no partition 2: it has 2, from 0 to 1"):
+        await producer.result(delivery)
+    with pytest.raises(ValueError, match="a partition is a number from 0, not -1"):
+        await producer.send(b"k", "x", partition=-1)
+    found = [entry for partition in (0, 1) for entry in await entries(queue, partition)]
+    assert sorted(entry.key for entry in found) == [b""] * 4 + [queue.key(0)] * 3
+
+
+async def test_lost_answers_make_no_duplicates_and_lose_nothing(queue: Queue, server: RedisServer, make: Make) -> None:
+    proxy = LossyProxy(server, lost=4)
+    try:
+        producer = make(proxy.url, queue.name, max_entries=50)
+        deliveries = await producer.produce_all([(queue.key(0), str(number)) for number in range(1000)])
+        await producer.flush()
+        sent = [await producer.result(delivery) for delivery in deliveries]
+        assert any(one.duplicate for one in sent) and not all(one.duplicate for one in sent)
+        await producer.close()
+    finally:
+        proxy.close()
+    assert [entry.value for entry in await entries(queue)] == [b"%d" % number for number in range(1000)]
+
+
+async def test_they_go_on_after_the_server_was_killed(make: Make, new_name: Callable[[], str]) -> None:
+    with RedisServer(fsync="always") as server:
+        queue = await make_queue(server.url, 2, new_name())
+        producer = make(server.url, queue.name, max_entries=100)
+        deliveries: list[Any] = []
+        for part in range(3):
+            sends = [(b"key-%d" % (number % 20), str(number)) for number in range(part * 2000, part * 2000 + 2000)]
+            deliveries += await producer.produce_all(sends)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await producer.flush()
+        for delivery in deliveries:
+            await producer.result(delivery)
+        await producer.close()
+        found = [entry for partition in (0, 1) for entry in await entries(queue, partition)]
+        assert sorted(int(entry.value) for entry in found) == list(range(6000))
+        in_order(found)
+        await queue.close()
+
+
+async def test_the_number_of_partitions_changes_in_mid_stream(queue: Queue, make: Make) -> None:
+    producer, found = make(queue.url, queue.name, max_entries=50), list[Entry]()
+    readers = {partition: await queue.granted(f"pod-{partition}", 1, partition) for partition in (0, 1)}
+    count = 0
+
+    def drain() -> int:
+        before = len(found)
+        for partition, reader in readers.items():
+            got = reader.read(partition, ONE)
+            reader.ack(partition, ONE, [entry.offset for entry in got])
+            found.extend(got)
+        return len(found) - before
+
+    for partitions in (4, 1, 3):
+        ended = False
+        while not ended:
+            await producer.produce_all([(b"key-%d" % (number % 40), str(number)) for number in range(count, count + 120)])
+            count += 120
+            ended = await queue.operator.ensure(partitions) is None
+            for partition in range(await queue.operator.partitions()):
+                if partition not in readers:
+                    readers[partition] = await queue.granted(f"pod-{partition}", 1, partition)
+            drain()
+    await producer.flush()
+    until(lambda: drain() == 0)
+    assert sorted(int(entry.value) for entry in found) == list(range(count))
+    in_order(found)
+    assert {entry.partition for entry in found} == {0, 1, 2, 3}
+
+
+async def test_a_full_buffer_waits_for_room_and_then_says_so(make: Make) -> None:
+    with RedisServer() as frozen:
+        other = await make_queue(frozen.url, 1)
+        patient = make(frozen.url, other.name, buffer_bytes=10_000)
+        hasty = make(frozen.url, other.name, buffer_bytes=10_000, patience=0.3)
+        await patient.send(other.key(0), "first")
+        await hasty.send(other.key(0), "first")
+        with frozen.client() as raw:
+            raw.config_set("maxmemory", 1)
+        with pytest.raises(QueueUnreachable, match=r"is full \(maxmemory\).* The producer's buffer is full \(10,000 bytes\)"):
+            for _ in range(100):
+                await hasty.produce(other.key(0), "h" * 1000)
+        producing = asyncio.gather(patient.produce_all([(other.key(0), "p" * 1000) for _ in range(50)]))
+        await asyncio.wait({producing}, timeout=0.2)
+        assert not producing.done(), "it waits for room"
+        with frozen.client() as raw:
+            raw.config_set("maxmemory", 0)
+        [deliveries] = await producing
+        for delivery in deliveries:
+            await patient.result(delivery)
+        values = [entry.value[:1] for entry in await entries(other)]
+        assert values.count(b"p") == 50
+        await other.close()
+
+
+async def test_a_failure_that_nobody_looks_at_is_raised_once(
+    server: RedisServer, make: Make, new_name: Callable[[], str]
+) -> None:
+    name, told = new_name(), list[Any]()
+    producer = make(server.url, name, patience=0.1)
+    looked_at = await producer.produce("k", "1")
+    with pytest.raises(QueueUnreachable, match=f"has no queue {name}"):
+        await producer.result(looked_at)
+    await producer.produce("k", "2", on_delivery=told.append)
+    await producer.produce("k", "3")
+    await producer.produce("k", "4")
+    said = rf"2 entries of produce\(\) may not be in the queue, and nobody looked. The first: .* has no queue {name}"
+    with pytest.raises(QueueUnreachable, match=said):
+        await producer.flush()
+    assert len(told) == 1
+    with pytest.raises(QueueUnreachable):
+        await producer.result(told[0])
+    await producer.flush()
+    await producer.produce("k", "5")
+    with pytest.raises(QueueUnreachable, match=r"1 entry of produce\(\) may not be"):
+        await producer.close()
+    with pytest.raises(RuntimeError, match="is closed"):
+        await producer.produce("k", "6")
+
+
+async def test_callbacks_hear_of_each_entry_and_do_no_harm(queue: Queue, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    producer, told = make(queue.url, queue.name), list[Any]()
+
+    def harm(delivery: object) -> None:
+        raise KeyError("a slip")
+
+    await producer.produce(queue.key(0), "0", on_delivery=harm)
+    for number in range(1, 10):
+        await producer.produce(queue.key(0), str(number), on_delivery=told.append)
+    await producer.flush()
+    assert "a callback for an entry that was sent has failed" in caplog.text
+    found = await entries(queue)
+    assert [(await producer.result(one)).offset for one in told] == [entry.offset for entry in found[1:]]
+    late = list[Any]()
+    told[0].add_done_callback(late.append)
+    assert late == told[:1]
+
+
+async def test_flush_and_close_end_in_the_time_that_they_have(make: Make, new_name: Callable[[], str]) -> None:
+    with RedisServer() as server:
+        producer = make(server.url, new_name())
+        delivery = await producer.produce("k", "1")
+        with pytest.raises(QueueUnreachable, match=r"1 entries to .* still wait after 0.1 s"):
+            await producer.flush(0.1)
+        with pytest.raises(QueueUnreachable, match="was closed before it was sent"):
+            await producer.close(0.1)
+        assert delivery.done()
+
+
+async def test_so_many_replicas_have_an_entry_or_it_does_not_count_as_sent(make: Make) -> None:
+    with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
+        queue = await make_queue(primary.url)
+        with primary.client() as raw:
+            until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
+        producer = make(primary.url, queue.name, replicas=1)
+        hasty = make(primary.url, queue.name, replicas=1, patience=1.5)
+        await producer.send(queue.key(0), "1")
+        replica.freeze()
+        try:
+            with pytest.raises(QueueUnreachable, match=r"only 0 of 1 replicas had it within 1000 ms"):
+                await hasty.send(queue.key(0), "2")
+            sending = asyncio.create_task(producer.send(queue.key(0), "3"))
+            with primary.client() as raw:
+                stream = partition_keys(queue.name, 0).stream
+                await asyncio.to_thread(until, lambda: raw.xlen(stream) == 3)
+            assert not sending.done()
+        finally:
+            replica.thaw()
+        await sending
+        assert [entry.value for entry in await entries(queue)] == [b"1", b"2", b"3"]
+        await queue.close()
+
+
+ENDING = """
+import signal, sys
+from baton.queues.redis import RedisProducer
+
+url, queue, end = sys.argv[1:]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+producer = RedisProducer(url, queue, linger=3600, max_entries=10**9, max_bytes=10**9)
+if end == "atexit":
+    for number in range(1000):
+        producer.produce("key", str(number))
+    print("produced", 1000, flush=True)
+    sys.exit(3)
+with producer:
+    number = 0
+    while True:
+        producer.produce("key", str(number))
+        number += 1
+        print("produced", number, flush=True)
+"""
+
+
+def ended(command: list[str]) -> tuple[int, str]:
+    """The status and the words of a process that gets SIGTERM when it has said a lot."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if len(lines) == 500:
+                process.send_signal(signal.SIGTERM)
+        return process.wait(PATIENCE), "".join(lines)
+
+
+@pytest.mark.parametrize("end", ["sigterm", "atexit"])
+async def test_a_process_that_ends_sends_what_it_has_taken(queue: Queue, end: str) -> None:
+    status, words = await asyncio.to_thread(ended, [sys.executable, "-c", ENDING, queue.url, queue.name, end])
+    assert status == 3
+    produced = max(int(number) for number in re.findall(r"produced (\d+)", words))
+    found = [int(entry.value) for partition in (0, 1) for entry in await entries(queue, partition)]
+    assert found == list(range(len(found)))
+    assert len(found) >= produced
+
+
+FORKING = """
+import os, sys
+from baton.queues.redis import RedisProducer
+
+producer = RedisProducer(sys.argv[1], sys.argv[2], linger=3600)
+delivery = producer.produce("key", "parent")
+if os.fork() == 0:
+    assert delivery.done() and "forked" in str(delivery.exception())
+    producer.produce("key", "child")
+    producer.close()
+    os._exit(0)
+assert os.wait()[1] == 0
+producer.close()
+print(delivery.result().duplicate)
+"""
+
+
+async def test_both_sides_of_a_fork_send_their_own(queue: Queue) -> None:
+    command = [sys.executable, "-c", FORKING, queue.url, queue.name]
+    done = await asyncio.to_thread(subprocess.run, command, check=True, timeout=PATIENCE, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+    found = [entry.value for partition in (0, 1) for entry in await entries(queue, partition)]
+    assert found == [b"child", b"parent"]
+
+
+def test_the_event_loop_may_not_end_before_its_producer_unnoticed(
+    server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forget() -> None:
+        producer = AsyncRedisProducer(server.url, new_name(), linger=3600)
+        await producer.produce("k", "1")
+        await asyncio.sleep(0)
+
+    asyncio.run(forget())
+    assert "1 entries to shop/orders" in caplog.text and "may not be sent" in caplog.text
+
+
+async def test_a_task_that_is_cancelled_leaves_the_others_be(queue: Queue) -> None:
+    async with AsyncRedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
+        await producer.send(queue.key(0), "warm")
+        sending = [asyncio.create_task(producer.send(queue.key(0), str(number))) for number in range(10)]
+        await asyncio.sleep(0)
+        sending[4].cancel()
+        done = await asyncio.gather(*sending, return_exceptions=True)
+    assert [isinstance(one, Sent) for one in done] == [number != 4 for number in range(10)]
+    values = [entry.value for entry in await entries(queue)]
+    assert [value for value in values if value not in (b"4", b"warm")] == [b"%d" % number for number in range(10) if number != 4]

@@ -1,0 +1,53 @@
+"""The programs of the guide to producers do what it says, each in a process of its own."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.redis.conftest import Queue
+from tests.waiting import PATIENCE
+
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
+
+pytestmark = pytest.mark.integration
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "producer.md").read_text()
+SMALLEST, LINGERING, ASYNCIO = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+ONE = Epoch(1)
+
+
+async def run(queue: Queue, program: str) -> tuple[list[str], list[Entry]]:
+    """What it prints, and what is in the queue then."""
+    assert "redis://:password@redis.shop:6379/0" in program and '"shop/orders"' in program
+    program = program.replace("redis://:password@redis.shop:6379/0", queue.url).replace('"shop/orders"', f'"{queue.name}"')
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], check=True, timeout=PATIENCE, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    found = [e for number in (0, 1) for e in (await queue.granted("a", 1, number)).read(number, ONE, 100_000)]
+    return done.stdout.splitlines(), found
+
+
+async def test_the_smallest(queue: Queue) -> None:
+    lines, found = await run(queue, SMALLEST)
+    seventeen = [entry for entry in found if entry.key == b"customer-17"]
+    assert lines == [f"{seventeen[0].partition} {seventeen[0].offset}"]
+    assert (len(seventeen), len(found)) == (2, 3)
+    assert [entry.headers for entry in found if entry.key == b"customer-4"] == [{"traceparent": "00-…".encode()}]
+
+
+async def test_lingering_sends(queue: Queue) -> None:
+    lines, found = await run(queue, LINGERING)
+    assert [entry.value for entry in found] == [*(b"%d" % number for number in range(1000)), b"last"]
+    assert sorted(lines) == sorted([str(found[0].partition), f"stored at {found[-1].offset}"])
+
+
+async def test_asyncio(queue: Queue) -> None:
+    lines, found = await run(queue, ASYNCIO)
+    seventeen = [entry for entry in found if entry.key == b"customer-17"]
+    assert lines == [f"{seventeen[0].partition} {seventeen[0].offset}", str(seventeen[0].partition)]
+    assert (len(found), [entry.value for entry in seventeen][-1000:]) == (1101, [b"%d" % number for number in range(1000)])
