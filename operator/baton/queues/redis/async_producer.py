@@ -14,8 +14,8 @@ from baton.queues.redis.connection import async_client
 from baton.queues.redis.delivery import Outcome, Unseen, all_sent
 from baton.queues.redis.given import Given, Key, Sending, taken, taken_many
 from baton.queues.redis.headers import Headers
-from baton.queues.redis.keys import queue_key
 from baton.queues.redis.kept import KeptTaskConnection
+from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox, ReadTable, Round
 from baton.queues.redis.outgoing import Sent, Told, Waiting
 from baton.queues.redis.tls_files import TlsFiles

@@ -16,8 +16,8 @@ from baton.queues.redis.connection import client
 from baton.queues.redis.delivery import Outcome, Unseen, all_sent, sent
 from baton.queues.redis.given import Given, Sending, taken, taken_many
 from baton.queues.redis.headers import Headers
-from baton.queues.redis.keys import queue_key
 from baton.queues.redis.kept import KeptConnection
+from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Sent, Waiting
 from baton.queues.redis.routing import slot_of
