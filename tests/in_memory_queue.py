@@ -32,7 +32,7 @@ class InMemoryQueue:
         self._redeliveries = redeliveries
         self._woken = threading.Event()
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, new: bool = True) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         self._ask()
         unread = self.unread.setdefault(partition, [])
         found, unread[:] = (unread[:count], unread[count:]) if new else ([], unread)

@@ -23,7 +23,7 @@ class Hearing(Protocol):
     def time_left(self, holding: Holding) -> float | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class HeldEntry(Entry):
     """What a handler gets: an entry that is this consumer's for now."""
 

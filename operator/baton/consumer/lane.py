@@ -152,8 +152,11 @@ class Lane:
 
 def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
     """From there; None: it is not there, or in a later try."""
-    raw = place.get(entry.offset)
-    return place.pop(entry.offset) if raw is not None and raw.attempt == entry.attempt else None
+    raw = place.pop(entry.offset, None)
+    if raw is None or raw.attempt == entry.attempt:
+        return raw
+    place[entry.offset] = raw
+    return None
 
 
 def backoff(tries: int) -> float:

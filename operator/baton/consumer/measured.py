@@ -130,9 +130,9 @@ class MeasuredReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, new: bool = True) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 100, **how: Any) -> list[Entry]:
         with self._asking(partition, epoch):
-            entries = self._reader.read(partition, epoch, count, new=new)
+            entries = self._reader.read(partition, epoch, count, **how)
         if again := sum(entry.redelivered for entry in entries):
             self._measures.redelivered(self._queue, again)
         self._stays.read(self._queue, partition, epoch, bool(entries))

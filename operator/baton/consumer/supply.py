@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import inf
+from operator import attrgetter
 
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import BatchSize, Delivery, Want
@@ -69,10 +70,9 @@ class Supply:
     def take_back(self, delivery: Delivery) -> None:
         """What was not begun of it waits again."""
         self.out.discard(delivery)
-        for _, entries in groupby(delivery.entries, key=lambda entry: id(entry.lane)):
-            those = list(entries)
-            those[0].lane.at_work.discard(delivery)
-            those[0].lane.give_back(those)
+        for lane, entries in groupby(delivery.entries, key=attrgetter("lane")):
+            lane.at_work.discard(delivery)
+            lane.give_back(entries)
 
     def _having(self) -> list[tuple[Holding, Reader]]:
         """Those of which there is something, in the order of their turns: those to be let go of first, then the latest grants
@@ -145,7 +145,8 @@ class Supply:
                 break
             if self._may_read(holding, now, size.entries):
                 holding.served_at = now
-                worked |= self._work.read(holding, reader, min(size.entries - entries, self._work.within(size.bytes - large)))
+                left = size.bytes - large
+                worked |= self._work.read(holding, reader, min(size.entries - entries, self._work.within(left)), left)
                 after = self._amount(holding, now, size)
                 entries, large = entries + after[0] - before[0], large + after[1] - before[1]
                 if not quiet():
@@ -198,8 +199,8 @@ class Supply:
         delivery = Delivery(entries)
         if not self.shared:
             self.out.add(delivery)
-            for entry in entries:
-                entry.lane.at_work.add(delivery)
+            for lane in {entry.lane for entry in entries}:
+                lane.at_work.add(delivery)
         if not self._answer(want, delivery):
             self.take_back(delivery)
 

@@ -58,14 +58,14 @@ class Work:
         if count:
             self._per_entry += (1 - 0.8**count) * (seconds / count - self._per_entry)
 
-    def read(self, holding: Holding, reader: Reader, most: int) -> bool:
-        """Read a little more of what there is. False: there was nothing."""
+    def read(self, holding: Holding, reader: Reader, most: int, most_bytes: float = _SLICE_BYTES) -> bool:
+        """Read a little more of what there is: no more bytes than these, unless one entry has more. False: there was nothing."""
         number, epoch = holding.partition.number, holding.epoch
         new = holding.phase is Phase.SERVING
         found = True
         with self._asking(holding, reader):
             try:
-                entries = reader.read(number, epoch, most, new=new)
+                entries = reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new)
                 holding.sure_at = time.monotonic()
                 holding.take_in(entries, self._read)
                 holding.read_before = holding.read_before or new or not entries

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from baton.model.ids import Epoch, QueueName
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Entry:
-    """One entry of one partition."""
+    """One entry of one partition. Nothing changes it; it is not frozen, for to make a frozen one takes six times as long, which
+    is as long as all else that a consumer does with it."""
 
     queue: QueueName
     partition: int

@@ -244,6 +244,23 @@ async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_cl
         await queue.close()
 
 
+@pytest.mark.parametrize("time", ["", "soon", "1 2 3", "-1", "9" * 5000])
+async def test_an_imitation_among_the_numbers_that_were_left_out_is_a_dead_letter_unless_it_has_a_time(time: str) -> None:
+    with RedisServer(debug=True) as server:
+        queue = await make_queue(server.url)
+        owner = await queue.granted("a", ONE)
+        keys = partition_keys(queue.name, 0)
+        queue.send("0")
+        with queue.raw() as raw:
+            (top, _), *_ = raw.xrevrange(keys.stream, count=1)
+            raw.xadd(keys.stream, {"k": "key", "v": "imitation", "t": time}, id=f"{int(top.partition(b'-')[0]) + 5}-0")
+            raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+            queue.send("1")
+            assert [entry.value for entry in owner.read(0, ONE)] == [b"0", b"1"]
+            assert raw.xlen(keys.dead) == 1
+        await queue.close()
+
+
 async def test_an_entry_is_sent_once_and_wakes_whoever_waits_although_the_owner_record_was_deleted(queue: Queue) -> None:
     owner = await queue.granted("a", THREE)
     queue.send("1")

@@ -74,15 +74,15 @@ class Roles:
             await self.operator.pause(0, self._epoch)
             await self.operator.outstanding(0)
             await self.owned()
-            raw.xadd(keys.stream, {"foreign": "1"}, id="9100000000000000-*")
+            raw.xadd(keys.stream, {"foreign": "1"}, id="9001000000000000-*")
             self.drain()
             with raw.pipeline() as pipe:
                 for _ in range(1001):
-                    pipe.xadd(keys.stream, {"foreign": "1"}, id="9200000000000000-*")
+                    pipe.xadd(keys.stream, {"foreign": "1"}, id="9002000000000000-*")
                 pipe.execute()
             self.consumer.read(0, self._epoch, 1)
             self.send(1)
-            raw.xadd(keys.stream, {"foreign": "1"}, id="9300000000000000-*")
+            raw.xadd(keys.stream, {"foreign": "1"}, id="9003000000000000-*")
             raw.xgroup_destroy(keys.stream, "baton")
             self.send(1)
             self.consumer.interrupt()
@@ -125,7 +125,7 @@ class Roles:
         await self.operator.grant(1, Uid("a"), epoch)
         with raw.pipeline() as pipe:
             for _ in range(1001):
-                pipe.xadd(keys.stream, {"foreign": "1"}, id="9200000000000000-*")
+                pipe.xadd(keys.stream, {"foreign": "1"}, id="9002000000000000-*")
             pipe.execute()
         self.consumer.read(1, epoch, 1)
         self.finish(0, self._epoch)
@@ -156,9 +156,9 @@ class Roles:
         return Epoch(self.epoch)
 
 
-@pytest.fixture
-async def roles() -> AsyncIterator[Roles]:
-    with RedisServer(append_only=False) as server:
+@pytest.fixture(params=[False, True], ids=["redis", "valkey"])
+async def roles(request: pytest.FixtureRequest) -> AsyncIterator[Roles]:
+    with RedisServer(append_only=False, valkey=request.param) as server:
         made = Roles(server)
         yield made
         made.producer.close()

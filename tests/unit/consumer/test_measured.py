@@ -34,7 +34,7 @@ class Answers:
         self.raises: Exception | None = None
         self.again = True
 
-    def read(self, partition: int, epoch: Epoch, count: int = 1, *, new: bool = True) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 1, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         return self._answer(self.found)
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:

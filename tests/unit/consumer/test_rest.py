@@ -27,7 +27,7 @@ class SlowQueue(InMemoryQueue):
     def ready(self, partition: int, epoch: Epoch) -> bool:
         return self.wrong > 0 if partition == 1 else super().ready(partition, epoch)
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, new: bool = True) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         if partition == 1 and self.wrong:
             self.wrong -= 1
             if self.wrong:

@@ -26,7 +26,7 @@ class EmptyQueue:
         self._read: set[int] = set()
         self._interrupt = threading.Event()
 
-    def read(self, partition: int, epoch: Epoch, count: int = 1, *, new: bool = True) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 1, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         self._read.add(partition)
         return []
 

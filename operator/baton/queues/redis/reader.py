@@ -15,13 +15,15 @@ from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
-from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys, queue_key
+from baton.queues.redis.told import told
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
 _PAGE = 1000
 _ACKS = 5000
+MOST_BYTES = 64_000_000
+"""In one answer, if its user does not say so."""
 _ONLY_GRANTS = 2**64 - 1
 """As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
 
@@ -70,9 +72,19 @@ class RedisReader:
 
     # Single entries
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, new: bool = True, uid: str | None = None) -> list[Entry]:
+    def read(
+        self,
+        partition: int,
+        epoch: Epoch,
+        count: int = 100,
+        *,
+        most_bytes: int = MOST_BYTES,
+        new: bool = True,
+        uid: str | None = None,
+    ) -> list[Entry]:
         """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
         redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
+        They have no more than `most_bytes` of keys, values and headers, unless the first alone has.
 
         A member holds no more than the queue's maxDeliveredUnacked over all partitions that this reader reads for it; beyond
         that the answer is empty until something is acknowledged. Where the queue has maxRedeliveries, what was handed out
@@ -82,9 +94,9 @@ class RedisReader:
         position = self._position(partition, epoch)
         elsewhere = self._elsewhere(position, uid or self._uid)
         begins = int(not position.began)
-        arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new), self._process, begins)
-        _, pending, seen, last, more, full, outstanding, raw = self._ask(scripts.READ, partition, arguments)
-        entries = list(self._entries(partition, epoch, raw, pending, seen))
+        arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new), self._process, begins, most_bytes)
+        _, pending, seen, last, more, full, outstanding, about, texts = self._ask(scripts.READ, partition, arguments)
+        entries = list(told(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
         if entries:
             position.received = entry_number(entries[-1].offset)
@@ -142,8 +154,8 @@ class RedisReader:
         while after < plan.end:
             answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE))
             _planned(answer, plan)
-            _, raw, last, looked_at = answer
-            yield from self._entries(partition, epoch, raw, 0, plan.redelivered_to)
+            _, about, texts, last, looked_at = answer
+            yield from told(self._name, partition, epoch, about, texts, seen=plan.redelivered_to)
             if looked_at < _PAGE:
                 return
             after = entry_number(last)
@@ -284,14 +296,6 @@ class RedisReader:
         for other in self._positions.values():
             if other.uid == position.uid and other.in_line:
                 other.more = True
-
-    def _entries(self, partition: int, epoch: Epoch, raw: Sequence[bytes], pending: int, seen: int) -> Iterator[Entry]:
-        """What a script answers (`tell` in partition.lua): the first `pending` of these, and those up to `seen`, were handed out
-        before."""
-        for nth, (key, value, others) in enumerate(zip(raw[::3], raw[1::3], raw[2::3], strict=True)):
-            offset, timestamp, headers = others.split(b" ", 2)
-            again = nth < pending or entry_number(offset) <= seen
-            yield Entry(self._name, partition, offset.decode(), key, value, int(timestamp), epoch, again, unpack(headers))
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)

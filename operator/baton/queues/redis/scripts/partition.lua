@@ -116,10 +116,9 @@ end
 
 -- Delivered singly under the epoch in force, and not finished with. The entries of a former owner that wait to be handed out
 -- are counted when they are left and when they go, for to count them here would take as long as there are many.
-local function handed_out()
-  local pending = summary()[1]
-  local waiting = tonumber(redis.call('HGET', OWNER, 'waiting') or 0)
-  return pending - waiting
+local function handed_out(pending)
+  pending = pending or summary()
+  return pending[1] - tonumber(redis.call('HGET', OWNER, 'waiting') or 0)
 end
 
 -- Delivered or planned under the epoch in force, and not finished with.
@@ -155,7 +154,8 @@ end
 -- Whether the fields of an entry are those that a producer of Baton's writes.
 local function well_formed(fields)
   local whole = #fields == 6 or (#fields == 8 and fields[7] == 'h')
-  return whole and fields[1] == 'k' and fields[3] == 'v' and fields[5] == 't'
+  if not whole or fields[1] ~= 'k' or fields[3] ~= 'v' or fields[5] ~= 't' then return false end
+  return #fields[6] <= 16 and fields[6]:find('^%d+$') ~= nil
 end
 
 -- Whether a producer of Baton's added an entry. `last`: the last that one did.
@@ -164,13 +164,25 @@ local function ours(entry, last)
   return n and tonumber(n) <= last and well_formed(entry[2])
 end
 
--- Adds an entry to a list that is answered: key, value, and `id timestamp headers` ('' for none), one after the other. To take
--- lists in lists apart, and names that it knows, costs a client more than all else that it does with an entry.
-local function tell(list, entry)
-  local fields, n = entry[2], #list
-  list[n + 1], list[n + 2] = fields[2], fields[4]
-  list[n + 3] = entry[1] .. ' ' .. fields[6] .. ' ' .. (fields[8] or '')
+-- Entries that are answered, as two texts: of each `id timestamp` and how long its key, value and headers ('' for none) are; and
+-- these, without anything between them. To take many small texts apart costs a client more than all else that it does with them.
+-- `tell` answers false, and adds nothing, where that would be more than so many bytes; for the first entry it never is.
+local about, texts, bytes = {}, {}, 0
+local length = setmetatable({}, {__index = function(known, n) -- a number takes long to write, and few are needed
+  known[n] = ' ' .. n
+  return known[n]
+end})
+local function tell(entry, most_bytes)
+  local fields, n = entry[2], #texts
+  local key, value, headers = fields[2], fields[4], fields[8] or ''
+  local size = bytes + #key + #value + #headers
+  if n > 0 and size > most_bytes then return false end
+  bytes = size
+  texts[n + 1], texts[n + 2], texts[n + 3] = key, value, headers
+  about[#about + 1] = entry[1] .. ' ' .. fields[6] .. length[#key] .. length[#value] .. length[#headers]
+  return true
 end
+local function told() return table.concat(about, ' '), table.concat(texts) end
 
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
 local function set_foreign_aside(entry)
@@ -232,7 +244,7 @@ local function wake(epoch, last)
   local added = redis.pcall('XADD', WAKE, 'MAXLEN', '=', 1, below, 'w', '')
   if type(added) == 'string' or not added.err then return end
   local top = added.err:find('smaller') and redis.call('XRANGE', WAKE, '-', '+', 'COUNT', 1)[1]
-  if added.err:find('smaller') and not top then redis.call('XSETID', WAKE, '0-0') end
+  if added.err:find('smaller') and not top then redis.call('DEL', WAKE) end -- whoever waits for it goes on waiting
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 

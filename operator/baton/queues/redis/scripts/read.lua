@@ -2,10 +2,10 @@
 --@include partition
 -- Single entries: first what is pending after the cursor, then new ones.
 -- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, how many entries the
--- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, and 1 if it
--- begins to.
+-- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, 1 if it
+-- begins to, and how many bytes of entries it may have at most (but always one entry).
 -- Answer: OK, how many of the entries were pending, entries up to which all others were planned before, last entry in the
--- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (tell).
+-- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told).
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
 -- a lost reply carried: all of it may have been worked on.
@@ -14,13 +14,15 @@ local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
 if begins then redis.call('HSET', OWNER, 'process', ARGV[7]) end
 local last = look()
-local cursor, count, elsewhere = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local cursor, count, elsewhere, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[9])
 local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
 local most, redeliveries = limits()
 local function room(held) return closing and 0 or math.max(0, most - elsewhere - held) end
-local free = room(handed_out())
+local before = summary()
+local highest, held = before[1] > 0 and number(before[3]) or 0, handed_out(before)
+local free = room(held)
 local served, left = unserved()
-local entries, given = {}, 0
+local given, cut = 0, false
 
 -- What this owner had counts as its own already; what a former owner left only from now on.
 local wanted, exhausted = count, false
@@ -46,16 +48,22 @@ if redeliveries > 0 then
   end
 end
 local pending, first = {}, served
-if wanted > 0 then
+if wanted > 0 and highest <= cursor then
+  exhausted = true
+elseif wanted > 0 then
   pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', wanted, 'STREAMS', STREAM, id(cursor))[1][2]
   exhausted = #pending < wanted
 end
 local came = 0
 for _, entry in ipairs(pending) do
+  local whole = entry[2] and ours(entry, last)
+  if whole and not tell(entry, most_bytes) then
+    cut, exhausted = true, false
+    break
+  end
   if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
   if left then served = math.max(served, math.min(number(entry[1]), left)) end
-  if entry[2] and ours(entry, last) then
-    tell(entries, entry)
+  if whole then
     given = given + 1
   elseif entry[2] then
     set_foreign_aside(entry)
@@ -75,28 +83,35 @@ local again, filled = given, false
 if paused and again == 0 then return {'PAUSED'} end
 
 void_plan()
-free = room(handed_out())
+if left or highest > cursor then held = handed_out() end
+free = room(held)
 if exhausted and free > 0 and again < count then
   local most_new = math.min(count - again, free)
   local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', most_new, 'STREAMS', STREAM, '>')
   if new then
+    new = new[1][2]
+    filled = #new == most_new
     local tail = false
-    filled = #new[1][2] == most_new
-    for _, entry in ipairs(new[1][2]) do
-      if ours(entry, last) then
-        tell(entries, entry)
-        given = given + 1
-      else
+    for i, entry in ipairs(new) do
+      if not ours(entry, last) then
         set_foreign_aside(entry)
         tail = true
+      elseif tell(entry, most_bytes) then
+        given = given + 1
+      else -- from here on they are handed out later
+        for j = i, #new do redis.call('XACK', STREAM, GROUP, new[j][1]) end
+        redis.call('XGROUP', 'SETID', STREAM, GROUP, id(number(entry[1]) - 1))
+        cut = true
+        break
       end
     end
     if tail then last = clear_tail(last) or last end
+    held = handed_out()
   end
 end
 local progress = redis.call('HMGET', PROGRESS, 'seen', 'waits')
-local held = handed_out()
-local full = not closing and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
-local more = given == count or filled and not full or not exhausted and (wanted > 0 or not full)
+local full = not closing and not cut and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
+local more = cut or given == count or filled and not full or not exhausted and (wanted > 0 or not full)
 if not more and not full then sleep(progress[2]) end
-return {'OK', again, tonumber(progress[1] or 0), last, more and 1 or 0, full and 1 or 0, held, entries}
+local about_them, their_texts = told()
+return {'OK', again, tonumber(progress[1] or 0), last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts}
