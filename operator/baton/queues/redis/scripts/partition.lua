@@ -11,10 +11,18 @@ local OURS = '^(%d+)%-' .. SEGMENT .. '$'
 local function id(number) return string.format(ID, number) end
 local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 
+-- What is known of the owner: asked for once.
+local known_of_owner
+local function of_owner()
+  known_of_owner = known_of_owner or redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries',
+    'maxDeliveredUnacked', 'served', 'left')
+  return known_of_owner
+end
+
 -- The owner record: uid ('' is nobody), epoch (0: never granted), paused, which process of that pod reads it singly, and nil where
 -- there is no such partition.
 local function record()
-  local fields = redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries')
+  local fields = of_owner()
   return fields[1] or '', tonumber(fields[2] or 0), fields[3] == '1', fields[4], fields[1] or fields[5]
 end
 
@@ -32,10 +40,10 @@ local function fence(caller, caller_epoch, process)
   return {'STALE', uid, epoch, paused and 1 or 0, other and 1 or 0}
 end
 
--- A former owner's entries, (served, left], that this epoch has not handed out yet; nil where there are none.
+-- A former owner's entries, (served, left], that this epoch had not handed out when the script began; nil where there were none.
 local function unserved()
-  local fields = redis.call('HMGET', OWNER, 'served', 'left')
-  if fields[2] then return tonumber(fields[1]), tonumber(fields[2]) end
+  local fields = of_owner()
+  if fields[8] then return tonumber(fields[7]), tonumber(fields[8]) end
 end
 
 -- The history that the server is in: another one after a restart and after a failover. What was written last before it may be gone.
@@ -103,6 +111,7 @@ local function make_again()
   if left > 0 then redis.call('HSET', PROGRESS, 'seen', last) end
   if last - done > left then redis.call('HINCRBY', PROGRESS, 'lost', last - done - left) end
   redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
+  known_of_owner = nil
 end
 
 -- What is pending, as XPENDING sums it up.
@@ -118,7 +127,8 @@ end
 -- are counted when they are left and when they go, for to count them here would take as long as there are many.
 local function handed_out(pending)
   pending = pending or summary()
-  return pending[1] - tonumber(redis.call('HGET', OWNER, 'waiting') or 0)
+  local waiting = unserved() and redis.call('HGET', OWNER, 'waiting')
+  return pending[1] - tonumber(waiting or 0)
 end
 
 -- Delivered or planned under the epoch in force, and not finished with.
@@ -129,8 +139,8 @@ end
 -- What the queue's spec allows (the operator writes it here): the entries that one member may hold of the whole queue, and the
 -- redeliveries of one entry; 0: any number.
 local function limits()
-  local fields = redis.call('HMGET', OWNER, 'maxDeliveredUnacked', 'maxRedeliveries')
-  return tonumber(fields[1] or 10000), tonumber(fields[2] or 0)
+  local fields = of_owner()
+  return tonumber(fields[6] or 10000), tonumber(fields[5] or 0)
 end
 
 -- Finishes with an entry that was handed out too often: it goes from the stream to the dead letters, or nowhere.
@@ -313,10 +323,15 @@ local function sleep(waits)
   if waits ~= '1' then redis.call('HSET', PROGRESS, 'waits', '1') end
 end
 
--- A plan that will not be committed any more: what it covers will be handed out again, marked.
+-- A plan that will not be committed any more: what it covers will be handed out again, marked. Answer: entries up to which all
+-- may have been handed out before, and whether the owner waits.
 local function void_plan()
-  local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen')
-  if not fields[1] then return end
-  redis.call('HSET', PROGRESS, 'seen', math.max(tonumber(fields[1]), tonumber(fields[2] or 0)))
-  redis.call('HDEL', PROGRESS, 'planned', 'count')
+  local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen', 'waits')
+  local seen = tonumber(fields[2] or 0)
+  if fields[1] then
+    seen = math.max(tonumber(fields[1]), seen)
+    redis.call('HSET', PROGRESS, 'seen', seen)
+    redis.call('HDEL', PROGRESS, 'planned', 'count')
+  end
+  return seen, fields[3]
 end

@@ -82,7 +82,7 @@ end
 local again, filled = given, false
 if paused and again == 0 then return {'PAUSED'} end
 
-void_plan()
+local seen, waits = void_plan()
 if left or highest > cursor then held = handed_out() end
 free = room(held)
 if exhausted and free > 0 and again < count then
@@ -106,12 +106,11 @@ if exhausted and free > 0 and again < count then
       end
     end
     if tail then last = clear_tail(last) or last end
-    held = handed_out()
+    held = held + given - again
   end
 end
-local progress = redis.call('HMGET', PROGRESS, 'seen', 'waits')
 local full = not closing and not cut and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
 local more = cut or given == count or filled and not full or not exhausted and (wanted > 0 or not full)
-if not more and not full then sleep(progress[2]) end
+if not more and not full then sleep(waits) end
 local about_them, their_texts = told()
-return {'OK', again, tonumber(progress[1] or 0), last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts}
+return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts}
