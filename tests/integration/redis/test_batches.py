@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Operator, acknowledged, lag, operating
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 from baton.consumer import Batch, Consumer
 from baton.consumer.callbacks import Callbacks
@@ -77,6 +77,33 @@ async def test_a_batch_has_no_more_bytes_than_it_may(operator: Operator, queue: 
     assert [size for batch in sizes for size in batch] == [400, 400, 400, 5000, 10, 10]
     assert all(sum(entry.size for entry in batch) <= 1000 or len(batch) == 1 for batch in batches)
     assert len(sizes) < 6, "and not all alone"
+
+
+async def test_large_entries_behind_small_ones_stay_at_the_queue_until_a_batch_may_have_them(
+    operator: Operator, queue: Queue
+) -> None:
+    """What is read goes by bytes too, and not by the size of the entries before alone."""
+    batches: list[Batch] = []
+    taken, go_on = threading.Event(), threading.Event()
+
+    def program(consumer: Consumer) -> None:
+        with consumer:
+            for batch in consumer.batches(max_entries=100, max_bytes=1000, max_wait=0.01):
+                batches.append(batch)
+                taken.set()
+                go_on.wait(PATIENCE)
+                batch.ack()
+
+    queue.send(*["s" * 10] * 5, *["l" * 600] * 20)
+    pod = operator.pod("a", program=program)
+    await operator.grant(pod, (0, 1))
+    assert taken.wait(PATIENCE)
+    assert await queue.operator.outstanding(0) <= 7
+    go_on.set()
+    until(lambda: len(values(batches)) == 25)
+    pod.stop()
+    pod.ledger({})
+    until(pod.gone)
 
 
 async def test_batches_are_acknowledged_in_any_order(operator: Operator, queue: Queue) -> None:
