@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from baton.queues.redis import RedisProducer
+from tests.waiting import PATIENCE
 
 KEYS = 60
 EVERY = 0.1
@@ -17,7 +18,7 @@ class Load:
 
     def __init__(self, url: str, queue: str, rate: int = 500, every: float = EVERY) -> None:
         """`queue` is namespace/name; `rate` in messages per second, of which some are sent every so many seconds."""
-        self._producer = RedisProducer(url, queue)
+        self._producer = RedisProducer(url, queue, patience=PATIENCE)
         self._per_turn = max(1, round(rate * every))
         self._every = every
         self._sent: Counter[str] = Counter()

@@ -74,13 +74,18 @@ class Spell(NamedTuple):
     seconds: float
 
 
-def spells(seed: int, links: Sequence[Ends], processes: Sequence[str]) -> Iterator[Spell]:
-    """Without end, and always the same for a seed."""
+_LENGTHS = (0.5, 2.0, 4.0, 8.0, 24.0)
+"""Seconds: less than a request may take, more, and more than a session lasts."""
+
+
+def spells(seed: int, links: Sequence[Ends], processes: Sequence[str], longest: float) -> Iterator[Spell]:
+    """Without end, and always the same for a seed. `longest`: seconds of one."""
     chance = random.Random(seed)
+    lengths = [seconds for seconds in _LENGTHS if seconds <= longest]
     while True:
         places = chance.sample([*links, *processes], chance.choice((1, 1, 2, 3)))
         troubles = [
             Trouble(where, chance.choice(list(Blow)) if isinstance(where, str) else chance.choice(list(Break)))
             for where in places
         ]
-        yield Spell(troubles, round(chance.choice((0.5, 2.0, 4.0, 8.0)) * chance.uniform(0.5, 1.0), 2))
+        yield Spell(troubles, round(chance.choice(lengths) * chance.uniform(0.5, 1.0), 2))
