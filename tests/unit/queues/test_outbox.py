@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from baton.queues.redis.outbox import READ_TABLE, Outbox, ReadTable, Round
-from baton.queues.redis.outgoing import Failed, Sent, Told, Waiting, to_partition
+from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, to_partition
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
@@ -65,7 +65,7 @@ class Server:
             self.table = table(self.version, {each: at for each, at in self.where.items() if at is not None} | {slot: to})
 
 
-def entry(slot: int | None, value: bytes, deadline: float, due: float = -inf, told: Told | None = None) -> Waiting:
+def entry(slot: int | None, value: bytes, deadline: float, due: float = -inf, told: SendListener | None = None) -> Waiting:
     return Waiting(slot, b"", value, b"", deadline, due=due, told=told)
 
 

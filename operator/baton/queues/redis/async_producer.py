@@ -3,21 +3,22 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from secrets import token_hex
 from typing import Any, Self
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.adding import Adding
+from baton.queues.redis.awaiting import AllAwaited, AsyncPendingSend, Awaited
 from baton.queues.redis.connection import async_client
-from baton.queues.redis.delivery import Outcome, Unseen, all_sent
-from baton.queues.redis.given import Given, Key, Sending, taken, taken_many
+from baton.queues.redis.delivery import UnseenFailures, all_sent
+from baton.queues.redis.given import Given, Key, SendOptions, taken, taken_many
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox, ReadTable, Round
-from baton.queues.redis.outgoing import Sent, Told, Waiting
+from baton.queues.redis.outgoing import Sent, Waiting
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 
@@ -44,14 +45,14 @@ class AsyncRedisProducer:
         replicas: int = 0,
     ) -> None:
         """As of RedisProducer."""
-        self._sending = Sending(patience, linger, max_entries, max_bytes, buffer_bytes)
+        self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes)
         self._queue = queue
         self._url = read(url, own=True)
         self._client = async_client(self._url, queue_key(queue), connections=1, files=TlsFiles())
         self._connection = KeptTaskConnection(self._client)
         self._adding = Adding(self._url, queue, replicas)
         self._outbox = Outbox(queue, token_hex(6), max_entries, max_bytes)
-        self._unseen = Unseen()
+        self._unseen = UnseenFailures()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
         self._sooner: asyncio.Event = asyncio.Event()
@@ -61,7 +62,7 @@ class AsyncRedisProducer:
 
     async def send(self, key: Key, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None) -> Sent:
         """Where it is now. Arguments and errors are those of `RedisProducer.send`."""
-        delivery = AsyncDelivery(self._unseen, None)
+        delivery = AsyncPendingSend(self._unseen, None)
         deadline = time.monotonic() + self._sending.patience
         delivery.entry = taken(key, value, headers, partition, deadline, told=delivery)
         delivery.seen = True
@@ -73,7 +74,7 @@ class AsyncRedisProducer:
         """Likewise, of (key, value) or (key, value, headers)."""
         waiting = taken_many(entries, time.monotonic() + self._sending.patience)
         self._see_open()
-        last = _All(waiting)
+        last = AllAwaited(waiting)
         await self._deliver(waiting, last)
         return all_sent(waiting)
 
@@ -84,11 +85,11 @@ class AsyncRedisProducer:
         headers: Headers | None = None,
         *,
         partition: int | None = None,
-        on_delivery: "Callable[[AsyncDelivery], object] | None" = None,
-    ) -> "AsyncDelivery":
+        on_delivery: "Callable[[AsyncPendingSend], object] | None" = None,
+    ) -> "AsyncPendingSend":
         """Send it within `linger`, together with others, and wait for nothing but room in the buffer: `await` what is returned to
         hear what became of it. As `RedisProducer.produce`."""
-        delivery = AsyncDelivery(self._unseen, on_delivery)
+        delivery = AsyncPendingSend(self._unseen, on_delivery)
         now = time.monotonic()
         deadline, due = now + self._sending.patience, now + self._sending.linger
         entry = delivery.entry = taken(key, value, headers, partition, deadline, due=due, told=delivery)
@@ -150,7 +151,7 @@ class AsyncRedisProducer:
         elif self._outbox.due < before:
             self._sooner.set()
 
-    async def _deliver(self, entries: Sequence[Waiting], known: "_Awaited") -> None:
+    async def _deliver(self, entries: Sequence[Waiting], known: "Awaited") -> None:
         """Each of them has an outcome then."""
         self._add(entries)
         try:
@@ -249,67 +250,3 @@ class AsyncRedisProducer:
         for changed in self._watching:
             if not changed.done():
                 changed.set_result(None)
-
-
-class _Awaited(Told):
-    """Something that tasks wait for."""
-
-    def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def known_by_now(self) -> bool:
-        raise NotImplementedError
-
-    async def wait(self) -> None:
-        while not self.known_by_now():
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
-
-    def settled(self) -> None:
-        if self.known_by_now():
-            waiting, self._waiting = self._waiting, []
-            for each in waiting:
-                if not each.done():
-                    each.set_result(None)
-
-
-class _All(_Awaited):
-    """The outcome of all of these."""
-
-    def __init__(self, entries: Sequence[Waiting]) -> None:
-        super().__init__()
-        self._left = len(entries)
-        for entry in entries:
-            entry.told = self
-
-    def known_by_now(self) -> bool:
-        return self._left == 0
-
-    def settled(self) -> None:
-        self._left -= 1
-        super().settled()
-
-
-class AsyncDelivery(Outcome, _Awaited):
-    """What becomes of an entry that was given to `AsyncRedisProducer.produce`. `await` it: where the entry is; raises
-    QueueUnreachable where it may not be in the queue. A wait that is cancelled changes nothing."""
-
-    def __init__(self, unseen: Unseen, on_delivery: "Callable[[AsyncDelivery], object] | None") -> None:
-        Outcome.__init__(self, unseen, on_delivery)
-        _Awaited.__init__(self)
-
-    def __await__(self) -> Generator[Any, None, Sent]:
-        return self._result().__await__()
-
-    async def _result(self) -> Sent:
-        self.seen = True
-        await self.wait()
-        return self.known()
-
-    def known_by_now(self) -> bool:
-        return self.entry.outcome is not None
-
-    def settled(self) -> None:
-        Outcome.settled(self)
-        _Awaited.settled(self)

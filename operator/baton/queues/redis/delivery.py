@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.outgoing import Failed, Sent, Told, Waiting
+from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -13,10 +13,10 @@ _MOST = 1000
 """Failures that are kept until somebody looks at them; of more only their number."""
 
 
-class Outcome(Told):
+class SendOutcome(SendListener):
     """What deliveries of threads and of tasks have in common."""
 
-    def __init__(self, unseen: "Unseen", on_delivery: "Callable[[Any], object] | None") -> None:
+    def __init__(self, unseen: "UnseenFailures", on_delivery: "Callable[[Any], object] | None") -> None:
         self.entry: Waiting
         self.seen = False
         self._unseen = unseen
@@ -54,14 +54,14 @@ class Outcome(Told):
         return sent(self.entry.outcome)
 
 
-class Unseen:
+class UnseenFailures:
     """Entries that may not be in the queue, and of which nobody knows yet."""
 
     def __init__(self) -> None:
-        self._failed: list[Outcome] = []
+        self._failed: list[SendOutcome] = []
         self._more = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SendOutcome) -> None:
         if len(self._failed) >= _MOST:
             self._failed = [each for each in self._failed if not each.seen]
         if len(self._failed) < _MOST:

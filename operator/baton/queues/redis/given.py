@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from baton.queues.redis.headers import Headers, pack
 from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import Told, Waiting, to_partition
+from baton.queues.redis.outgoing import SendListener, Waiting, to_partition
 from baton.queues.redis.routing import slot_of
 
 Key = bytes | str | None
@@ -14,7 +14,7 @@ Given = tuple[Key, bytes | str] | tuple[Key, bytes | str, Headers | None]
 """Key, value, and headers."""
 
 
-class Sending(NamedTuple):
+class SendOptions(NamedTuple):
     """How a producer sends (RedisProducer)."""
 
     patience: float
@@ -41,7 +41,7 @@ def taken(
     deadline: float,
     *,
     due: float = -inf,
-    told: Told | None = None,
+    told: SendListener | None = None,
 ) -> Waiting:
     """Raises TypeError and ValueError for what is no entry."""
     coded = b"" if key is None else _bytes(key, "key")

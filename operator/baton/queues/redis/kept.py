@@ -27,13 +27,18 @@ class KeptConnection:
 
     def ask(self, ask: Ask) -> list[Any]:
         """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
+        answers: list[Any] = []
         try:
-            if self._connection is None:
-                self._connection = self._client.connection_pool.get_connection()
-            elif time.monotonic() - self._used > _AT_REST and _gone(self._connection):
-                self._connection.disconnect()
-            self._connection.send_packed_command([ask.written], check_health=False)
-            answers = [self._answer() for _ in range(ask.answers)]
+            if (connection := self._connection) is None:
+                connection = self._connection = self._client.connection_pool.get_connection()
+            elif time.monotonic() - self._used > _AT_REST and _gone(connection):
+                connection.disconnect()
+            connection.send_packed_command((ask.written,), check_health=False)
+            while len(answers) < ask.answers:
+                try:
+                    answers.append(connection.read_response())
+                except ResponseError as refusal:
+                    answers.append(refusal)
         except BaseException:
             self.close()
             raise
@@ -45,12 +50,6 @@ class KeptConnection:
         if connection is not None:
             connection.disconnect()
             self._client.connection_pool.release(connection)
-
-    def _answer(self) -> Any:
-        try:
-            return self._connection.read_response()
-        except ResponseError as refusal:
-            return refusal
 
 
 class KeptTaskConnection:

@@ -7,26 +7,17 @@ way, and what comes back goes before what is behind it; so entries of a key neve
 from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.outgoing import Failed, Sent, Told, Waiting, to_partition
+from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, next_batch, to_partition
+from baton.queues.redis.resting import Rest, rest_after
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
-_BATCH_BYTES = 1_000_000
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _AROUND = 200
 """Bytes of memory that an entry needs beside its own."""
-
-
-class _Rest(NamedTuple):
-    """After a try that failed."""
-
-    until: float
-    pause: float
-    why: str
 
 
 class ReadTable:
@@ -49,7 +40,7 @@ class Outbox:
         """That have no outcome yet."""
         self.bytes = 0
         """That these need."""
-        self.settled: list[Told] = []
+        self.settled: list[SendListener] = []
         """Who is to hear of an outcome. Whoever tells them takes them away."""
         self.stale = True
         """The table is to be read before more is sent."""
@@ -67,10 +58,10 @@ class Outbox:
         self._held: dict[int, deque[Waiting]] = {}
         """By slot: was refused, and what came after it."""
         self._under_way: Round = {}
-        self._table_rest: _Rest | None = None
-        self._resting: dict[int, _Rest] = {}
+        self._table_rest: Rest | None = None
+        self._resting: dict[int, Rest] = {}
         """By partition."""
-        self._moving: dict[int, _Rest] = {}
+        self._moving: dict[int, Rest] = {}
         """By slot."""
 
     def add(self, entry: Waiting) -> None:
@@ -122,7 +113,7 @@ class Outbox:
     def routed(self, table: RoutingTable | None, why: str, now: float) -> None:
         """The table as it is now; None: it was not to be had, for that reason."""
         if table is None:
-            self._table_rest = rest = _after(self._table_rest, now, why)
+            self._table_rest = rest = rest_after(self._table_rest, now, why)
             for part in (self._unplaced, *self._queues.values()):
                 self._expire(part, rest)
             return
@@ -241,7 +232,7 @@ class Outbox:
             if partition in self._resting and self._resting[partition].until > now:
                 continue
             queue = self._queues.pop(partition)
-            batch = _batch(queue, min(_BATCH, self._most_entries))
+            batch = next_batch(queue, min(_BATCH, self._most_entries))
             if queue:
                 self._queues[partition] = queue
             if batch:
@@ -256,7 +247,7 @@ class Outbox:
 
     def _put_back(self, partition: int, batch: Sequence[Waiting], why: str, now: float) -> None:
         """To be sent again after a rest, before what is behind it."""
-        self._resting[partition] = rest = _after(self._resting.get(partition), now, why)
+        self._resting[partition] = rest = rest_after(self._resting.get(partition), now, why)
         queue = self._queues.setdefault(partition, deque())
         queue.extendleft(reversed(batch))
         self._expire(queue, rest)
@@ -271,7 +262,7 @@ class Outbox:
         slots = {entry.slot for entry in away if entry.slot is not None}
         behind = self._queues.pop(partition, deque())
         for slot in slots:
-            self._moving[slot] = _after(self._moving.get(slot), now, why)
+            self._moving[slot] = rest_after(self._moving.get(slot), now, why)
             self._held[slot] = deque()
         others: deque[Waiting] = deque()
         for entry in (*away, *behind):
@@ -295,7 +286,7 @@ class Outbox:
             self._due = -inf
         return min((self._moving[slot].until for slot in self._held), default=inf)
 
-    def _expire(self, part: deque[Waiting], rest: _Rest) -> None:
+    def _expire(self, part: deque[Waiting], rest: Rest) -> None:
         """Gives up what has no time for another try; all are patient for equally long."""
         while part and (part[0].deadline < rest.until or part[0].outcome is not None):
             self._settle(part.popleft(), Failed(rest.why))
@@ -308,24 +299,3 @@ class Outbox:
             return self._moving[entry.slot].why
         partition = self._table.partitions[entry.slot] if self._table and entry.slot is not None and entry.slot >= 0 else None
         return self._resting[partition].why if partition in self._resting else None
-
-
-def _batch(queue: deque[Waiting], most: int) -> list[Waiting]:
-    """What one script takes: of one producer."""
-    batch: list[Waiting] = []
-    size = 0
-    while queue and len(batch) < most:
-        entry = queue[0]
-        if entry.outcome is None:
-            if batch and (size + entry.size > _BATCH_BYTES or entry.producer != batch[0].producer):
-                break
-            batch.append(entry)
-            size += entry.size
-        queue.popleft()
-    return batch
-
-
-def _after(rest: _Rest | None, now: float, why: str) -> _Rest:
-    """Twice as long as the last one."""
-    pause = _FIRST_PAUSE if rest is None else min(2 * rest.pause, _LONGEST_PAUSE)
-    return _Rest(now + pause, pause, why)

@@ -1,9 +1,12 @@
 """Entries that a producer was given, and what became of them."""
 
+from collections import deque
 from math import inf
 from typing import NamedTuple
 
 from baton.queues.protocol import QueueUnreachable
+
+_BATCH_BYTES = 1_000_000
 
 
 class Sent(NamedTuple):
@@ -38,7 +41,7 @@ class Waiting:
         *,
         due: float = -inf,
         producer: str = "",
-        told: "Told | None" = None,
+        told: "SendListener | None" = None,
     ) -> None:
         """`slot`: None for any; below 0 for a partition, `to_partition` of it. `headers`: packed. `due`: when it is to be sent at
         the latest, by the same clock as `deadline`. `producer`: who counts; '' for the outbox's own."""
@@ -52,7 +55,7 @@ class Waiting:
         self.outcome: Sent | Failed | None = None
 
 
-class Told:
+class SendListener:
     """Whoever is to hear what became of an entry."""
 
     def settled(self) -> None:
@@ -62,3 +65,18 @@ class Told:
 def to_partition(number: int) -> int:
     """As `slot` of an entry: whichever slot the partition has when the entry is sent for the first time."""
     return -1 - number
+
+
+def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
+    """What one script takes: of one producer."""
+    batch: list[Waiting] = []
+    size = 0
+    while queue and len(batch) < most:
+        entry = queue[0]
+        if entry.outcome is None:
+            if batch and (size + entry.size > _BATCH_BYTES or entry.producer != batch[0].producer):
+                break
+            batch.append(entry)
+            size += entry.size
+        queue.popleft()
+    return batch

@@ -13,8 +13,8 @@ from weakref import WeakSet
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.adding import Adding
 from baton.queues.redis.connection import client
-from baton.queues.redis.delivery import Outcome, Unseen, all_sent, sent
-from baton.queues.redis.given import Given, Sending, taken, taken_many
+from baton.queues.redis.delivery import SendOutcome, UnseenFailures, all_sent, sent
+from baton.queues.redis.given import Given, SendOptions, taken, taken_many
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptConnection
 from baton.queues.redis.keys import queue_key
@@ -53,7 +53,7 @@ class RedisProducer:
         `buffer_bytes`: so much may wait; then `produce` waits for room. `replicas`: so many are to have an entry (WAIT) before
         it counts as sent.
         """
-        self._sending = Sending(patience, linger, max_entries, max_bytes, buffer_bytes)
+        self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes)
         self._queue = queue
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
@@ -64,7 +64,7 @@ class RedisProducer:
     def _begin(self) -> None:
         """In a new process. The queue would take what two processes send under one name and sequence for one entry."""
         self._outbox = Outbox(self._queue, token_hex(6), self._sending.max_entries, self._sending.max_bytes)
-        self._unseen = Unseen()
+        self._unseen = UnseenFailures()
         name = f"producer of {self._queue}"
         self._shared = SharedOutbox(self._outbox, self._adding, KeptConnection(self._client), name)
 
@@ -95,12 +95,12 @@ class RedisProducer:
         headers: Headers | None = None,
         *,
         partition: int | None = None,
-        on_delivery: "Callable[[Delivery], object] | None" = None,
-    ) -> "Delivery":
+        on_delivery: "Callable[[PendingSend], object] | None" = None,
+    ) -> "PendingSend":
         """Send it within `linger`, together with others, and wait for nothing but room in the buffer. `on_delivery` is called
         when it is known what became of it, on whichever thread finds out. A failure that nobody looks at is raised by `flush` or
         `close`. Raises QueueUnreachable where there was no room for `patience` seconds."""
-        delivery = Delivery(self._shared, self._unseen, on_delivery)
+        delivery = PendingSend(self._shared, self._unseen, on_delivery)
         now = time.monotonic()
         entry = taken(key, value, headers, partition, now + self._sending.patience, due=now + self._sending.linger, told=delivery)
         delivery.entry = entry
@@ -206,10 +206,12 @@ class RedisProducer:
         return [entry for entry in waiting if entry.outcome is None]
 
 
-class Delivery(Outcome):
+class PendingSend(SendOutcome):
     """What becomes of an entry that was given to `RedisProducer.produce`."""
 
-    def __init__(self, shared: SharedOutbox, unseen: Unseen, on_delivery: "Callable[[Delivery], object] | None") -> None:
+    def __init__(
+        self, shared: SharedOutbox, unseen: UnseenFailures, on_delivery: "Callable[[PendingSend], object] | None"
+    ) -> None:
         super().__init__(unseen, on_delivery)
         self._shared = shared
 

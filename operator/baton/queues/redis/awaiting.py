@@ -1,0 +1,72 @@
+"""What tasks wait for: what became of an entry, or of several."""
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from baton.queues.redis.delivery import SendOutcome, UnseenFailures
+from baton.queues.redis.outgoing import SendListener, Sent, Waiting
+
+
+class Awaited(SendListener):
+    """Something that tasks wait for."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def known_by_now(self) -> bool:
+        raise NotImplementedError
+
+    async def wait(self) -> None:
+        while not self.known_by_now():
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    def settled(self) -> None:
+        if self.known_by_now():
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
+
+
+class AllAwaited(Awaited):
+    """The outcome of all of these."""
+
+    def __init__(self, entries: Sequence[Waiting]) -> None:
+        super().__init__()
+        self._left = len(entries)
+        for entry in entries:
+            entry.told = self
+
+    def known_by_now(self) -> bool:
+        return self._left == 0
+
+    def settled(self) -> None:
+        self._left -= 1
+        super().settled()
+
+
+class AsyncPendingSend(SendOutcome, Awaited):
+    """What becomes of an entry that was given to `AsyncRedisProducer.produce`. `await` it: where the entry is; raises
+    QueueUnreachable where it may not be in the queue. A wait that is cancelled changes nothing."""
+
+    def __init__(self, unseen: UnseenFailures, on_delivery: "Callable[[AsyncPendingSend], object] | None") -> None:
+        SendOutcome.__init__(self, unseen, on_delivery)
+        Awaited.__init__(self)
+
+    def __await__(self) -> Generator[Any, None, Sent]:
+        return self._result().__await__()
+
+    async def _result(self) -> Sent:
+        self.seen = True
+        await self.wait()
+        return self.known()
+
+    def known_by_now(self) -> bool:
+        return self.entry.outcome is not None
+
+    def settled(self) -> None:
+        SendOutcome.settled(self)
+        Awaited.settled(self)
