@@ -170,12 +170,12 @@ async def test_a_pod_hears_of_queues_on_several_nodes_and_of_the_others_where_on
         assert {owner.uid for owner in announcements.look(partitions).values()} == {uid}
         key = queue_key(here.name)
         with cluster.moving(key, cluster.other(key), lambda keys: keys):
-            with pytest.raises(QueueUnreachable, match="to another node"):
+            with pytest.raises(QueueUnreachable, match=f"is moving {here.name} to another node"):
                 announcements.look(partitions)
             await there.operator.pause(0, Epoch(1))
             with cluster.master(announcements_key(GROUP.group, "")).client() as raw:
                 raw.xadd(announcements_key(GROUP.group, uid), {"queue": partitions[0].queue, "partitions": "0"})
-            heard_now = await asyncio.to_thread(announcements.wait, PATIENCE)
+            heard_now = await in_time(lambda: asyncio.to_thread(announcements.wait, PATIENCE))
             assert [partition.queue for partition in heard_now] == [partitions[1].queue]
         assert len(announcements.look(partitions)) == 2
     for queue in (here, there):

@@ -79,26 +79,27 @@ class RedisAnnouncements:
         for partition in partitions:
             by_queue.setdefault(partition.queue, []).append(partition)
         if self._url.cluster is None:
-            return self._look(self._client, [partition for asked in by_queue.values() for partition in asked]), None
+            with self._explained():
+                return self._look(self._client, [partition for asked in by_queue.values() for partition in asked]), None
         found: dict[Partition, Heard] = {}
         failure = None
         for queue, asked in by_queue.items():
             try:
-                found |= self._look(self._client_of(queue), asked)
+                with explained(self._url, f"{self._namespace}/{queue}"):
+                    found |= self._look(self._client_of(queue), asked)
             except QueueUnreachable as problem:
                 failure = problem
         return found, failure
 
     def _look(self, client: "redis.Redis", asked: Sequence[Partition]) -> dict[Partition, Heard]:
         found: dict[Partition, Heard] = {}
-        with self._explained():
-            for start in range(0, len(asked), _AT_ONCE):
-                some = asked[start : start + _AT_ONCE]
-                with client.pipeline(transaction=False) as pipe:
-                    for queue, number in some:
-                        pipe.hmget(partition_keys(f"{self._namespace}/{queue}", number).owner, "uid", "epoch", "paused", "within")
-                    answers = pipe.execute(raise_on_error=False)
-                found |= {partition: heard for partition, raw in zip(some, answers, strict=True) if (heard := _heard(raw))}
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            with client.pipeline(transaction=False) as pipe:
+                for queue, number in some:
+                    pipe.hmget(partition_keys(f"{self._namespace}/{queue}", number).owner, "uid", "epoch", "paused", "within")
+                answers = pipe.execute(raise_on_error=False)
+            found |= {partition: heard for partition, raw in zip(some, answers, strict=True) if (heard := _heard(raw))}
         return found
 
     def _client_of(self, queue: QueueName) -> "redis.Redis":
