@@ -1,5 +1,6 @@
 """Primary and replica change places behind one address. Connections to the former primary stay open, as behind a Service."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
-from baton.queues.redis import RedisProducer
+from baton.queues.redis import AsyncRedisProducer, RedisProducer
 
 pytestmark = pytest.mark.integration
 
@@ -204,3 +205,25 @@ def at_the_primary(ask: Callable[[], list[T]]) -> list[T]:
             return ask()
         except QueueUnreachable as problem:
             assert "READONLY" in str(problem)
+
+
+async def test_what_lingers_goes_on_at_the_new_primary(pair: Pair) -> None:
+    queue = await make_queue(pair.address.url)
+    values: list[bytes] = []
+    async with AsyncRedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as tasks:
+        with RedisProducer(pair.address.url, queue.name, patience=PATIENCE, max_entries=20) as threads:
+            for part in range(3):
+                for number in range(part * 100, part * 100 + 100):
+                    await tasks.produce(queue.key(0), str(number))
+                    threads.produce(queue.key(1), str(number))
+                    values.append(b"%d" % number)
+                await tasks.flush()
+                await asyncio.to_thread(threads.flush)
+                pair.change_places()
+            assert not (await tasks.send(queue.key(0), "last")).duplicate
+            assert not (await asyncio.to_thread(threads.send, queue.key(1), "last")).duplicate
+    await queue.operator.incarnation()
+    for partition in (0, 1):
+        owner = await queue.granted("a", 1, partition)
+        assert [entry.value for entry in owner.read(partition, ONE, 1000)] == [*values, b"last"]
+    await queue.close()

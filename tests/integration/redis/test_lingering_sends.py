@@ -328,9 +328,11 @@ from baton.queues.redis import RedisProducer
 url, queue, end = sys.argv[1:]
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 producer = RedisProducer(url, queue, linger=3600, max_entries=10**9, max_bytes=10**9)
-if end == "atexit":
+if end in ("at its end", "dropped"):
     for number in range(1000):
         producer.produce("key", str(number))
+    if end == "dropped":
+        del producer
     print("produced", 1000, flush=True)
     sys.exit(3)
 with producer:
@@ -354,7 +356,7 @@ def ended(command: list[str]) -> tuple[int, str]:
         return process.wait(PATIENCE), "".join(lines)
 
 
-@pytest.mark.parametrize("end", ["sigterm", "atexit"])
+@pytest.mark.parametrize("end", ["by sigterm", "at its end", "dropped"])
 async def test_a_process_that_ends_sends_what_it_has_taken(queue: Queue, end: str) -> None:
     status, words = await asyncio.to_thread(ended, [sys.executable, "-c", ENDING, queue.url, queue.name, end])
     assert status == 3

@@ -108,7 +108,7 @@ class RedisProducer:
             self._see_open()
             if not self._sending.room(self._outbox, entry):
                 self._make_room(entry)
-            self._shared.linger(entry)
+            self._shared.linger(entry, self)
         return delivery
 
     def flush(self, within: float | None = None) -> None:

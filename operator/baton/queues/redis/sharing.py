@@ -120,12 +120,12 @@ class SharedOutbox:
         me = {threading.get_ident()}
         self.work_until(lambda: self._telling <= me, until)
 
-    def linger(self, entry: Waiting) -> None:
-        """Adds an entry for which nobody waits."""
+    def linger(self, entry: Waiting, owner: object) -> None:
+        """Adds an entry for which nobody waits. `owner`: is kept while there is something to send."""
         before = self.outbox.due
         self.outbox.add(entry)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._send_what_lingers, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._send_what_lingers, args=(owner,), name=self._name, daemon=True)
             self._thread.start()
         elif self._waiting and self.outbox.due < before:
             self._changed.notify_all()
@@ -140,14 +140,14 @@ class SharedOutbox:
             self._wait(inf)
         self.connection.close()
 
-    def _send_what_lingers(self) -> None:
+    def _send_what_lingers(self, owner: object) -> None:
         """On a thread of its own, which ends after a while."""
-        with self._changed:
+        with self:
             try:
-                while not self.closed:
+                while self.outbox.entries:
                     self.work_until(lambda: not self.outbox.entries, inf)
-                    self._wait(_IDLE)
-                    if not self.outbox.entries:
-                        return
+                    idle_until = time.monotonic() + _IDLE
+                    while not self.outbox.entries and not self.closed and time.monotonic() < idle_until:
+                        self._wait(idle_until - time.monotonic())
             finally:
                 self._thread = None
