@@ -227,3 +227,11 @@ async def test_what_lingers_goes_on_at_the_new_primary(pair: Pair) -> None:
         owner = await queue.granted("a", 1, partition)
         assert [entry.value for entry in owner.read(partition, ONE, 1000)] == [*values, b"last"]
     await queue.close()
+
+
+async def test_a_grant_right_after_a_failover_finds_its_script_at_the_new_primary(pair: Pair) -> None:
+    """The former one does not know it either, takes it, and refuses to run it."""
+    queue = await make_queue(pair.address.url)
+    pair.change_places()
+    assert (await queue.operator.grant(0, Uid("a"), ONE)).uid == "a"
+    await queue.close()

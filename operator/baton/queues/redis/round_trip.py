@@ -1,6 +1,6 @@
 """Many runs of scripts in one round trip."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import redis.asyncio as aioredis
@@ -10,17 +10,25 @@ from baton.queues.redis.batch import Request
 
 
 async def round_trip(
-    client: "aioredis.Redis", requests: Sequence[Request], others: Sequence[tuple[Any, ...]] = (), *, loaded: bool = False
+    client: "aioredis.Redis", requests: Sequence[Request], others: Sequence[tuple[Any, ...]] = (), *, load: Collection[str] = ()
 ) -> list[Any]:
-    """The answers of these requests, and of other commands behind them. What was refused is answered with the exception."""
+    """The answers of these requests, and of other commands behind them. What was refused is answered with the exception.
+
+    `load`: scripts that the server does not know. They go with what runs them, for the next round trip may be to another server.
+    """
     async with client.pipeline(transaction=False) as pipe:
+        for text in load:
+            pipe.execute_command("SCRIPT LOAD", text)
         for script, keys, arguments, _ in requests:
             pipe.evalsha(script.sha, len(keys), *keys, *arguments)
         for other in others:
             pipe.execute_command(*other)
-        answered: list[Any] = await pipe.execute(raise_on_error=False)
-    if loaded or not any(isinstance(answer, NoScriptError) for answer in answered):
+        answers: list[Any] = await pipe.execute(raise_on_error=False)
+    loaded, answered = answers[: len(load)], answers[len(load) :]
+    for refusal in loaded:
+        if isinstance(refusal, Exception):
+            raise refusal
+    if load or not any(isinstance(answer, NoScriptError) for answer in answered):
         return answered
-    for text in {request.script.text for request in requests}:
-        await client.script_load(text)
-    return await round_trip(client, requests, others, loaded=True)  # those that were carried out may be asked twice
+    texts = {request.script.text for request in requests}
+    return await round_trip(client, requests, others, load=texts)  # those that were carried out may be asked twice
