@@ -91,9 +91,9 @@ class Session:
         self.say({RELEASES_ANNOTATION: format_releases(releases)})
 
     def trouble(self, why: str) -> None:
-        """Say, with the next renewal, what keeps this consumer from its queues; empty: nothing."""
+        """Say, at once, what keeps this consumer from its queues; empty: nothing."""
         if why or TROUBLE_ANNOTATION in self._annotations:
-            self.say({TROUBLE_ANNOTATION: why[:_MOST_WORDS]}, at_once=False)
+            self.say({TROUBLE_ANNOTATION: why[:_MOST_WORDS]})
 
     def say(self, annotations: Mapping[str, str], at_once: bool = True) -> None:
         """Put annotations on the Lease: at once (what is said while a write is under way goes together with the next), or with

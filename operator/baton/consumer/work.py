@@ -1,6 +1,7 @@
 """What a consumer's loop asks the queues for a holding: entries, and to hear what became of them."""
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ class _Outage(NamedTuple):
     """When it is asked again (monotonic)."""
     since: float
     why: str
+    """As it was first said: what differs by a number alone, such as that of the partition that was asked for, is the same."""
 
 
 class Work:
@@ -195,4 +197,10 @@ class Work:
             tries, since = (before.tries + 1, before.since) if before else (1, now)
             if tries == 1:
                 log.warning("%s", problem)
-            self._outages[queue] = _Outage(tries, now + backoff(tries), since, str(problem))
+            why = before.why if before and _alike(before.why, str(problem)) else str(problem)
+            self._outages[queue] = _Outage(tries, now + backoff(tries), since, why)
+
+
+def _alike(one: str, other: str) -> bool:
+    """But for numbers."""
+    return re.sub("[0-9]+", "", one) == re.sub("[0-9]+", "", other)

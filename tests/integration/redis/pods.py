@@ -21,7 +21,7 @@ from baton.consumer.handler import Handler
 from baton.consumer.terms import HandlerOptions
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.model.names import LEDGER_GROUP_KEY
+from baton.model.names import LEDGER_GROUP_KEY, TROUBLE_ANNOTATION
 from baton.model.ranges import format_grants
 from baton.model.session import Release
 from baton.queues.entry import Entry
@@ -111,6 +111,10 @@ class Pod:
             return set()
         assert all(isinstance(release, Release) and release.uid == self.uid for release in self.lease.releases())
         return {(release.partition, release.epoch) for release in self.lease.releases()}
+
+    def trouble(self) -> str:
+        """What keeps it from its queue, as its Lease says."""
+        return str(self.lease.lease["metadata"]["annotations"].get(TROUBLE_ANNOTATION, "")) if self.lease.lease else ""
 
     def stop(self) -> None:
         self.consumer.stop()

@@ -368,7 +368,9 @@ async def test_what_was_in_hand_comes_again_when_the_ledger_names_its_partition_
     until(lambda: pod.values(1) == [b"x", b"y"])
 
 
-async def test_another_database_is_one_line_in_the_log(queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_database_is_one_line_in_the_log_and_stands_on_the_lease(
+    queue: Queue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """However many partitions it has been told to read there."""
     elsewhere = replace(queue, url=queue.url.removesuffix("/0") + "/7")
     async with operating(elsewhere, tmp_path) as operator:
@@ -376,6 +378,9 @@ async def test_another_database_is_one_line_in_the_log(queue: Queue, tmp_path: P
         for _ in range(3):
             await operator.grant(pod, (0, 1), (1, 1))
         until(lambda: "has no partition" in caplog.text)
+        until(lambda: "database 7, has no partition" in pod.trouble(), "the Lease says so")
+        pod.ledger({})
+        until(lambda: pod.trouble() == "", "it keeps the pod from nothing any more")
         pod.stop()
     (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("baton.consumer")]
     assert "correct the URL here" in line

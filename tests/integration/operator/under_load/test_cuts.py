@@ -22,7 +22,7 @@ from baton.queues.redis import RedisQueue
 
 NAME = "cut-off"
 SEED = int(os.environ.get("BATON_SOAK_SEED", "1"))
-SECONDS = float(os.environ.get("BATON_SOAK_SECONDS", "15"))
+SECONDS = float(os.environ.get("BATON_SOAK_SECONDS", "12"))
 """For which troubles befall the fleet, one after the other. `make soak` has more of them."""
 
 
