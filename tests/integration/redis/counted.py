@@ -1,5 +1,6 @@
 """Entries that are counted per key, from producers that go on whatever happens to the servers."""
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +10,7 @@ from tests.integration.redis.conftest import Queue
 from tests.waiting import PATIENCE, eventually
 
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer
+from baton.queues.redis import AsyncRedisProducer, RedisProducer
 
 KEYS = 3
 """For each partition."""
@@ -20,16 +21,17 @@ Seen = list[tuple[bytes, int, bool]]
 
 
 class Load:
-    """Producers that count per key, until they are told to end."""
+    """Producers that count per key, until they are told to end: every second one is a task's."""
 
     def __init__(self, queue: Queue) -> None:
         self.sent: Counter[bytes] = Counter()
         self._over = threading.Event()
         self._queue = queue
-        self._threads = [
-            threading.Thread(target=self._produce, args=([queue.key(partition, nth) for nth in range(KEYS)],))
-            for partition in range(queue.partitions)
-        ]
+        self._threads = []
+        for partition in range(queue.partitions):
+            keys = [queue.key(partition, nth) for nth in range(KEYS)]
+            produce = self._produce if partition % 2 == 0 else lambda keys: asyncio.run(self._produce_in_a_task(keys))
+            self._threads.append(threading.Thread(target=produce, args=(keys,)))
         for thread in self._threads:
             thread.start()
 
@@ -38,6 +40,13 @@ class Load:
             while not self._over.wait(0.002):
                 producer.send_many((key, b"%d" % (self.sent[key] + 1)) for key in keys)
                 self.sent.update(keys)
+
+    async def _produce_in_a_task(self, keys: list[bytes]) -> None:
+        async with AsyncRedisProducer(self._queue.url, self._queue.name, patience=PATIENCE) as producer:
+            while not self._over.is_set():
+                await producer.send_many((key, b"%d" % (self.sent[key] + 1)) for key in keys)
+                self.sent.update(keys)
+                await asyncio.sleep(0.002)
 
     def end(self) -> None:
         self._over.set()
