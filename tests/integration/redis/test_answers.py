@@ -1,13 +1,15 @@
 """How much a reader gets at once, and what becomes of what is acknowledged."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+import redis
 from tests.integration.redis.conftest import Queue, make_queue
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
-from baton.queues.redis import RedisReader
+from baton.queues.redis import RedisReader, reader
 from baton.queues.redis.keys import partition_keys
 
 pytestmark = pytest.mark.integration
@@ -27,10 +29,16 @@ def values(entries: list[Entry]) -> list[str]:
     return [entry.value.decode() for entry in entries]
 
 
-def all_answers(reader: RedisReader, epoch: Epoch, most_bytes: int) -> list[list[Entry]]:
+def _scripts(raw: redis.Redis) -> int:
+    """That have run."""
+    commands: Any = raw.info("commandstats")
+    return sum(int(of["calls"]) for command, of in commands.items() if command in ("cmdstat_eval", "cmdstat_evalsha"))
+
+
+def all_answers(owner: RedisReader, epoch: Epoch, most_bytes: int) -> list[list[Entry]]:
     answers = []
-    while reader.ready(0, epoch):
-        answers.append(reader.read(0, epoch, most_bytes=most_bytes))
+    while owner.ready(0, epoch):
+        answers.append(owner.read(0, epoch, most_bytes=most_bytes))
     return [answer for answer in answers if answer]
 
 
@@ -72,6 +80,19 @@ async def test_what_a_reader_got_in_a_reply_that_was_lost_and_what_is_new_fit_in
     assert [(entry.value.decode(), entry.redelivered) for entry in again.read(0, ONE, most_bytes=500)] == [(LARGE[0], True)]
     assert await queue.operator.outstanding(0) == 1
     assert [(entry.value.decode(), entry.redelivered) for entry in again.read(0, ONE)] == [(LARGE[1], False), (LARGE[2], False)]
+
+
+async def test_a_micro_batch_is_read_in_such_answers(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MOST_BYTES", 1000)
+    queue.send(*LARGE)
+    owner = await queue.granted("a", ONE)
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None
+    assert values(list(owner.read_plan(0, ONE, plan))) == list(LARGE)
+    with queue.raw() as raw:
+        before = _scripts(raw)
+        assert values(list(owner.read_plan(0, ONE, plan))) == list(LARGE)
+        assert _scripts(raw) - before == 4
 
 
 async def test_the_limit_counts_keys_and_headers(queue: Queue) -> None:

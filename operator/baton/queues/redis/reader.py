@@ -152,11 +152,11 @@ class RedisReader:
         """
         after = plan.start
         while after < plan.end:
-            answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE))
+            answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE, MOST_BYTES))
             _planned(answer, plan)
-            _, about, texts, last, looked_at = answer
+            _, about, texts, last, more = answer
             yield from told(self._name, partition, epoch, about, texts, seen=plan.redelivered_to)
-            if looked_at < _PAGE:
+            if not more:
                 return
             after = entry_number(last)
 
