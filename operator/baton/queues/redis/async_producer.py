@@ -218,6 +218,10 @@ class AsyncRedisProducer:
                 count = self._outbox.entries
                 log.error("%d entries to %s may not be sent: the event loop ended, and the producer was open", count, self._queue)
             raise
+        except Exception as error:
+            why = f"{self._url.place}: unexpected failure ({type(error).__name__}: {self._url.hidden(error)})."
+            self._outbox.give_up(self._outbox.everything(), why)
+            self._tell()
 
     async def _rest(self, seconds: float) -> None:
         self._sooner.clear()
