@@ -254,7 +254,10 @@ def not_primary(status: str, url: RedisUrl, queue: str) -> str:
         case "CLUSTERDOWN":
             return f"{place} has no master for {queue} (CLUSTERDOWN). Work on it goes on when there is one: see CLUSTER NODES."
         case "MOVED" | "ASK" | "TRYAGAIN":
-            return f"{place} is moving {queue} to another node ({status}). Work on it goes on when it is there."
+            return (
+                f"{place} is moving {queue} to another node ({status}). Work on it goes on when it is there; a move that was "
+                "broken off is ended by redis-cli --cluster fix."
+            )
         case "MASTERDOWN":
             return f"{place} is a replica that has lost its primary. Work on {queue} goes on when its address leads to a primary."
     return (
