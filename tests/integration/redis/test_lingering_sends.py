@@ -1,12 +1,6 @@
 """What is sent without waiting for it, by threads and by tasks: in order per key, once each, and nothing is lost silently."""
 
 import asyncio
-import random
-import re
-import signal
-import subprocess
-import sys
-import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -16,7 +10,7 @@ import pytest
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.test_producer import LossyProxy
 from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, eventually, until
+from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
@@ -323,88 +317,6 @@ async def test_so_many_replicas_have_an_entry_or_it_does_not_count_as_sent(make:
         await queue.close()
 
 
-ENDING = """
-import signal, sys
-from baton.queues.redis import RedisProducer
-
-url, queue, end = sys.argv[1:]
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-producer = RedisProducer(url, queue, linger=3600, max_entries=10**9, max_bytes=10**9)
-if end in ("at its end", "dropped"):
-    for number in range(1000):
-        producer.produce("key", str(number))
-    if end == "dropped":
-        del producer
-    print("produced", 1000, flush=True)
-    sys.exit(3)
-with producer:
-    number = 0
-    while True:
-        producer.produce("key", str(number))
-        number += 1
-        print("produced", number, flush=True)
-"""
-
-
-def ended(command: list[str]) -> tuple[int, str]:
-    """The status and the words of a process that gets SIGTERM when it has said a lot."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if len(lines) == 500:
-                process.send_signal(signal.SIGTERM)
-        return process.wait(PATIENCE), "".join(lines)
-
-
-@pytest.mark.parametrize("end", ["by sigterm", "at its end", "dropped"])
-async def test_a_process_that_ends_sends_what_it_has_taken(queue: Queue, end: str) -> None:
-    status, words = await asyncio.to_thread(ended, [sys.executable, "-c", ENDING, queue.url, queue.name, end])
-    assert status == 3
-    produced = max(int(number) for number in re.findall(r"produced (\d+)", words))
-    found = [int(entry.value) for partition in (0, 1) for entry in await entries(queue, partition)]
-    assert found == list(range(len(found)))
-    assert len(found) >= produced
-
-
-FORKING = """
-import os, sys
-from baton.queues.redis import RedisProducer
-
-producer = RedisProducer(sys.argv[1], sys.argv[2], linger=3600)
-delivery = producer.produce("key", "parent")
-if os.fork() == 0:
-    assert delivery.done() and "forked" in str(delivery.exception())
-    producer.produce("key", "child")
-    producer.close()
-    os._exit(0)
-assert os.wait()[1] == 0
-producer.close()
-print(delivery.result().duplicate)
-"""
-
-
-async def test_both_sides_of_a_fork_send_their_own(queue: Queue) -> None:
-    command = [sys.executable, "-c", FORKING, queue.url, queue.name]
-    done = await asyncio.to_thread(subprocess.run, command, check=True, timeout=PATIENCE, capture_output=True, text=True)
-    assert done.stdout.strip() == "False"
-    found = [entry.value for partition in (0, 1) for entry in await entries(queue, partition)]
-    assert found == [b"child", b"parent"]
-
-
-def test_the_event_loop_may_not_end_before_its_producer_unnoticed(
-    server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def forget() -> None:
-        producer = AsyncRedisProducer(server.url, new_name(), linger=3600)
-        await producer.produce("k", "1")
-        await asyncio.sleep(0)
-
-    asyncio.run(forget())
-    assert "1 entries to shop/orders" in caplog.text and "may not be sent" in caplog.text
-
-
 async def test_a_task_that_is_cancelled_leaves_the_others_be(queue: Queue) -> None:
     async with AsyncRedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
         await producer.send(queue.key(0), "warm")
@@ -415,92 +327,3 @@ async def test_a_task_that_is_cancelled_leaves_the_others_be(queue: Queue) -> No
     assert [isinstance(one, Sent) for one in done] == [number != 4 for number in range(10)]
     values = [entry.value for entry in await entries(queue)]
     assert [value for value in values if value not in (b"4", b"warm")] == [b"%d" % number for number in range(10) if number != 4]
-
-
-class Mixed:
-    """Sends of all kinds, by threads and tasks, each of which counts per key of its own."""
-
-    def __init__(self, queue: Queue) -> None:
-        options: dict[str, Any] = {"patience": PATIENCE, "max_entries": 50, "buffer_bytes": 20_000}
-        self._threads = RedisProducer(queue.url, queue.name, **options)
-        self._tasks = AsyncRedisProducer(queue.url, queue.name, **options)
-        self._end = threading.Event()
-        self._running = [asyncio.create_task(asyncio.to_thread(self._by_thread, number)) for number in range(2)]
-        self._running += [asyncio.create_task(self._by_task(number)) for number in range(2)]
-        self.sent: dict[bytes, int] = defaultdict(int)
-
-    def _next(self, who: str, dice: random.Random) -> tuple[bytes, str]:
-        key = f"{who}-{dice.randrange(8)}".encode()
-        self.sent[key] += 1
-        return key, str(self.sent[key])
-
-    def _by_thread(self, number: int) -> None:
-        dice = random.Random(number)
-        while not self._end.is_set():
-            match dice.randrange(10):
-                case 0:
-                    self._threads.send(*self._next(f"thread-{number}", dice))
-                case 1:
-                    self._threads.send_many([self._next(f"thread-{number}", dice) for _ in range(5)])
-                case _:
-                    self._threads.produce(*self._next(f"thread-{number}", dice))
-
-    async def _by_task(self, number: int) -> None:
-        dice = random.Random(number)
-        while not self._end.is_set():
-            match dice.randrange(10):
-                case 0:
-                    await self._tasks.send(*self._next(f"task-{number}", dice))
-                case 1:
-                    await self._tasks.send_many([self._next(f"task-{number}", dice) for _ in range(5)])
-                case _:
-                    await self._tasks.produce(*self._next(f"task-{number}", dice))
-                    await asyncio.sleep(0)
-
-    async def end(self) -> None:
-        self._end.set()
-        await asyncio.gather(*self._running)
-        await self._tasks.close()
-        await asyncio.to_thread(self._threads.close)
-
-
-async def test_sends_of_all_kinds_keep_their_order_while_the_server_is_killed_and_partitions_change(
-    new_name: Callable[[], str],
-) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url, 2, new_name())
-        mixed, found = Mixed(queue), defaultdict[bytes, list[int]](list)
-        readers = {partition: await queue.granted(f"pod-{partition}", 1, partition) for partition in (0, 1)}
-
-        def drain() -> bool:
-            before = sum(map(len, found.values()))
-            for partition, reader in readers.items():
-                got = reader.read(partition, ONE, 5000)
-                for entry in got:
-                    if not (entry.redelivered and int(entry.value) in found[entry.key]):
-                        found[entry.key].append(int(entry.value))
-                reader.ack(partition, ONE, [entry.offset for entry in got])
-            return sum(map(len, found.values())) > before
-
-        async def resized(partitions: int) -> bool:
-            """The server may have just come back."""
-            with suppress(QueueUnreachable):
-                done = await queue.operator.ensure(partitions) is None
-                for partition in range(await queue.operator.partitions()):
-                    if partition not in readers:
-                        readers[partition] = await queue.granted(f"pod-{partition}", 1, partition)
-                await asyncio.to_thread(drain)
-                return done
-            return False
-
-        for partitions in (4, 1, 3):
-            await eventually(lambda partitions=partitions: resized(partitions))  # type: ignore[misc]
-            some = sum(mixed.sent.values()) + 300
-            await asyncio.to_thread(until, lambda some=some: sum(mixed.sent.copy().values()) > some)
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-        await mixed.end()
-        while await asyncio.to_thread(drain):
-            pass
-        assert dict(found) == {key: list(range(1, count + 1)) for key, count in mixed.sent.items()}
-        await queue.close()

@@ -67,8 +67,7 @@ class Outbox:
     def add(self, entry: Waiting) -> None:
         self.entries += 1
         self.bytes += entry.size + _AROUND
-        self._new_entries += 1
-        self._new_bytes += entry.size
+        self._new_entries, self._new_bytes = self._new_entries + 1, self._new_bytes + entry.size
         full = self._new_entries >= self._most_entries or self._new_bytes >= self._most_bytes
         self._due = min(self._due, -inf if full else entry.due)
         if self._table is None:
@@ -92,8 +91,8 @@ class Outbox:
 
     def give_up(self, entries: Iterable[Waiting], why: str) -> None:
         """What of these has no outcome yet is not sent any more; what is under way may arrive."""
-        for entry in entries:
-            self._settle(entry, Failed(why))
+        for each in entries:
+            self._settle(each, Failed(why))
 
     def next(self, now: float) -> ReadTable | Round | float:
         """What to do; or when to ask again, and inf: when something was added. Nothing may be under way."""

@@ -113,8 +113,8 @@ class RedisProducer:
 
     def flush(self, within: float | None = None) -> None:
         """Send at once what was given to `produce` by now, and wait until it is known what became of it, for so many seconds at
-        most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and nobody has looked at
-        its delivery."""
+        most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and nobody looked at its
+        delivery."""
         with self._shared:
             left = self._flushed(within)
             why = self._unseen.report()

@@ -1,0 +1,99 @@
+"""However a process ends that sends without waiting, if it is not killed: what it took is in the queue, or the log says so."""
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.test_lingering_sends import entries
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
+
+from baton.queues.redis import AsyncRedisProducer
+
+pytestmark = pytest.mark.integration
+
+ENDING = """
+import signal, sys
+from baton.queues.redis import RedisProducer
+
+url, queue, end = sys.argv[1:]
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+producer = RedisProducer(url, queue, linger=3600, max_entries=10**9, max_bytes=10**9)
+if end in ("at its end", "dropped"):
+    for number in range(1000):
+        producer.produce("key", str(number))
+    if end == "dropped":
+        del producer
+    print("produced", 1000, flush=True)
+    sys.exit(3)
+with producer:
+    number = 0
+    while True:
+        producer.produce("key", str(number))
+        number += 1
+        print("produced", number, flush=True)
+"""
+
+
+def ended(command: list[str]) -> tuple[int, str]:
+    """The status and the words of a process that gets SIGTERM when it has said a lot."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if len(lines) == 500:
+                process.send_signal(signal.SIGTERM)
+        return process.wait(PATIENCE), "".join(lines)
+
+
+@pytest.mark.parametrize("end", ["by sigterm", "at its end", "dropped"])
+async def test_a_process_that_ends_sends_what_it_has_taken(queue: Queue, end: str) -> None:
+    status, words = await asyncio.to_thread(ended, [sys.executable, "-c", ENDING, queue.url, queue.name, end])
+    assert status == 3
+    produced = max(int(number) for number in re.findall(r"produced (\d+)", words))
+    found = [int(entry.value) for partition in (0, 1) for entry in await entries(queue, partition)]
+    assert found == list(range(len(found)))
+    assert len(found) >= produced
+
+
+FORKING = """
+import os, sys
+from baton.queues.redis import RedisProducer
+
+producer = RedisProducer(sys.argv[1], sys.argv[2], linger=3600)
+delivery = producer.produce("key", "parent")
+if os.fork() == 0:
+    assert delivery.done() and "forked" in str(delivery.exception())
+    producer.produce("key", "child")
+    producer.close()
+    os._exit(0)
+assert os.wait()[1] == 0
+producer.close()
+print(delivery.result().duplicate)
+"""
+
+
+async def test_both_sides_of_a_fork_send_their_own(queue: Queue) -> None:
+    command = [sys.executable, "-c", FORKING, queue.url, queue.name]
+    done = await asyncio.to_thread(subprocess.run, command, check=True, timeout=PATIENCE, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
+    found = [entry.value for partition in (0, 1) for entry in await entries(queue, partition)]
+    assert found == [b"child", b"parent"]
+
+
+def test_the_event_loop_may_not_end_before_its_producer_unnoticed(
+    server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forget() -> None:
+        producer = AsyncRedisProducer(server.url, new_name(), linger=3600)
+        await producer.produce("k", "1")
+        await asyncio.sleep(0)
+
+    asyncio.run(forget())
+    assert "1 entries to shop/orders" in caplog.text and "may not be sent" in caplog.text
