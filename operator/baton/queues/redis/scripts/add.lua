@@ -29,7 +29,7 @@ for i, slot in ipairs(slots) do
   if known[i] then sequence[slot] = tonumber(known[i]:match('^%d+')) end
 end
 
-local codes, numbers, changed = {}, {}, {}
+local codes, numbers, changed, again = {}, {}, {}, false
 local first, waits, staged, stages = 0, false, 0, {}
 if next(goes_to) then first, waits = look() end -- else there is nothing to add, and perhaps no partition yet
 local last, stuck = first, false
@@ -71,6 +71,9 @@ for i = 2, #ARGV, 5 do
       changed[slot] = true
     end
   end
+  if code == 'd' then
+    changed[slot], again = true, true -- written again: a WAIT behind this waits for what this connection wrote, and for no other
+  end
   codes[#codes + 1] = code
 end
 
@@ -80,7 +83,7 @@ for stream, count in pairs(stages) do -- a stage whose turn it is becomes shorte
   if redis.call('HGET', PROGRESS, 'follows ' .. stream) == history() then last = follow(stream, last, 2 * count, MOST_BYTES) end
 end
 if last > first then grown(last, waits) end
-if last > first or staged > 0 then
+if last > first or staged > 0 or again then
   local written = {}
   for i, slot in ipairs(slots) do
     if changed[slot] then
