@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from baton.consumer.holding import Holding, Notice, Phase
 from baton.model.ids import Partition
+from baton.model.options import function
 
 Partitions = Sequence[Partition]
 
@@ -20,6 +21,11 @@ class Callbacks:
     """After their last entry, while what is not acknowledged may still be; with the seconds left for that, if they are known."""
     on_lost: Callable[[Partitions], object] | None = None
     """They are somebody else's already, without `on_revoked`; what was not acknowledged comes to their next owner."""
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for what cannot be called."""
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            function(name, getattr(self, name))
 
 
 @dataclass(slots=True, eq=False)

@@ -9,6 +9,7 @@ from baton.consumer.callbacks import Call
 from baton.consumer.held import HeldEntry
 from baton.consumer.outcome import Outcome
 from baton.consumer.receipt import Acknowledgement
+from baton.model.options import number, whole
 
 Outcomes = Sequence[tuple[HeldEntry, Outcome]]
 
@@ -34,10 +35,10 @@ class BatchSize:
     """Seconds for which a batch that has something waits for more."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a batch that could have nothing."""
-        for name, value, least in (("max_entries", self.entries, 1), ("max_bytes", self.bytes, 1), ("max_wait", self.wait, 0)):
-            if not value >= least:
-                raise ValueError(f"{name} is {value}: set it to {least} or more")
+        """Raises ValueError for a batch that could have nothing, and TypeError for what is no number."""
+        whole("max_entries", self.entries, 1)
+        number("max_bytes", self.bytes, 1)
+        number("max_wait", self.wait, 0)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any
 from baton.consumer.held import HeldEntry
 from baton.consumer.lane import Lane
 from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said
+from baton.model.options import function
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,11 @@ class Deserializers:
 
     key: Deserializer | None = None
     value: Deserializer | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for what cannot be called: each entry would be a dead letter."""
+        function("key_deserializer", self.key)
+        function("value_deserializer", self.value)
 
     def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[HeldEntry, Outcome]]]:
         """What can be read, in order; and what cannot, which no other try would mend unless the deserializer raises Retry. What

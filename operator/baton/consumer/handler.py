@@ -7,13 +7,19 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from baton.model.options import function
+
 Handler = Callable[[Any], object]
 """A function or a coroutine function of one entry, or of a batch. What it returns is ignored, but for what still has to run: an
 awaitable is awaited, and a `concurrent.futures.Future` waited for."""
 
 
 def is_coroutine_function(handler: Handler) -> bool:
-    """Whether calling it makes a coroutine. Raises TypeError for a generator function: calling it runs nothing of it."""
+    """Whether calling it makes a coroutine. Raises TypeError for what cannot be called, and for a generator function: calling it
+    runs nothing of it."""
+    if handler is None:
+        raise TypeError("the handler is None: give the function itself, and not what it returns")
+    function("the handler", handler)
     call: Any = handler
     while isinstance(call, functools.partial):
         call = call.func
@@ -27,7 +33,7 @@ class HandlerRun:
     """One handler for the length of one `Consumer.run`. Coroutines get an event loop, the same one for all entries."""
 
     def __init__(self, handler: Handler) -> None:
-        """Raises TypeError for a generator function."""
+        """Raises TypeError as `is_coroutine_function` does."""
         is_coroutine_function(handler)
         self._handler = handler
         self._runner: asyncio.Runner | None = None

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from re import ASCII, fullmatch
 
 from baton.model.ids import MemberId, Uid
 
@@ -28,16 +29,19 @@ class Pod:
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Pod":
         """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER and BATON_GRACE_SECONDS, which have defaults.
 
-        Raises ValueError that names what is missing.
+        Raises ValueError that names what is missing, or is no number of seconds.
         """
         missing = [name for name in ("BATON_GROUP", "POD_NAME", "POD_NAMESPACE", "POD_UID") if not environment.get(name)]
         if missing:
             raise ValueError(f"set {', '.join(missing)} in the container's env (the POD_ ones with fieldRef, see the example)")
+        grace = environment.get("BATON_GRACE_SECONDS") or str(DEFAULT_GRACE)
+        if not fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", grace, ASCII):
+            raise ValueError(f"BATON_GRACE_SECONDS is {grace!r}: set it to the pod's terminationGracePeriodSeconds, such as 30")
         return cls(
             group=environment["BATON_GROUP"],
             name=MemberId(environment["POD_NAME"]),
             namespace=environment["POD_NAMESPACE"],
             uid=Uid(environment["POD_UID"]),
             ledger=Path(environment.get("BATON_LEDGER") or DEFAULT_LEDGER),
-            grace=float(environment.get("BATON_GRACE_SECONDS") or DEFAULT_GRACE),
+            grace=float(grace),
         )

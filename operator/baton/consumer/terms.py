@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializers
+from baton.model.options import whole
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -46,8 +47,7 @@ class HandlerTerms:
         if unknown := options.keys() - HandlerOptions.__annotations__.keys():
             raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")
         concurrency, order = options.get("concurrency", 1), options.get("order", "partition")
-        if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency}: set it to 1 or more")
+        whole("concurrency", concurrency, 1)
         if order not in ("partition", "key"):
             raise ValueError(f"order is {order!r}: set it to 'partition' or 'key'")
         batch = None

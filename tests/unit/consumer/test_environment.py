@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.consumer import Consumer
+from baton.consumer import Consumer, Pod
 from baton.consumer.api_server import ApiConnection
 
 POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop", "POD_UID": "a-uid"}
@@ -46,3 +46,11 @@ def test_without_a_service_account_it_is_said_where_one_comes_from(monkeypatch: 
     server = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ValueError, match="do not set automountServiceAccountToken to false"):
         ApiConnection.in_pod(tmp_path, server)
+
+
+@pytest.mark.parametrize("grace", ["30s", "-5", "nan", "inf", "half a minute"])
+def test_a_grace_period_that_is_no_number_of_seconds_is_named(grace: str) -> None:
+    with pytest.raises(ValueError, match=f"BATON_GRACE_SECONDS is '{grace}': set it to the pod's terminationGracePeriodSeconds"):
+        Pod.from_environment(POD | {"BATON_GRACE_SECONDS": grace})
+    assert Pod.from_environment(POD | {"BATON_GRACE_SECONDS": "5.2"}).grace == 5.2
+    assert Pod.from_environment(POD).grace == 30.0

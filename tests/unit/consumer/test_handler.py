@@ -4,9 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
+from tests.in_memory_queue import InMemoryQueue, consumer_of
 
+from baton.consumer.callbacks import Callbacks
+from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import HandlerRun
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
@@ -96,3 +100,18 @@ def test_a_generator_function_is_refused_for_nothing_of_it_would_run() -> None:
             HandlerRun(handler)
     with pytest.raises(TypeError, match="returned a generator"):
         called(lambda entry: generator(entry))
+
+
+@pytest.mark.parametrize("handler", [None, "handle", 5])
+def test_what_cannot_be_called_is_refused_and_no_entry_fails_of_it(handler: Any) -> None:
+    queue = InMemoryQueue(1)
+    with pytest.raises(TypeError, match="give the function itself, and not what it returns"):
+        consumer_of(queue).run(handler)
+    for name in ("on_assigned", "on_revoked", "on_lost"):
+        if handler is not None:
+            with pytest.raises(TypeError, match=f"{name} is .*which cannot be called"):
+                Callbacks(**{name: handler})
+    for name in ("key", "value"):
+        if handler is not None:
+            with pytest.raises(TypeError, match=f"{name}_deserializer is .*which cannot be called"):
+                Deserializers(**{name: handler})

@@ -56,6 +56,11 @@ def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
     ("options", "said"),
     [
         ({"concurrency": 0}, "concurrency is 0: set it to 1 or more"),
+        ({"concurrency": "8"}, "concurrency is '8': set it to a whole number, 1 or more"),
+        ({"concurrency": 2.5}, "concurrency is 2.5: set it to a whole number, 1 or more"),
+        ({"max_entries": 2.5}, "max_entries is 2.5: set it to a whole number, 1 or more"),
+        ({"max_entries": 5, "max_bytes": "1 MB"}, "max_bytes is '1 MB': set it to a number, 1 or more"),
+        ({"max_entries": 5, "max_wait": None}, "max_wait is None: set it to a number, 0 or more"),
         ({"order": "queue"}, "order is 'queue': set it to 'partition' or 'key'"),
         ({"max_bytes": 5}, "set max_entries too"),
         ({"threads": 5}, "threads: no option; there are concurrency, order"),

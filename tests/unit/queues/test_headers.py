@@ -25,3 +25,8 @@ def test_what_no_producer_of_batons_wrote_has_no_headers(packed: bytes) -> None:
 def test_what_is_no_header_is_refused(headers: dict[str, bytes]) -> None:
     with pytest.raises(TypeError, match=r"a header's (name is str|value is bytes or str), not"):
         pack(headers)
+
+
+def test_headers_in_pairs_as_others_have_them_are_refused() -> None:
+    with pytest.raises(TypeError, match="headers are a mapping of names to values, such as a dict, not list"):
+        pack([("traceparent", b"00-4bf9")])  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ class AsyncRedisProducer:
         replicas: int = 0,
     ) -> None:
         """As of RedisProducer."""
-        self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes)
+        self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes, replicas)
         self._queue = queue
         self._url = read(url, own=True)
         self._client = async_client(self._url, queue_key(queue), connections=1, files=TlsFiles())

@@ -1,9 +1,10 @@
 """What a producer is given: entries, and how it is to send them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
+from baton.model.options import number, whole
 from baton.queues.redis.headers import Headers, pack
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import SendListener, Waiting, to_partition
@@ -14,7 +15,8 @@ Given = tuple[Key, bytes | str] | tuple[Key, bytes | str, Headers | None]
 """Key, value, and headers."""
 
 
-class SendOptions(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SendOptions:
     """How a producer sends (RedisProducer)."""
 
     patience: float
@@ -22,6 +24,16 @@ class SendOptions(NamedTuple):
     max_entries: int
     max_bytes: int
     buffer_bytes: int
+    replicas: int
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for what is no number, and ValueError for one with which nothing could be sent."""
+        number("patience", self.patience, 0)
+        number("linger", self.linger, 0)
+        whole("max_entries", self.max_entries, 1)
+        number("max_bytes", self.max_bytes, 1)
+        number("buffer_bytes", self.buffer_bytes, 1)
+        whole("replicas", self.replicas, 0)
 
     def room(self, outbox: Outbox, entry: Waiting) -> bool:
         """Whether an entry may wait, too. One that is larger than the whole buffer may, by itself."""
@@ -56,13 +68,15 @@ def taken(
 
 def taken_many(entries: Iterable[Given], deadline: float) -> list[Waiting]:
     """Likewise."""
-    return [taken(key, value, *_only(headers), None, deadline) for key, value, *headers in entries]
+    return [taken(*_parts(entry), None, deadline) for entry in entries]
 
 
-def _only(headers: Sequence[Headers | None]) -> tuple[Headers | None]:
-    if len(headers) > 1:
-        raise TypeError(f"an entry is key, value and headers, not {2 + len(headers)} things")
-    return (headers[0] if headers else None,)
+def _parts(entry: object) -> tuple[Key, bytes | str, Headers | None]:
+    if not isinstance(entry, (tuple, list)):
+        raise TypeError(f"an entry is (key, value) or (key, value, headers), not {type(entry).__name__}")
+    if not 2 <= len(entry) <= 3:
+        raise TypeError(f"an entry is key, value and headers, not {len(entry)} things")
+    return entry[0], entry[1], entry[2] if len(entry) == 3 else None
 
 
 def _bytes(text: bytes | str, what: str) -> bytes:

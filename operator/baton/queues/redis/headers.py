@@ -10,6 +10,8 @@ def pack(headers: Headers | None = None) -> bytes:
     """Nothing for none. Raises TypeError for what is no header."""
     if not headers:
         return b""
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers are a mapping of names to values, such as a dict, not {type(headers).__name__}")
     return json.dumps({_name(name): _text(value) for name, value in headers.items()}, separators=(",", ":")).encode()
 
 

@@ -53,7 +53,7 @@ class RedisProducer:
         `buffer_bytes`: so much may wait; then `produce` waits for room. `replicas`: so many are to have an entry (WAIT) before
         it counts as sent.
         """
-        self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes)
+        self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes, replicas)
         self._queue = queue
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
