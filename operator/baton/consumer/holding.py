@@ -137,7 +137,11 @@ class Holding:
     def end(self, phase: Phase, reader: Reader) -> None:
         """Nothing of it is worked on any more. What was not acknowledged is the next owner's, and counts here no longer."""
         reader.let_go(self.partition.number, self.epoch)
-        self.phase = phase
+        self.forget(phase)
+
+    def forget(self, phase: Phase = Phase.FENCED) -> None:
+        """Likewise, where the queue is not used any more."""
+        self.phase = self.phase if self.over else phase
         for lane in self.lanes.values():
             lane.clear()
         self.aside.clear()

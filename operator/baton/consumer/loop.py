@@ -159,10 +159,10 @@ class ConsumerLoop:
         self._words.put(lambda: self._back(call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
-        if receipt is not None and self._ended.is_set():
+        self._words.put(Told(outcomes, receipt))
+        if receipt is not None and self._ended.is_set():  # nobody may have heard it
             receipt.lost()
             receipt.expect(0)
-        self._words.put(Told(outcomes, receipt))
 
     def give_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float = 0.0, count: int = 0) -> None:
         self._words.put(Returned(delivery, outcomes, seconds, count))
@@ -195,10 +195,10 @@ class ConsumerLoop:
     # The loop's own thread
 
     def _run(self) -> None:
-        self._source.watch(self.interrupt)
-        if self._session is not None:
-            self._session.start()
         try:
+            self._source.watch(self.interrupt)
+            if self._session is not None:
+                self._session.start()
             while not self._finished():
                 self._turn()
             self._finish()
@@ -206,6 +206,8 @@ class ConsumerLoop:
             self._failure = failure
         finally:
             self._ended.set()
+            for holding in self._holdings:  # some are left where it failed
+                holding.forget()
             self._hear()
             for want in self._supply.wants:
                 if want.answer.set_running_or_notify_cancel():

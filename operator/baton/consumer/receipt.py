@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 
 
 class Acknowledgement:
-    """Says when the queue has taken what was acknowledged. Nobody has to wait for it."""
+    """Says when the queue has taken what was acknowledged. Nobody has to wait for it, and a wait that is cancelled changes
+    nothing: another, or a later one, gets the answer."""
 
     def __init__(self) -> None:
         self._future: Future[bool] = Future()
@@ -21,7 +23,17 @@ class Acknowledgement:
         return self._future.result(timeout)
 
     def __await__(self) -> Generator[None, None, bool]:
-        return asyncio.wrap_future(self._future).__await__()
+        return self._told().__await__()
+
+    async def _told(self) -> bool:
+        mine: Future[bool] = Future()  # of this wait alone, for who cancels an asyncio future cancels what it wraps
+
+        def tell(answer: Future[bool]) -> None:
+            if mine.set_running_or_notify_cancel():
+                mine.set_result(answer.result())
+
+        self._future.add_done_callback(tell)
+        return await asyncio.wrap_future(mine)
 
     # For the consumer's loop
 
@@ -40,5 +52,6 @@ class Acknowledgement:
         self._lost = True
 
     def _end(self) -> None:
-        if self._open <= 0 and not self._future.done():
-            self._future.set_result(not self._lost)
+        if self._open <= 0:
+            with suppress(InvalidStateError):  # it is known, and the first answer stands
+                self._future.set_result(not self._lost)

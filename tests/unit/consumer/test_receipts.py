@@ -1,0 +1,56 @@
+"""Who waits to hear that the queue has what was acknowledged hears it, or that it has it not."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from tests.in_memory_queue import InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE
+
+from baton.consumer.receipt import Acknowledgement
+from baton.model.ids import Epoch
+
+
+async def test_a_wait_that_is_cancelled_changes_nothing_for_others_and_later_ones() -> None:
+    receipt = Acknowledgement()
+
+    async def wait() -> bool:
+        return await receipt
+
+    other, cancelled = asyncio.create_task(wait()), asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with suppress(asyncio.CancelledError):
+        await cancelled
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(receipt, 0.01)
+    receipt.expect(0)
+    assert await asyncio.wait_for(other, PATIENCE) is True
+    assert await receipt is True
+    assert receipt.wait(0) is True
+
+
+class Failing(InMemoryQueue):
+    """In a way that nobody thought of."""
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, uid: str | None = None) -> None:
+        raise RuntimeError("an odd reply")
+
+
+def test_where_the_consumer_fails_nobody_waits_for_ever() -> None:
+    queue = Failing(2)
+    consumer = consumer_of(queue)
+
+    answers: list[bool] = []
+
+    def program() -> None:
+        with consumer:
+            for batch in consumer.batches(max_entries=1):
+                answers.append(batch.ack().wait(PATIENCE))
+                answers.append(batch.ack().wait(PATIENCE))  # a word after its end
+                answers.append(batch[0].still_mine())
+
+    with pytest.raises(RuntimeError, match="an odd reply"):
+        program()
+    assert answers == [False] * 3
