@@ -78,8 +78,7 @@ async def test_a_pod_whose_session_lapsed_is_no_member_though_it_is_ready(shop: 
     uid = await shop.pod("silent-a", "silent")
     await shop.session("silent-a", uid, "silent", duration=2)
     await shop.spread("silent", 6)
-    message = await shop.told("silent", "NoMembers", seconds=15)
-    assert "session has lapsed" in message
+    await shop.told("silent", "NoMembers", seconds=15, says="session has lapsed")
 
 
 async def test_a_member_that_returns_within_the_delay_costs_no_move(shop: World) -> None:

@@ -239,14 +239,18 @@ class World:
 
         await eventually(so, f"{group} is spread as {sorted(counts)}", seconds, shown)
 
-    async def told(self, name: str, reason: str, plural: str = "consumergroups", seconds: float = 10) -> str:
-        """Wait for the Ready condition to have this reason; returns its message."""
+    async def told(self, name: str, reason: str, plural: str = "consumergroups", seconds: float = 10, says: str = "") -> str:
+        """Wait for the Ready condition to have this reason, and a message in which that stands; returns the message."""
+        message = ""
 
         async def so() -> bool:
-            return await self.reason(name, plural) == reason
+            nonlocal message
+            found = await self.condition(name, plural=plural)
+            message = str(found.get("message", ""))
+            return found.get("reason") == reason and says in message
 
-        await eventually(so, f"{plural} {name} says {reason}", seconds, lambda: self.condition(name, plural=plural))
-        return str((await self.condition(name, plural=plural))["message"])
+        await eventually(so, f"{plural} {name} says {reason}: {says}", seconds, lambda: self.condition(name, plural=plural))
+        return message
 
 
 class Operator:
