@@ -3,6 +3,7 @@
 Since Redis 7.2, as with Valkey, a stream's last id does not fall below one that was deleted.
 """
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
@@ -10,12 +11,12 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
+from tests.waiting import HOUR, PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer
+from baton.queues.redis import AsyncRedisProducer, RedisProducer, resting
 
 pytestmark = pytest.mark.integration
 
@@ -170,4 +171,27 @@ async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valke
         with pytest.raises(QueueUnreachable, match=said):
             producer.send_many([(queue.key(0), "2")])
         producer.send(queue.key(1), "elsewhere")
+    await queue.close()
+
+
+async def test_while_one_partition_rests_another_takes_what_lingers(valkey: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of partition 0 the next try would be in an hour."""
+    monkeypatch.setattr(resting, "_FIRST_PAUSE", HOUR)
+    queue = await make_queue(valkey.url)
+    queue.send("1")
+    add(queue, ("18446744073709551615-18446744073709551615", {"a": "b"}))
+    held, other = (queue.key(0), "2"), (queue.key(1), "3")
+    of_tasks = AsyncRedisProducer(queue.url, queue.name, patience=2 * HOUR)
+    of_threads = RedisProducer(queue.url, queue.name, patience=2 * HOUR)
+    awaited, pending = await of_tasks.produce(*held), of_threads.produce(*held)
+    await asyncio.to_thread(until, lambda: of_tasks._outbox._resting and of_threads._outbox._resting)
+    await asyncio.wait_for(await of_tasks.produce(*other), PATIENCE)
+    told = threading.Event()
+    of_threads.produce(*other, on_delivery=lambda _: told.set())
+    assert await asyncio.to_thread(told.wait, PATIENCE)
+    assert not awaited.done() and not pending.done()
+    with pytest.raises(QueueUnreachable):
+        await of_tasks.close(0)
+    with pytest.raises(QueueUnreachable):
+        of_threads.close(0)
     await queue.close()

@@ -230,6 +230,23 @@ def test_what_waits_behind_foreign_entries_says_so_and_waits_before_what_is_behi
     assert "Somebody has added" in (outbox.waits_for(second) or "")
 
 
+def test_what_is_added_for_another_partition_does_not_wait_for_one_that_rests() -> None:
+    outbox = Outbox("shop/orders", "p", 100, 10_000)
+    outbox.routed(table(1, {}), "", 0.0)
+    outbox.add(entry(0, b"1", PATIENCE))
+    assert outbox.next(0.0)
+    outbox.failed(0, "it is away", 0.0, passing=True)
+    rest = outbox.next(0.0)
+    assert isinstance(rest, float) and rest == outbox.due > 0.0
+    outbox.add(elsewhere := entry(1, b"2", PATIENCE, due=0.0))
+    assert outbox.due == 0.0, "whoever waits for the rest to be over is called"
+    assert outbox.next(0.0) == {1: [elsewhere]}
+    outbox.added(1, 7)
+    assert outbox.next(0.0) == rest
+    again = outbox.next(rest)
+    assert isinstance(again, dict) and [each.value for each in again[0]] == [b"1"]
+
+
 def test_an_entry_goes_to_the_partition_that_it_is_sent_to_or_there_is_none() -> None:
     outbox = Outbox("shop/orders", "me", 10, 1000)
     there, nowhere = entry(to_partition(2), b"", 99.0), entry(to_partition(3), b"", 99.0)

@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, next_batch, to_partition
+from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, next_batch, to_partition
 from baton.queues.redis.resting import Rest, rest_after
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
@@ -81,7 +81,7 @@ class Outbox:
 
     @property
     def due(self) -> float:
-        """When what was added is to be sent; -inf: at once. Rests are not counted."""
+        """When something is to be sent, where nothing is held; -inf: at once."""
         return self._due if self.entries else inf
 
     def everything(self) -> list[Waiting]:
@@ -105,9 +105,9 @@ class Outbox:
             return READ_TABLE if self._table_rest is None or self._table_rest.until <= now else self._table_rest.until
         if found := self._gather(now):
             return found
-        if not self._queues:  # settled meanwhile, or held
-            self._due = inf
-        return min(released, min((self._resting[partition].until for partition in self._queues), default=inf))
+        # What is left in a queue rests, and what is added for another partition meanwhile does not wait for that.
+        self._due = min((self._resting[partition].until for partition in self._queues), default=inf)
+        return min(self._due, released)
 
     def routed(self, table: RoutingTable | None, why: str, now: float) -> None:
         """The table as it is now; None: it was not to be had, for that reason."""
@@ -165,11 +165,7 @@ class Outbox:
                 if self._moving:
                     self._moving.pop(entry.slot or 0, None)
         if behind:
-            why = (
-                f"Somebody has added entries to partition {partition} of {self._queue} by hand (XADD), with ids beyond those of "
-                "its producers: new entries wait until its consumers have done all that is there."
-            )
-            self._put_back(partition, behind, why, now)
+            self._put_back(partition, behind, added_by_hand(partition, self._queue), now)
         if away:
             self._hold(partition, away, now)
 

@@ -80,3 +80,11 @@ def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
             size += entry.size
         queue.popleft()
     return batch
+
+
+def added_by_hand(partition: int, queue: str) -> str:
+    """Why entries of a partition have to wait."""
+    return (
+        f"Somebody has added entries to partition {partition} of {queue} by hand (XADD), with ids beyond those of its producers: "
+        "new entries wait until its consumers have done all that is there."
+    )
