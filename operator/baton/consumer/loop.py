@@ -15,16 +15,16 @@ from baton.consumer.deadlines import Left
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
 from baton.consumer.due import Due
 from baton.consumer.grace import Grace
-from baton.consumer.holding import Holding, Phase
+from baton.consumer.holding import Holding
 from baton.consumer.holdings import HeldPartitions
 from baton.consumer.reader import Reader
 from baton.consumer.receipt import Acknowledgement
 from baton.consumer.session import Session
 from baton.consumer.source import Assignments
 from baton.consumer.supply import Supply
+from baton.consumer.upkeep import Upkeep
 from baton.consumer.work import SURE_FOR, Work
 from baton.model.ids import QueueName, Uid
-from baton.model.session import Release
 
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""
@@ -49,7 +49,6 @@ class ConsumerLoop:
         taken away, where that is known."""
         self._deadlines = deadlines
         self._source = source
-        self._uid = uid
         self._session = session
         self._grace = Grace(grace)
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
@@ -59,7 +58,7 @@ class ConsumerLoop:
         self._notices = Notices(callbacks, self.time_left)
         self._supply = Supply(self._holdings, self._work)
         self._due = Due(self._holdings, self._supply, self._work)
-        self._reported: set[Holding] = set()
+        self._upkeep = Upkeep(uid, self._holdings, self._supply, self._work, self._grace, self._notices, session)
         self._ended = threading.Event()
         self.last_calls: Sequence[Call] = ()
         """After the end: callbacks that are still due."""
@@ -93,7 +92,7 @@ class ConsumerLoop:
         """Begin nothing more, let go of everything, and end. `idle`: nobody works on what was handed out any more."""
         self._grace.stop_now()
         if idle:
-            self._words.put(self._keep_all)
+            self._words.put(self._upkeep.keep_all)
         self.interrupt()
 
     def abort(self) -> None:
@@ -173,7 +172,7 @@ class ConsumerLoop:
         if time.monotonic() - holding.sure_at <= SURE_FOR:
             return True
         answer: Future[bool] = Future()
-        self._words.put(lambda: answer.set_result(self._is_ours(holding)))
+        self._words.put(lambda: answer.set_result(self._upkeep.is_ours(holding)))
         try:
             return answer.result(_LONGEST_ANSWER)
         except TimeoutError:
@@ -206,8 +205,7 @@ class ConsumerLoop:
             self._failure = failure
         finally:
             self._ended.set()
-            for holding in self._holdings:  # some are left where it failed
-                holding.forget()
+            self._upkeep.forget()
             self._hear()
             for want in self._supply.wants:
                 if want.answer.set_running_or_notify_cancel():
@@ -218,13 +216,9 @@ class ConsumerLoop:
     def _turn(self) -> None:
         begun = time.monotonic()
         self._hear()
-        dropped = self._holdings.follow_ledger(self._last_word)
-        for holding in self._holdings:
-            if self._grace.leaving or not holding.at_rest:
-                self._look_after(holding)
-        self._notify(dropped)
+        self._upkeep.look_around()
         worked = self._supply.serve(self._words.empty)
-        self._report()
+        self._upkeep.report()
         if not worked and not self._finished():
             self._rest(begun)
 
@@ -240,31 +234,13 @@ class ConsumerLoop:
             case Want():
                 self._supply.wants.append(word)
             case Told(outcomes, receipt):
-                self._settle(outcomes, receipt)
+                self._upkeep.settle(outcomes, receipt)
             case Returned(delivery, outcomes, seconds, count):
-                self._settle(outcomes)
+                self._upkeep.settle(outcomes)
                 self._supply.take_back(delivery)
                 self._work.took(seconds, count)
             case _:
                 word()
-
-    def _settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
-        now = time.monotonic()
-        concerned: set[Holding] = set()
-        for entry, outcome in outcomes:
-            settled = entry.lane.settle(entry, outcome, now)
-            if receipt is None:
-                continue
-            if settled:
-                concerned.add(entry.lane.holding)
-            elif entry.lane.holding.over:
-                receipt.lost()
-        if receipt is not None:
-            if not concerned and any(entry.lane.comes_again(entry) for entry, _ in outcomes):
-                receipt.lost()
-            receipt.expect(len(concerned))
-            for holding in concerned:
-                holding.receipts.append(receipt)
 
     def _called(self, call: Call) -> None:
         self._supply.calling = None
@@ -279,57 +255,6 @@ class ConsumerLoop:
     def _recall(self) -> None:
         for delivery in self._supply.out:
             delivery.recalled = True
-
-    def _keep_all(self) -> None:
-        for holding in self._holdings:
-            for lane in holding.lanes.values():
-                lane.keep_all()
-
-    def _is_ours(self, holding: Holding) -> bool:
-        if not holding.over:
-            self._work.verify(holding, self._holdings.reader(holding))
-        return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR
-
-    def _look_after(self, holding: Holding) -> None:
-        """Pass on what became of its entries, and let go of it if it is called back and nothing of it is in hand."""
-        if self._grace.leaving:
-            holding.leave()
-        now = time.monotonic()
-        if holding.over or now < self._work.not_before(holding):
-            return
-        reader = self._holdings.reader(holding)
-        if not self._work.settle(holding, reader):
-            return
-        holding.tidy()
-        if not self._supply.shared and holding.out and now - holding.sure_at > SURE_FOR:
-            self._work.verify(holding, reader)  # a long handler should not work on what is somebody else's
-        busy = holding.waiting or (holding.out and not self._supply.shared)
-        done = holding.letting_go and holding.read_before and not busy
-        if done and self._notices.may_go(holding) and not holding.out:
-            holding.end(Phase.RELEASED, reader)
-
-    def _last_word(self, holding: Holding, reader: Reader) -> None:
-        """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""
-        if self._work.not_before(holding) <= time.monotonic():
-            self._work.settle(holding, reader)
-
-    def _notify(self, dropped: Sequence[Holding]) -> None:
-        holdings = list(self._holdings)
-        for call in (self._notices.lost([*dropped, *holdings]), self._notices.revoked(), self._notices.assigned(holdings)):
-            if call is not None:
-                self._supply.calls.append(call)
-
-    def _report(self) -> None:
-        """Exactly what the ledger still counts as ours and we have let go of; and what keeps us from the queues."""
-        if self._session is None:
-            return
-        released = {holding: holding.partition for holding in self._holdings if holding.phase is Phase.RELEASED}
-        if released.keys() != self._reported:
-            self._reported = set(released)
-            self._session.release(
-                Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
-            )
-        self._session.trouble(self._work.trouble(self._holdings))
 
     def _rest(self, begun: float) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""
@@ -353,15 +278,7 @@ class ConsumerLoop:
             while not self._finished():
                 self._turn()
         self._hear()
-        for holding in self._holdings:
-            if not holding.over:
-                reader = self._holdings.reader(holding)
-                if not self._work.away(holding.partition.queue):
-                    self._work.settle(holding, reader)
-                holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
-        if not self._grace.aborted:
-            self.last_calls = self._notices.last(self._supply.calls, list(self._holdings))
-            self._report()
+        self.last_calls = self._upkeep.end()
 
 
 def _nothing() -> None:

@@ -1,0 +1,140 @@
+"""What is owed to each holding: its queue hears what became of entries, and the program and the operator of its end."""
+
+import time
+from collections.abc import Sequence
+
+from baton.consumer.callbacks import Call, Notices
+from baton.consumer.delivery import Outcomes
+from baton.consumer.grace import Grace
+from baton.consumer.holding import Holding, Phase
+from baton.consumer.holdings import HeldPartitions
+from baton.consumer.reader import Reader
+from baton.consumer.receipt import Acknowledgement
+from baton.consumer.session import Session
+from baton.consumer.supply import Supply
+from baton.consumer.work import SURE_FOR, Work
+from baton.model.ids import Uid
+from baton.model.session import Release
+
+
+class Upkeep:
+    """Of the consumer's loop, and used by its thread only."""
+
+    def __init__(
+        self,
+        uid: Uid,
+        holdings: HeldPartitions,
+        supply: Supply,
+        work: Work,
+        grace: Grace,
+        notices: Notices,
+        session: Session | None,
+    ) -> None:
+        self._uid = uid
+        self._holdings = holdings
+        self._supply = supply
+        self._work = work
+        self._grace = grace
+        self._notices = notices
+        self._session = session
+        self._reported: set[Holding] = set()
+
+    def look_around(self) -> None:
+        """Follow the ledger, and look after what is not at rest."""
+        dropped = self._holdings.follow_ledger(self._last_word)
+        for holding in self._holdings:
+            if self._grace.leaving or not holding.at_rest:
+                self._look_after(holding)
+        self._notify(dropped)
+
+    def settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
+        """Take in what became of entries."""
+        now = time.monotonic()
+        concerned: set[Holding] = set()
+        for entry, outcome in outcomes:
+            settled = entry.lane.settle(entry, outcome, now)
+            if receipt is None:
+                continue
+            if settled:
+                concerned.add(entry.lane.holding)
+            elif entry.lane.holding.over:
+                receipt.lost()
+        if receipt is not None:
+            if not concerned and any(entry.lane.comes_again(entry) for entry, _ in outcomes):
+                receipt.lost()
+            receipt.expect(len(concerned))
+            for holding in concerned:
+                holding.receipts.append(receipt)
+
+    def keep_all(self) -> None:
+        """Nobody works on what was handed out any more."""
+        for holding in self._holdings:
+            for lane in holding.lanes.values():
+                lane.keep_all()
+
+    def is_ours(self, holding: Holding) -> bool:
+        """By the queue's word of now."""
+        if not holding.over:
+            self._work.verify(holding, self._holdings.reader(holding))
+        return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR
+
+    def report(self) -> None:
+        """Exactly what the ledger still counts as ours and we have let go of; and what keeps us from the queues."""
+        if self._session is None:
+            return
+        released = {holding: holding.partition for holding in self._holdings if holding.phase is Phase.RELEASED}
+        if released.keys() != self._reported:
+            self._reported = set(released)
+            self._session.release(
+                Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
+            )
+        self._session.trouble(self._work.trouble(self._holdings))
+
+    def end(self) -> Sequence[Call]:
+        """Time is up: the queues hear what was handled, and all is let go of. The answer: callbacks that are still due. A queue
+        that is away is not asked again."""
+        for holding in self._holdings:
+            if not holding.over:
+                reader = self._holdings.reader(holding)
+                if not self._work.away(holding.partition.queue):
+                    self._work.settle(holding, reader)
+                holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
+        if self._grace.aborted:
+            return ()
+        last_calls = self._notices.last(self._supply.calls, list(self._holdings))
+        self.report()
+        return last_calls
+
+    def forget(self) -> None:
+        """Nothing is left to be heard of, also where the loop has failed on its way."""
+        for holding in self._holdings:
+            holding.forget()
+
+    def _look_after(self, holding: Holding) -> None:
+        """Pass on what became of its entries, and let go of it if it is called back and nothing of it is in hand."""
+        if self._grace.leaving:
+            holding.leave()
+        now = time.monotonic()
+        if holding.over or now < self._work.not_before(holding):
+            return
+        reader = self._holdings.reader(holding)
+        if not self._work.settle(holding, reader):
+            return
+        holding.tidy()
+        if not self._supply.shared and holding.out and now - holding.sure_at > SURE_FOR:
+            self._work.verify(holding, reader)  # a long handler should not work on what is somebody else's
+        busy = holding.waiting or (holding.out and not self._supply.shared)
+        done = holding.letting_go and holding.read_before and not busy
+        if done and self._notices.may_go(holding) and not holding.out:
+            holding.end(Phase.RELEASED, reader)
+
+    def _last_word(self, holding: Holding, reader: Reader) -> None:
+        """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""
+        if self._work.not_before(holding) <= time.monotonic():
+            self._work.settle(holding, reader)
+
+    def _notify(self, dropped: Sequence[Holding]) -> None:
+        holdings = list(self._holdings)
+        for call in (self._notices.lost([*dropped, *holdings]), self._notices.revoked(), self._notices.assigned(holdings)):
+            if call is not None:
+                self._supply.calls.append(call)
