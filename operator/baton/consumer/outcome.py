@@ -66,7 +66,9 @@ def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> 
 
 
 def bounded(why: str) -> str:
-    """As a queue takes it."""
+    """As a queue takes it. Raises TypeError for what is no text."""
+    if not isinstance(why, str):
+        raise TypeError(f"why is {why!r}: set it to a text, such as str(error)")
     return why[:_LONGEST_REASON].encode(errors="replace").decode()
 
 

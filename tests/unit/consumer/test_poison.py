@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.in_memory_lease import InMemoryLease
@@ -49,6 +50,18 @@ def test_a_delay_that_is_no_number_of_seconds_is_refused_where_it_is_given(delay
         for word in (batch, entry):
             with pytest.raises((TypeError, ValueError)):
                 word.nack(delay)
+        assert batch.ack().wait()
+
+
+def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
+    error: Any = ValueError("no such customer")
+    with consumer_of(InMemoryQueue(1)) as consumer:
+        batch: Batch = next(consumer.batches())
+        for word in (batch, batch[0]):
+            with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a text, such as str"):
+                word.dead_letter(error)
+            with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a text, such as str"):
+                word.nack(why=error)
         assert batch.ack().wait()
 
 
