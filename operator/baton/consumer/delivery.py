@@ -21,6 +21,8 @@ class Delivery:
     entries: Sequence[HeldEntry]
     recalled: bool = False
     """No other of them is to be begun: the ledger or the end calls, and what was not begun goes back."""
+    held_up: bool = False
+    """Likewise, behind one that is to come again."""
 
 
 @dataclass(frozen=True, slots=True)

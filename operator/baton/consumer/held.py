@@ -69,7 +69,9 @@ class HeldEntry(Entry):
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand it out once more, in `delay` seconds (else 0.1 to 5, longer from try to try). What is behind it in its partition
         (or key) and was not handed out yet waits."""
-        self.lane.holding.hearing.tell([(self, Nack(bounded(why), seconds(delay)))])
+        word = Nack(bounded(why), seconds(delay))
+        self.lane.hold_up()
+        self.lane.holding.hearing.tell([(self, word)])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """Not worth another try: it goes to the partition's dead letters."""

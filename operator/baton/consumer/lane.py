@@ -102,6 +102,7 @@ class Lane:
             case Kept():
                 self.kept[entry.offset] = raw
             case Nack(why, delay, alone) if not self.holding.letting_go:
+                self.hold_up()
                 tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
                 self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
                 self._put_back([replace(raw, attempt=tries, alone=raw.alone or alone)])
@@ -117,6 +118,11 @@ class Lane:
         """Those that were handed out and not begun."""
         if self.out:
             self._put_back([raw for entry in entries if (raw := _taken(self.out, entry))])
+
+    def hold_up(self) -> None:
+        """Nothing that is handed out is begun before what is to come again. From any thread."""
+        for delivery in list(self.at_work):
+            delivery.held_up = True
 
     def try_at_once(self) -> None:
         for offset, failure in self.failed.items():

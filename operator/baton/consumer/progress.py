@@ -38,9 +38,9 @@ class Progress:
         self._loop.give_back(self._delivery, self._outcomes, time.monotonic() - self._begun, self._count)
 
     def entries(self) -> Iterator[HeldEntry]:
-        """One by one, until one fails or the ledger or the end calls."""
+        """One by one, until one fails or is to come again, or the ledger or the end calls."""
         for entry in self._entries:
-            if self._failed or self._delivery.recalled or not _sure(entry):
+            if self._failed or self._delivery.recalled or self._delivery.held_up or not _sure(entry):
                 return
             yield entry
 

@@ -48,6 +48,21 @@ async def test_a_retry_waits_for_as_long_as_the_handler_says(operator: Operator,
     assert begun[1][2] - begun[0][2] >= 0.5
 
 
+async def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(operator: Operator, queue: Queue) -> None:
+    seen: list[int] = []
+
+    def handle(entry: HeldEntry) -> None:
+        seen.append(int(entry.value))
+        if entry.value == b"150" and not entry.redelivered:
+            entry.nack(delay=0)
+
+    queue.send(*map(str, range(300)))
+    pod = operator.pod("a", handler=handle)
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(seen) >= 301)
+    assert seen == [*range(151), *range(150, 300)]
+
+
 async def test_a_rejected_entry_is_a_dead_letter_at_once(operator: Operator, queue: Queue) -> None:
     """Also where the queue would try entries for ever."""
     seen: list[bytes] = []

@@ -2,10 +2,12 @@
 
 import threading
 
+import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
 from baton.consumer.held import HeldEntry
+from baton.consumer.terms import HandlerOptions
 from baton.queues.entry import Entry
 
 
@@ -86,3 +88,29 @@ def test_what_is_behind_an_entry_that_fails_at_a_hand_off_is_the_next_owners() -
     consumer.run(handle)
     assert begun == list(range(78))
     assert "77" not in queue.acknowledged
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"concurrency": 3}, {"order": "key"}, {"concurrency": 3, "order": "key"}, {"manual_ack": True}]
+)
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(asynchronous: bool, options: HandlerOptions) -> None:
+    queue, ledger = InMemoryQueue(300), InMemoryLedger({0: 1})
+    consumer = consumer_of(queue, ledger)
+    seen: list[int] = []
+
+    def handle(entry: HeldEntry) -> None:
+        seen.append(int(entry.offset))
+        if entry.offset == "77" and not entry.redelivered:
+            entry.nack(delay=0)
+        elif options.get("manual_ack"):
+            entry.ack()
+        if entry.offset == "299":
+            ledger.says({})
+            consumer.stop()
+
+    async def handle_in_loop(entry: HeldEntry) -> None:
+        handle(entry)
+
+    consumer.run(handle_in_loop if asynchronous else handle, **options)
+    assert seen == [*range(78), *range(77, 300)]
