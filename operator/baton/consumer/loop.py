@@ -127,6 +127,9 @@ class ConsumerLoop:
                 return want.answer.result(timeout=LOOK_EVERY)
             except TimeoutError:
                 continue  # only to see whether a queue that hangs keeps the loop beyond its time
+            except BaseException:  # a signal's handler has raised
+                self.forget(want)
+                raise
         return self.last_answer(want)
 
     @property

@@ -195,3 +195,16 @@ async def test_while_one_partition_rests_another_takes_what_lingers(valkey: Redi
     with pytest.raises(QueueUnreachable):
         of_threads.close(0)
     await queue.close()
+
+
+async def test_what_stands_right_behind_an_acknowledged_entry_becomes_a_dead_letter_too(queue: Queue) -> None:
+    queue.send("a")
+    owner = await queue.granted("a", ONE)
+    (first,) = owner.read(0, ONE)
+    add(queue, (first.offset.replace("-0", "-5"), {"somebody": "else's"}))
+    owner.ack(0, ONE, [first.offset])
+    queue.send("b")
+    assert [entry.value for entry in owner.read(0, ONE)] == [b"b"]
+    with queue.raw() as raw:
+        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
+    assert json.loads(letter[b"value"]) == ["somebody", "else's"]

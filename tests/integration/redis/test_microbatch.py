@@ -145,3 +145,15 @@ async def test_a_fleet_may_go_over_from_micro_batches_to_single_entries(queue: Q
     queue.send("e")
     third = await queue.granted("c", THREE)
     assert content(third, THREE, planned(third, THREE)) == [(b"e", False)]
+
+
+async def test_a_single_entry_that_is_acknowledged_leaves_the_last_batch_to_be_read(queue: Queue) -> None:
+    queue.send(*"abcdef")
+    owner = await queue.granted("a", ONE)
+    plan = planned(owner, ONE, 3)
+    owner.commit(0, ONE, plan)
+    single = owner.read(0, ONE, 2)
+    assert [entry.value for entry in single] == [b"d", b"e"]
+    owner.ack(0, ONE, [entry.offset for entry in single])
+    assert [value for value, _ in content(owner, ONE, plan)] == [b"a", b"b", b"c"]
+    assert content(owner, ONE, planned(owner, ONE)) == [(b"f", False)]

@@ -123,7 +123,7 @@ def passing(error: Exception) -> bool:
     """It may be over in a moment: the same request is worth another try."""
     if isinstance(error, (ConnectionError, TimeoutError, OutOfMemoryError, OSError)):
         return True
-    return isinstance(error, ResponseError) and str(error).startswith(("NOREPLICAS", "MISCONF"))
+    return isinstance(error, ResponseError) and str(error).startswith(("NOREPLICAS", "MISCONF", "BUSY "))
 
 
 def explain(error: Exception, url: RedisUrl, queue: str) -> str:
@@ -170,6 +170,8 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:
             )
         case ResponseError() if text.startswith("MISCONF"):
             return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
+        case ResponseError() if text.startswith("BUSY "):
+            return f"{place} is busy with somebody's long script. Work on {queue} goes on when that ends (or by SCRIPT KILL)."
         case ResponseError() if text.startswith("NOREPLICAS"):
             return f"{place} has fewer replicas than its min-replicas-to-write. Work on {queue} goes on when they are back."
         case ResponseError() if "DB index" in text:

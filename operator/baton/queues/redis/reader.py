@@ -22,6 +22,7 @@ from baton.queues.redis.wakeup import Wakeup
 
 _PAGE = 1000
 _ACKS = 5000
+_AT_ONCE = 2**20
 MOST_BYTES = 64_000_000
 """In one answer, if its user does not say so."""
 _ONLY_GRANTS = 2**64 - 1
@@ -47,6 +48,8 @@ class _Position:
     """What the member holds of it, as the server last said."""
     asked: int = 0
     """When it was last asked for, in this reader's count of requests."""
+    most: int = _AT_ONCE
+    """Entries that are asked for at once."""
     in_line: int = 0
     """Since when it waits for the member to finish with other entries; 0: it does not."""
 
@@ -94,8 +97,14 @@ class RedisReader:
         position = self._position(partition, epoch)
         elsewhere = self._elsewhere(position, uid or self._uid)
         begins = int(not position.began)
-        arguments = (uid or self._uid, epoch, position.received, count, elsewhere, int(new), self._process, begins, most_bytes)
-        _, pending, seen, last, more, full, outstanding, about, texts = self._ask(scripts.READ, partition, arguments)
+        most = min(count, position.most)
+        arguments = (uid or self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
+        try:
+            _, pending, seen, last, more, full, outstanding, about, texts = self._ask(scripts.READ, partition, arguments)
+        except QueueUnreachable:
+            position.most = 1  # perhaps they are so large that it took too long
+            raise
+        position.most = min(2 * position.most, _AT_ONCE)
         entries = list(told(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
         if entries:

@@ -116,18 +116,19 @@ class SharedOutbox:
                 self._changed.notify_all()
 
     def told(self, until: float) -> None:
-        """Waits until nobody calls back any more, but for this thread."""
-        me = {threading.get_ident()}
-        self.work_until(lambda: self._telling <= me, until)
+        """Waits until nobody calls back any more; within a callback it does not, for two of them would wait for each other."""
+        if threading.get_ident() not in self._telling:
+            self.work_until(lambda: not self._telling, until)
 
     def linger(self, entry: Waiting, owner: object) -> None:
         """Adds an entry for which nobody waits. `owner`: is kept while there is something to send."""
         before = self.outbox.due
+        if self._thread is None:  # before the entry is added: where no thread can be made, nothing was taken
+            thread = threading.Thread(target=self._send_what_lingers, args=(owner,), name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
         self.outbox.add(entry)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._send_what_lingers, args=(owner,), name=self._name, daemon=True)
-            self._thread.start()
-        elif self._waiting and self.outbox.due < before:
+        if self._waiting and self.outbox.due < before:
             self._changed.notify_all()
         self.tell()
 

@@ -15,7 +15,7 @@ local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 local known_of_owner
 local function of_owner()
   known_of_owner = known_of_owner or redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries',
-    'maxDeliveredUnacked', 'served', 'left')
+    'maxDeliveredUnacked', 'served', 'left', 'plans')
   return known_of_owner
 end
 
@@ -193,6 +193,14 @@ local function tell(entry, most_bytes)
   return true
 end
 local function told() return table.concat(about, ' '), table.concat(texts) end
+
+-- How many entries are looked at next, of so many: the server copies each of them, also those that there is no room for, and
+-- serves nobody meanwhile. They may be large, so that follows from those before.
+local function at_once(most, most_bytes)
+  local FIRST, MOST = 8, 32
+  if #about == 0 then return math.min(FIRST, most) end
+  return math.min(MOST, most, math.max(1, math.floor((most_bytes - bytes) * #about / math.max(1, bytes))))
+end
 
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
 local function set_foreign_aside(entry)

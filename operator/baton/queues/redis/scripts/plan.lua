@@ -21,6 +21,7 @@ if planned then
 end
 if paused then return {'PAUSED'} end
 
+if not of_owner()[9] then redis.call('HSET', OWNER, 'plans', '1') end
 local limit = math.min(tonumber(ARGV[3]), limits() - tonumber(ARGV[4]))
 if limit <= 0 then
   if #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) > 0 then return {'FULL', last} end

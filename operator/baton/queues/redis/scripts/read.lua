@@ -47,28 +47,33 @@ if redeliveries > 0 then
     if left then served = math.max(served, math.min(from, left)) end
   end
 end
-local pending, first = {}, served
+local came, first, any_wanted = 0, served, wanted > 0
 if wanted > 0 and highest <= cursor then
   exhausted = true
 elseif wanted > 0 then
-  pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', wanted, 'STREAMS', STREAM, id(cursor))[1][2]
-  exhausted = #pending < wanted
-end
-local came = 0
-for _, entry in ipairs(pending) do
-  local whole = entry[2] and ours(entry, last)
-  if whole and not tell(entry, most_bytes) then
-    cut, exhausted = true, false
-    break
-  end
-  if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
-  if left then served = math.max(served, math.min(number(entry[1]), left)) end
-  if whole then
-    given = given + 1
-  elseif entry[2] then
-    set_foreign_aside(entry)
-  else
-    redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
+  local behind = id(cursor)
+  while wanted > 0 and not cut and not exhausted do
+    local some = at_once(wanted, most_bytes)
+    local pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', some, 'STREAMS', STREAM, behind)[1][2]
+    exhausted = #pending < some
+    wanted = wanted - #pending
+    for _, entry in ipairs(pending) do
+      local whole = entry[2] and ours(entry, last)
+      if whole and not tell(entry, most_bytes) then
+        cut, exhausted = true, false
+        break
+      end
+      if left and number(entry[1]) > first and number(entry[1]) <= left then came = came + 1 end
+      if left then served = math.max(served, math.min(number(entry[1]), left)) end
+      if whole then
+        given = given + 1
+      elseif entry[2] then
+        set_foreign_aside(entry)
+      else
+        redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
+      end
+      behind = entry[1]
+    end
   end
 end
 if left then
@@ -87,11 +92,13 @@ if left or highest > cursor then held = handed_out() end
 free = room(held)
 if exhausted and free > 0 and again < count then
   local most_new = math.min(count - again, free)
-  local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', most_new, 'STREAMS', STREAM, '>')
-  if new then
-    new = new[1][2]
-    filled = #new == most_new
-    local tail = false
+  local tail = false
+  repeat
+    local some = at_once(most_new, most_bytes)
+    local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', some, 'STREAMS', STREAM, '>')
+    new = new and new[1][2] or {}
+    filled = #new == some
+    most_new = most_new - #new
     for i, entry in ipairs(new) do
       if not ours(entry, last) then
         set_foreign_aside(entry)
@@ -105,12 +112,12 @@ if exhausted and free > 0 and again < count then
         break
       end
     end
-    if tail then last = clear_tail(last) or last end
-    held = held + given - again
-  end
+  until cut or tail or not filled or most_new == 0
+  if tail then last = clear_tail(last) or last end
+  held = held + given - again
 end
 local full = not closing and not cut and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
-local more = cut or given == count or filled and not full or not exhausted and (wanted > 0 or not full)
+local more = cut or given == count or filled and not full or not exhausted and (any_wanted or not full)
 if not more and not full then sleep(waits) end
 local about_them, their_texts = told()
 return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts}
