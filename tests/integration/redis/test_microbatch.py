@@ -132,6 +132,18 @@ async def test_a_fleet_may_go_over_from_single_entries_to_micro_batches(queue: Q
     assert content(batch, TWO, planned(batch, TWO)) == [(b"f", False)]
 
 
+async def test_where_single_entries_are_gone_a_plan_looks_at_a_few_of_the_rest(queue: Queue) -> None:
+    """They are looked at with all that they carry, while the server serves nobody: large ones took 0.1 seconds for each 25 MB."""
+    queue.send(*map(str, range(1000)))
+    owner = await queue.granted("a", ONE)
+    owner.ack(0, ONE, [owner.read(0, ONE, 2)[1].offset])
+    plan = planned(owner, ONE, 500)
+    assert plan.count == 200
+    assert [value for value, _ in content(owner, ONE, plan)] == [b"0", *(b"%d" % number for number in range(2, 201))]
+    owner.commit(0, ONE, plan)
+    assert planned(owner, ONE, 500).count == 500, "that is behind it"
+
+
 async def test_a_fleet_may_go_over_from_micro_batches_to_single_entries(queue: Queue) -> None:
     queue.send("a", "b", "c", "d")
     batch = await queue.granted("a", ONE)

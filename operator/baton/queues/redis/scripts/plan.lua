@@ -32,8 +32,10 @@ local finish, count
 if done == committed then
   finish = math.min(last, committed + limit) -- entries are numbered without gaps
   count = finish - committed
-else -- single entries beyond the committed one were acknowledged, and are gone
-  local entries = redis.call('XRANGE', STREAM, '(' .. id(committed), id(last), 'COUNT', limit)
+else -- single entries beyond the committed one were acknowledged, and are gone: those that are there have to be looked at, with all
+  -- that they carry, so it is a few until this is behind
+  local FEW = 200
+  local entries = redis.call('XRANGE', STREAM, '(' .. id(committed), id(last), 'COUNT', math.min(limit, FEW))
   count = #entries
   finish = count > 0 and number(entries[count][1]) or committed
 end
