@@ -22,6 +22,7 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, SUBSCRIBED_ANNOTATION, ledger_name
 from tests.cluster import Cluster as Kubernetes
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
+from tests.e2e.reader import results
 from tests.integration.operator.conftest import apply_crds, namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.load.producer import Load
@@ -283,7 +284,7 @@ class _Firsts:
 
     def __init__(self, server: RedisServer, queue: str) -> None:
         self._server: redis.Redis = server.client()
-        self._lists = [f"processed:{{{queue}:{number}}}" for number in range(PARTITIONS)]
+        self._lists = [results(queue, number) for number in range(PARTITIONS)]
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="firsts")
         self.at: dict[tuple[int, int], float] = {}

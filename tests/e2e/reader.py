@@ -24,6 +24,11 @@ for _, list in ipairs({KEYS[2], KEYS[3]}) do redis.call('RPUSH', list, (late and
 """
 
 
+def results(queue: str, partition: int) -> str:
+    """The list of a partition; `queue` is namespace/name."""
+    return f"processed:{{{queue}}}:{partition}"
+
+
 def main() -> None:
     """Works until the pod is asked to stop."""
     record = Record(redis.Redis.from_url(os.environ["BATON_REDIS_URL"]))
@@ -56,7 +61,7 @@ class Record:
             os.environ["POD_NAME"], 0, run,
         ]  # fmt: skip
         self._told += 1
-        keys = [f"pq:{place}:owner", f"processed:{place}", f"processed:{{{self._root}}}", f"told:{{{self._root}}}"]
+        keys = [f"pq:{place}:owner", results(self._root, entry.partition), f"processed:{{{self._root}}}", f"told:{{{self._root}}}"]
         while True:
             try:
                 self._sink(keys, [entry.epoch, json.dumps(row), self._process, self._told])
