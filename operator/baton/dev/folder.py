@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from socket import gethostname
+from uuid import NAMESPACE_URL, uuid5
 
 
 class DevError(Exception):
@@ -31,6 +33,8 @@ class DevFolder:
         self.path = path
         self._address = path / "address.json"
         self.ledger = path / "ledger"
+        self.uid = f"baton-dev-{uuid5(NAMESPACE_URL, f'{gethostname()}:{os.getuid()}:{path.absolute()}')}"
+        """Of its group: two of one name at one Redis are not the same, and one that is started again is."""
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from baton.controller.large_work import LargeWork
+from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime
 from baton.dev.folder import DevFolder
@@ -17,13 +19,14 @@ from baton.kube.pods import PodView
 from baton.kube.sessions import SessionClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ranges import format_numbers
-from baton.queues.protocol import Claimant, QueueAdapter
+from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis import RedisQueue
 
 NAMESPACE = "dev"
-_UID = "baton-dev"
 _LOOK_EVERY = 1.0
 """Seconds, for sessions that lapse."""
+_LAST_WORD = 1.0
+"""Seconds, at the end."""
 
 
 class DevGroup:
@@ -45,11 +48,12 @@ class DevGroup:
         """The run of the server whose owner records the engine has seen."""
         self._last = ""
         self.server = DevServer(NAMESPACE, name, self._changed)
-        claimant = Claimant(f"{NAMESPACE}/{name}", _UID)
+        claimant = Claimant(f"{NAMESPACE}/{name}", folder.uid)
 
         async def connect() -> QueueAdapter:
             return RedisQueue(url, f"{NAMESPACE}/{name}", claimant)
 
+        self._connect = connect
         self._worker = QueueWorker(self._queue, connect, self._clock, self._news.set)
         self._worker.ask_for(partitions)
         state = GroupState.new(f"{NAMESPACE}/{name}")
@@ -64,6 +68,15 @@ class DevGroup:
                 await self._work()
         finally:
             self.server.close()
+            await self._release()
+
+    async def _release(self) -> None:
+        """Whoever comes next may have the queue; a server that does not answer is not waited for."""
+        adapter = await self._connect()
+        with suppress(TimeoutError, QueueUnreachable):
+            async with asyncio.timeout(_LAST_WORD):
+                await adapter.release()
+                await adapter.close()
 
     async def _work(self) -> None:
         while True:
@@ -120,7 +133,12 @@ class DevGroup:
 
     def _tell(self) -> None:
         problem = self._worker.facts.problem
-        text = problem.message if problem is not None else _owners(self._runtime.state)
+        if problem is None:
+            text = _owners(self._runtime.state)
+        elif problem.reason is Reason.CONFLICT:
+            text = _taken(f"{NAMESPACE}/{self._name}")
+        else:
+            text = problem.message
         if text != self._last:
             self._last = text
             self._told(text)
@@ -144,6 +162,13 @@ class DevGroup:
 
     def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
         self._worker.effects.want({one.partition: one for one in effects}, {one.partition for one in told})
+
+
+def _taken(queue: str) -> str:
+    return (
+        f"{queue} at this Redis is another `baton dev`'s, or an operator's: choose another name with --queue, or a database of "
+        f"your own in --redis-url. If nothing runs there any more: redis-cli HDEL 'pq:{{{queue}}}:queue' group uid"
+    )
 
 
 def _owners(state: GroupState) -> str:

@@ -146,6 +146,22 @@ def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
             assert not (dev.folder / "dev" / "address.json").exists()
 
 
+def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: Dev, tmp_path: Path) -> None:
+    with RedisServer() as server, ExitStack() as stack:
+        first = dev.start("--redis-url", server.url, "--delay", "0")
+        until((dev.folder / "dev" / "address.json").exists)
+        dev.consumer("a")
+        until(says(dev, "orders-1: 0-5"), "it has all", 60)
+        (tmp_path / "other").mkdir()
+        other = Dev(tmp_path / "other", stack)
+        other.start("--redis-url", server.url, "--delay", "0")
+        until(says(other, "another `baton dev`'s", "--queue"), "the second says whose it is", 60)
+        with server.client() as client:
+            assert client.hget("pq:{dev/orders}:0:owner", "paused") != b"1"
+        stopped(first)
+        until(says(other, "nobody: 0-5"), "it has what the first gave up")
+
+
 def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
     address = dev.folder / "dev" / "address.json"
     process = dev.start()
