@@ -61,7 +61,12 @@ class Record:
             os.environ["POD_NAME"], 0, run,
         ]  # fmt: skip
         self._told += 1
-        keys = [f"pq:{place}:owner", results(self._root, entry.partition), f"processed:{{{self._root}}}", f"told:{{{self._root}}}"]
+        keys = [
+            f"pq:{place}:owner",
+            results(self._root, entry.partition),
+            f"processed:{{{self._root}}}",
+            f"told:{{{self._root}}}",
+        ]
         while True:
             try:
                 self._sink(keys, [entry.epoch, json.dumps(row), self._process, self._told])
