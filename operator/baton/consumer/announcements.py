@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -54,6 +53,8 @@ class AnnouncedAssignments:
         self._entry: MemberEntry | None = None
         self._ends: dict[Partition, tuple[Epoch, float | None]] = {}
         """When the queue lets a partition of this epoch be taken away (monotonic), as far as it has said."""
+        self._silent_at = float("-inf")
+        """When it was asked for that last, and did not answer (monotonic)."""
         self._closed = threading.Event()
 
     def current(self) -> MemberEntry | None:
@@ -66,12 +67,17 @@ class AnnouncedAssignments:
 
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
         """Seconds until a partition that is called back is taken away, counted from when the pod first heard of it; None: the
-        queue does not say. It is asked, once, where it has not been heard."""
-        if self._ends.get(partition, (0, None))[0] != epoch:
-            self._ends[partition] = (epoch, None)
-            with suppress(QueueUnreachable):
-                self._hear_ends(self._announcements.look([partition]))
-        told, end = self._ends[partition]
+        queue does not say. It is asked, once, where it has not been heard; where it did not answer, again after a while."""
+        if self._ends.get(partition, (0, None))[0] < epoch and time.monotonic() - self._silent_at >= LOOK_AGAIN:
+            try:
+                found = self._announcements.look([partition])
+            except QueueUnreachable:
+                self._silent_at = time.monotonic()
+                return None
+            self._hear_ends(found)
+            if self._ends.get(partition, (0, None))[0] < epoch:
+                self._ends[partition] = (epoch, None)
+        told, end = self._ends.get(partition, (0, None))
         return None if end is None or told != epoch else max(0.0, end - time.monotonic())
 
     def watch(self, changed: Callable[[], None]) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from queue import Empty, SimpleQueue
+from unittest.mock import Mock
 
 import pytest
 from tests.waiting import HOUR, PATIENCE, until
 
+from baton.consumer import announcements
 from baton.consumer.announcements import AnnouncedAssignments, merged, unconfirmed
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -195,6 +197,19 @@ def test_the_queues_word_on_the_time_left_is_asked_for_once_where_it_was_not_hea
         pod.queue.says("me@5 paused", within=HOUR)
         until(lambda: pod.has("", "5@5"))
         assert left(FIVE, Epoch(5)) and looks() == before
+
+
+def test_a_queue_that_was_away_is_asked_for_the_time_left_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = Pod()
+    left = pod.assignments.left
+    pod.queue.records[FIVE] = record("me@2 paused")._replace(within=HOUR)
+    with monkeypatch.context() as away:
+        away.setattr(pod.queue, "look", Mock(side_effect=QueueUnreachable("it is away")))
+        assert left(FIVE, Epoch(2)) is None
+    assert left(FIVE, Epoch(2)) is None and pod.queue.looks == 0, "a handler does not wait for it each time"
+    monkeypatch.setattr(announcements, "LOOK_AGAIN", 0.0)
+    assert 0 < (left(FIVE, Epoch(2)) or 0) <= HOUR and pod.queue.looks == 1
+    assert left(FIVE, Epoch(1)) is None and left(FIVE, Epoch(2)) and pod.queue.looks == 1, "a late question takes nothing away"
 
 
 def test_each_kind_of_failure_is_told_once_and_listening_goes_on(caplog: pytest.LogCaptureFixture) -> None:
