@@ -33,7 +33,10 @@ class Pod:
         """
         missing = [name for name in ("BATON_GROUP", "POD_NAME", "POD_NAMESPACE", "POD_UID") if not environment.get(name)]
         if missing:
-            raise ValueError(f"set {', '.join(missing)} in the container's env (the POD_ ones with fieldRef, see the example)")
+            raise ValueError(
+                f"set {', '.join(missing)} in the container's env (the POD_ ones with fieldRef, see the example); without a "
+                "cluster start the program by `baton dev run -- …`"
+            )
         grace = environment.get("BATON_GRACE_SECONDS") or str(DEFAULT_GRACE)
         if not fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", grace, ASCII):
             raise ValueError(f"BATON_GRACE_SECONDS is {grace!r}: set it to the pod's terminationGracePeriodSeconds, such as 30")

@@ -40,3 +40,10 @@ def test_an_option_with_which_nothing_could_be_sent_is_named(make: Any, option: 
 def test_what_is_no_entry_is_refused(entry: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         taken_many([("key", "value"), entry], 0.0)
+
+
+@pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
+@pytest.mark.parametrize("queue", ["orders", "shop/", "/orders", "shop/orders/3", ""])
+def test_a_queue_without_its_namespace_is_not_waited_for(make: Any, queue: str) -> None:
+    with pytest.raises(ValueError, match="name it with its namespace, as in shop/orders"):
+        make("redis://127.0.0.1:1/0", queue)

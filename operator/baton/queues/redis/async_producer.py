@@ -13,7 +13,7 @@ from baton.queues.redis.adding import Adding
 from baton.queues.redis.awaiting import AllAwaited, AsyncPendingSend, Awaited
 from baton.queues.redis.connection import async_client
 from baton.queues.redis.delivery import UnseenFailures, all_sent
-from baton.queues.redis.given import Given, Key, SendOptions, taken, taken_many
+from baton.queues.redis.given import Given, Key, SendOptions, named, taken, taken_many
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
@@ -46,7 +46,7 @@ class AsyncRedisProducer:
     ) -> None:
         """As of RedisProducer."""
         self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes, replicas)
-        self._queue = queue
+        self._queue = named(queue)
         self._url = read(url, own=True)
         self._client = async_client(self._url, queue_key(queue), connections=1, files=TlsFiles())
         self._connection = KeptTaskConnection(self._client)

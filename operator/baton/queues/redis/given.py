@@ -45,6 +45,14 @@ class SendOptions:
         )
 
 
+def named(queue: str) -> str:
+    """Raises ValueError for a queue without its namespace: it would be waited for, as one that is not made yet."""
+    namespace, slash, name = queue.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise ValueError(f"the queue is {queue!r}: name it with its namespace, as in shop/orders")
+    return queue
+
+
 def taken(
     key: Key,
     value: bytes | str,

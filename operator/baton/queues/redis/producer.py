@@ -14,7 +14,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.adding import Adding
 from baton.queues.redis.connection import client
 from baton.queues.redis.delivery import SendOutcome, UnseenFailures, all_sent, sent
-from baton.queues.redis.given import Given, SendOptions, taken, taken_many
+from baton.queues.redis.given import Given, SendOptions, named, taken, taken_many
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptConnection
 from baton.queues.redis.keys import queue_key
@@ -54,7 +54,7 @@ class RedisProducer:
         it counts as sent.
         """
         self._sending = SendOptions(patience, linger, max_entries, max_bytes, buffer_bytes, replicas)
-        self._queue = queue
+        self._queue = named(queue)
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
         self._adding = Adding(self._url, queue, replicas)
