@@ -52,20 +52,21 @@ async def test_a_server_that_is_busy_with_somebodys_script_is_tried_again(own: R
 
 
 def test_callbacks_of_several_threads_may_flush(queue: Queue) -> None:
-    both = threading.Barrier(2, timeout=PATIENCE)
-
-    def delivered(_: PendingSend) -> None:
-        both.wait()
-        queue.producer.flush()
-        both.wait()
-
-    def send(partition: int) -> None:
-        queue.producer.produce(queue.key(partition), "x", on_delivery=delivered).result()
-
     for _ in range(10):
+        inside = [threading.Event(), threading.Event()]
+
+        def send(partition: int, inside: list[threading.Event] = inside) -> None:
+            def delivered(_: PendingSend) -> None:
+                inside[partition].set()
+                assert inside[1].wait(PATIENCE)
+                queue.producer.flush()
+
+            queue.producer.produce(queue.key(partition), "x", on_delivery=delivered).result()
+
         threads = [threading.Thread(target=send, args=(partition,), daemon=True) for partition in (0, 1)]
-        for thread in threads:
-            thread.start()
+        threads[0].start()
+        assert inside[0].wait(PATIENCE)  # else one thread might call back for both
+        threads[1].start()
         for thread in threads:
             thread.join(PATIENCE)
             assert not thread.is_alive()
