@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 class Acknowledgement:
-    """Says when the queue has taken what was acknowledged. Nobody has to wait for it, and a wait that is cancelled changes
+    """Says when the queue has taken what was acknowledged. Waiting for it is optional, and a wait that is cancelled changes
     nothing: another, or a later one, gets the answer."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox, ReadTable, Round
-from baton.queues.redis.outgoing import Sent, Waiting
+from baton.queues.redis.outgoing import Sent, Waiting, all_known
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 
@@ -179,15 +179,9 @@ class AsyncRedisProducer:
         """How many still wait after that time."""
         self._outbox.hurry()
         self._sooner.set()
-        left = self._outbox.everything()
-
-        def known() -> bool:
-            while left and left[-1].outcome is not None:
-                left.pop()
-            return not left
-
-        await self._until(known, within)
-        return sum(entry.outcome is None for entry in left)
+        waiting = self._outbox.everything()
+        await self._until(all_known(waiting), within)
+        return sum(entry.outcome is None for entry in waiting)
 
     async def _until(self, done: Callable[[], bool], seconds: float | None) -> None:
         """Waits until this is so, or the time is over."""

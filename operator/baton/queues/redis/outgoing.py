@@ -1,6 +1,7 @@
 """Entries that a producer was given, and what became of them."""
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import NamedTuple
 
@@ -65,6 +66,18 @@ class SendListener:
 def to_partition(number: int) -> int:
     """As `slot` of an entry: whichever slot the partition has when the entry is sent for the first time."""
     return -1 - number
+
+
+def all_known(entries: Iterable[Waiting]) -> Callable[[], bool]:
+    """Asks whether each of them has an outcome; together, all calls look at each entry about once."""
+    left = list(entries)
+
+    def known() -> bool:
+        while left and left[-1].outcome is not None:
+            left.pop()
+        return not left
+
+    return known
 
 
 def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:

@@ -9,7 +9,7 @@ from typing import Any
 from baton.queues.redis.adding import Adding
 from baton.queues.redis.kept import KeptConnection
 from baton.queues.redis.outbox import Outbox, ReadTable, Round
-from baton.queues.redis.outgoing import Waiting
+from baton.queues.redis.outgoing import Waiting, all_known
 
 _IDLE = 5.0
 """Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
@@ -41,14 +41,7 @@ class SharedOutbox:
     def work(self, entries: Sequence[Waiting], until: float) -> None:
         if len(entries) == 1 and entries[0].outcome is not None:
             return
-        left = list(entries)
-
-        def known() -> bool:
-            while left and left[-1].outcome is not None:
-                left.pop()
-            return not left
-
-        self.work_until(known, until)
+        self.work_until(all_known(entries), until)
 
     def work_until(self, done: Callable[[], bool], until: float) -> None:
         """Sends, or waits for whoever sends, until this is so, or the time is over."""
