@@ -32,7 +32,7 @@ class Clustered:
         for first, last, master in self._ranges():
             if first <= slot <= last:
                 return master
-        raise AssertionError(f"nobody has the slot of {key}")
+        raise AssertionError(f"no node serves the slot of {key}")
 
     def other(self, key: str) -> RedisServer:
         """A master that has not got the key."""

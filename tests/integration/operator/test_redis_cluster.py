@@ -1,10 +1,10 @@
 """The operator on a Redis Cluster: a queue whose slot moves to another node, and announcements that are on another one."""
 
 from tests.clustered_redis import clustered_redis
+from tests.integration.operator.reassertion import goes_on
 from tests.integration.operator.world import World
-from tests.waiting import eventually
 
-from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 from baton.queues.redis.keys import queue_key
 
@@ -20,17 +20,5 @@ async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop:
         key = queue_key("shop/clustered")
         with cluster.moving(key, cluster.other(key), lambda keys: keys[::2]):
             await shop.told("clustered", "QueueUnreachable")
-
-        async def asserted() -> bool:
-            try:
-                after = await queue.owners()
-            except QueueUnreachable:
-                return False
-            return all(owner.uid == a and owner.epoch > before[partition].epoch for partition, owner in after.items())
-
-        await eventually(asserted, "all partitions are granted again, above the former epochs", shown=queue.owners)
-        await shop.told("clustered", "Ready")
-        await shop.pod("clustered-b", "clustered")
-        await shop.spread("clustered", 2, 2)
-        await shop.told("clustered", "Ready")
+        await goes_on(shop, "clustered", queue, a, before)
         await queue.close()

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from tests.integration.operator.reassertion import goes_on
 from tests.integration.operator.world import World
-from tests.waiting import eventually
 from tests.watched_redis import watched_redis
 
-from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 
 
@@ -20,17 +20,5 @@ async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(s
         queue = RedisQueue(watched.url(), "shop/watched", Claimant("shop/watched", "a test"))
         before = await queue.owners()
         await asyncio.to_thread(watched.fail_over, crash=True)
-
-        async def asserted() -> bool:
-            try:
-                after = await queue.owners()
-            except QueueUnreachable:
-                return False
-            return all(owner.uid == a and owner.epoch > before[partition].epoch for partition, owner in after.items())
-
-        await eventually(asserted, "all partitions are granted again, above the former epochs", shown=queue.owners)
-        await shop.told("watched", "Ready")
-        await shop.pod("watched-b", "watched")
-        await shop.spread("watched", 2, 2)
-        await shop.told("watched", "Ready")
+        await goes_on(shop, "watched", queue, a, before)
         await queue.close()
