@@ -51,7 +51,6 @@ async def test_batches_have_all_entries_in_order(operator: Operator, queue: Queu
         assert values(batches, partition) == [b"%d" % number for number in range(250)]
     assert max(len(batch) for batch in batches) == 100
     pod.stop()
-    pod.ledger({})
     until(pod.gone)
     assert await lag(queue) == 0
 

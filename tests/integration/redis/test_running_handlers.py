@@ -50,7 +50,6 @@ async def test_a_coroutine_function_handles_every_entry_before_it_is_acknowledge
     until(lambda: len(handled) >= 1000)
     assert sorted(handled) == sorted(b"%d-%d" % (partition, number) for partition in (0, 1) for number in range(500))
     pod.stop()
-    pod.ledger({})
     until(pod.gone)
     assert await lag(queue) == 0
 
