@@ -13,7 +13,7 @@ from baton.spark.locality import Executor
 
 log = logging.getLogger("baton.spark")
 
-Warm = Callable[[Executor], None]
+Warm = Callable[[Executor], object]
 """Runs an empty task in an executor, and returns when it is done."""
 
 

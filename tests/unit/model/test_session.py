@@ -1,18 +1,26 @@
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.in_memory_lease import releases_in
 
+from baton.model import Epoch, QueueName, Uid
 from baton.model.session import LONGEST, Release, Releases, format_releases, parse_releases
 
 releases = st.frozensets(
     st.builds(
-        Release, st.sampled_from(["u1", "u2"]), st.sampled_from(["orders", "payments"]), st.integers(0, 20), st.integers(1, 3)
+        Release,
+        st.sampled_from(["u1", "u2"]).map(Uid),
+        st.sampled_from(["orders", "payments"]).map(QueueName),
+        st.integers(0, 20),
+        st.integers(1, 3).map(Epoch),
     )
 )
+
+
+def released(partition: int, epoch: int) -> Release:
+    return Release(Uid("u"), QueueName("orders"), partition, Epoch(epoch))
 
 
 @given(releases, releases)
@@ -25,7 +33,7 @@ def test_what_was_written_is_what_is_found(given_up: frozenset[Release], others:
 
 
 def test_releases_of_one_uid_are_written_together() -> None:
-    text = format_releases([Release("u", "orders", 5, 12), Release("u", "orders", 6, 12)])
+    text = format_releases([released(5, 12), released(6, 12)])
     assert text == '{"u":{"orders":"5-6@12"}}'
 
 
@@ -38,7 +46,7 @@ def test_what_does_not_fit_is_left_out(given_up: frozenset[Release], longest: in
 
 def test_a_partition_may_be_named_at_several_epochs_in_any_order_and_more_than_once() -> None:
     said = Releases(parse_releases('{"u":{"orders":"7@17,0-3@12,2-5@12,2@1,7@17"}}'))
-    found = {(n, epoch) for n in range(10) for epoch in (1, 12, 17) if Release("u", "orders", n, epoch) in said}
+    found = {(n, epoch) for n in range(10) for epoch in (1, 12, 17) if released(n, epoch) in said}
     assert found == {(2, 1), (7, 17), *((n, 12) for n in range(6))}
 
 
@@ -67,8 +75,8 @@ def test_what_is_not_a_list_of_releases_is_refused(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["9-3@5", "3", "5@", "0-1000001@1", "1@" + "9" * 30, "-", "@"])
 def test_a_grant_that_does_not_read_releases_nothing_and_is_told(text: str) -> None:
-    said = parse_releases(f'{{"u":{{"orders":"4@5,{text}"}}}}')["u"]
-    assert not said.names("orders", 4, 5)
+    said = parse_releases(f'{{"u":{{"orders":"4@5,{text}"}}}}')[Uid("u")]
+    assert not said.names(QueueName("orders"), 4, Epoch(5))
     assert list(said.refused) == ["orders"]
 
 
@@ -77,14 +85,14 @@ def test_a_grant_that_does_not_read_releases_nothing_and_is_told(text: str) -> N
         st.none() | st.integers() | st.floats() | st.text(), lambda part: st.lists(part) | st.dictionaries(st.text(), part)
     )
 )
-def test_no_json_can_do_more_than_be_refused(raw: Any) -> None:
+def test_no_json_can_do_more_than_be_refused(raw: object) -> None:
     for text in (json.dumps(raw), json.dumps({"u": raw}), json.dumps({"u": {"orders": raw}})):
         try:
             said = parse_releases(text)
         except ValueError as refusal:
             told = [str(refusal)]
         else:
-            asked = Release("u", "orders", 1, 1) in Releases(said)
+            asked = released(1, 1) in Releases(said)
             assert asked is (raw == "1@1" or raw == {"orders": "1@1"} or raw == {"u": {"orders": "1@1"}})
             told = [why for one in said.values() for why in one.refused.values()]
         assert all(len(why) < 400 and why.isprintable() for why in told)

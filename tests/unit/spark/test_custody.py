@@ -1,9 +1,15 @@
 from collections.abc import Callable
 
 import pytest
+from tests.unit.spark.builders import entry, grant
 
+from baton.model.ledger import MemberEntry
+from baton.model.session import Release
 from baton.spark.custody import Custody
 from baton.spark.ledger import Ledger
+from baton.spark.ownership import Grant, Ownership
+
+Said = list[frozenset[Release]]
 
 
 class Board:
@@ -13,7 +19,7 @@ class Board:
         self._ledger = Ledger()
         self._told: list[Callable[[], None]] = []
 
-    def write(self, *entries) -> None:
+    def write(self, *entries: MemberEntry) -> None:
         self._ledger = Ledger({entry.member: entry for entry in entries})
         for told in self._told:
             told()
@@ -29,30 +35,30 @@ class Board:
 
 
 @pytest.fixture
-def board():
+def board() -> Board:
     return Board()
 
 
 @pytest.fixture
-def said():
+def said() -> Said:
     return []
 
 
 @pytest.fixture
-def custody(board, said):
+def custody(board: Board, said: Said) -> Custody:
     return Custody(board, said.append)
 
 
-def owned(ownership):
+def owned(ownership: Ownership) -> list[Grant]:
     return sorted(ownership.owned)
 
 
-def test_what_no_batch_has_is_released_at_once(board, custody, said, entry, grant):
+def test_what_no_batch_has_is_released_at_once(board: Board, custody: Custody, said: Said) -> None:
     board.write(entry("exec-1", {1: 1}, {0: 1}))
     assert said == [{grant("exec-1", 0).released()}]
 
 
-def test_what_a_batch_has_is_released_when_its_part_is_done(board, custody, said, entry, grant):
+def test_what_a_batch_has_is_released_when_its_part_is_done(board: Board, custody: Custody, said: Said) -> None:
     board.write(entry("exec-1", {0: 1, 1: 1}))
     assert custody.take(owned) == [grant("exec-1", 0), grant("exec-1", 1)]
     board.write(entry("exec-1", {1: 1}, {0: 1}))
@@ -63,24 +69,24 @@ def test_what_a_batch_has_is_released_when_its_part_is_done(board, custody, said
     assert said == [{grant("exec-1", 0).released()}]
 
 
-def test_a_partition_that_is_to_be_let_go_is_never_taken(board, custody, entry):
+def test_a_partition_that_is_to_be_let_go_is_never_taken(board: Board, custody: Custody) -> None:
     board.write(entry("exec-1", {}, {0: 1}))
     assert custody.take(owned) == []
 
 
-def test_a_release_is_withdrawn_once_the_ledger_has_moved_on(board, custody, said, entry):
+def test_a_release_is_withdrawn_once_the_ledger_has_moved_on(board: Board, custody: Custody, said: Said) -> None:
     board.write(entry("exec-1", {}, {0: 1}))
     board.write(entry("exec-1"), entry("exec-2", {0: 2}))
     assert said[-1] == frozenset()
 
 
-def test_the_same_ledger_again_is_not_told_again(board, custody, said, entry):
+def test_the_same_ledger_again_is_not_told_again(board: Board, custody: Custody, said: Said) -> None:
     board.write(entry("exec-1", {}, {0: 1}))
     board.write(entry("exec-1", {}, {0: 1}, generation=2))
     assert len(said) == 1
 
 
-def test_members_with_a_part_in_the_batch_are_busy(board, custody, entry, grant):
+def test_members_with_a_part_in_the_batch_are_busy(board: Board, custody: Custody) -> None:
     board.write(entry("exec-1", {0: 1}), entry("exec-2"))
     custody.take(owned)
     assert custody.busy() == {"exec-1"}
@@ -88,28 +94,28 @@ def test_members_with_a_part_in_the_batch_are_busy(board, custody, entry, grant)
     assert custody.busy() == frozenset()
 
 
-def test_who_lost_its_part_to_somebody_else_has_missed_a_deadline(board, custody, entry):
+def test_who_lost_its_part_to_somebody_else_has_missed_a_deadline(board: Board, custody: Custody) -> None:
     board.write(entry("exec-1", {0: 1}))
     custody.take(owned)
     board.write(entry("exec-1"), entry("exec-2", {0: 2}))
     assert custody.missed() == {"exec-1"}
 
 
-def test_who_is_to_let_go_has_not_missed_anything_yet(board, custody, entry):
+def test_who_is_to_let_go_has_not_missed_anything_yet(board: Board, custody: Custody) -> None:
     board.write(entry("exec-1", {0: 1}))
     custody.take(owned)
     board.write(entry("exec-1", {}, {0: 1}))
     assert custody.missed() == frozenset()
 
 
-def test_a_ledger_that_was_deleted_makes_nobody_late(board, custody, entry):
+def test_a_ledger_that_was_deleted_makes_nobody_late(board: Board, custody: Custody) -> None:
     board.write(entry("exec-1", {0: 1}))
     custody.take(owned)
     board.write()
     assert custody.missed() == frozenset()
 
 
-def test_an_owner_that_was_asserted_again_at_a_new_epoch_is_not_late(board, custody, entry):
+def test_an_owner_that_was_asserted_again_at_a_new_epoch_is_not_late(board: Board, custody: Custody) -> None:
     board.write(entry("exec-1", {0: 1}))
     custody.take(owned)
     board.write(entry("exec-1", {0: 5}))

@@ -1,15 +1,22 @@
+from pathlib import Path
+
+import pytest
+from tests.unit.spark.builders import entry
+
+from baton.model import MemberId
+from baton.model.ledger import MemberEntry
 from baton.spark.ledger import MountedLedger, parse
 from baton.spark.scale import Scale
 
 
-def test_members_and_size_are_read_from_the_map(entry):
+def test_members_and_size_are_read_from_the_map() -> None:
     mine = entry("exec-1", {0: 1})
     found = parse({"exec-1": mine.to_json(), "group": '{"scale":{"replicas":3,"victims":[]}}'})
     assert found.entries == {"exec-1": mine}
     assert found.scale == Scale(3)
 
 
-def test_a_key_that_somebody_spoiled_leaves_the_others_alone(entry, caplog):
+def test_a_key_that_somebody_spoiled_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
     mine = entry("exec-1", {0: 1})
     found = parse({"exec-1": mine.to_json(), "exec-2": "oops", "group": "{"})
     assert found.entries == {"exec-1": mine}
@@ -17,13 +24,13 @@ def test_a_key_that_somebody_spoiled_leaves_the_others_alone(entry, caplog):
     assert "exec-2" in caplog.text
 
 
-def test_a_mounted_ledger_is_there_from_the_start_and_follows_changes(tmp_path, entry):
+def test_a_mounted_ledger_is_there_from_the_start_and_follows_changes(tmp_path: Path) -> None:
     first, second = entry("exec-1", {0: 1}), entry("exec-1", {0: 1, 1: 1}, generation=2)
     (tmp_path / "..data").mkdir()
     (tmp_path / "exec-1").write_text(first.to_json())
     view = MountedLedger(tmp_path)
-    seen = []
-    view.on_change(lambda: seen.append(view.read().entries["exec-1"]))
+    seen: list[MemberEntry] = []
+    view.on_change(lambda: seen.append(view.read().entries[MemberId("exec-1")]))
     assert view.read().entries == {"exec-1": first}
     fresh = tmp_path / "..fresh"
     fresh.write_text(second.to_json())
@@ -33,13 +40,15 @@ def test_a_mounted_ledger_is_there_from_the_start_and_follows_changes(tmp_path, 
     view.close()
 
 
-def test_a_ledger_that_is_not_mounted_yet_is_empty(tmp_path):
+def test_a_ledger_that_is_not_mounted_yet_is_empty(tmp_path: Path) -> None:
     view = MountedLedger(tmp_path / "later")
     assert view.read().entries == {}
     view.close()
 
 
-def test_a_mounted_ledger_that_cannot_be_read_stands_as_it_was_and_is_looked_at_again(tmp_path, entry, caplog):
+def test_a_mounted_ledger_that_cannot_be_read_stands_as_it_was_and_is_looked_at_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     first, second = entry("exec-1", {0: 1}), entry("exec-1", {0: 1}, generation=2)
     (tmp_path / "exec-1").write_text(first.to_json())
     view = MountedLedger(tmp_path)

@@ -1,7 +1,9 @@
+from tests.unit.spark.builders import grant
+
 from baton.spark.session import Word
 
 
-def test_the_driver_s_word_names_its_executors_and_application(grant):
+def test_the_driver_s_word_names_its_executors_and_application() -> None:
     word = Word("spark-1", ("1", "12"), frozenset({grant("exec-1", 5, 12).released()}), "{}")
     assert word.annotations() == {
         "baton.dev/spark-app": "spark-1",

@@ -4,7 +4,7 @@ from baton.spark.receipts import Outcome, Receipt
 from baton.spark.statistics import Counts, Statistics
 
 
-def test_the_share_of_ranges_read_on_their_owner():
+def test_the_share_of_ranges_read_on_their_owner() -> None:
     counts = Counts()
     counts.read([Receipt("b", 0, Outcome.READ, 7), Receipt("b", 1, Outcome.NOT_OWNER), Receipt("b", 2, Outcome.READ, 3)])
     found = counts.statistics()
@@ -13,5 +13,5 @@ def test_the_share_of_ranges_read_on_their_owner():
     assert json.loads(found.to_json())["owner_share"] == 0.666667
 
 
-def test_a_fleet_that_has_read_nothing_has_read_nothing_in_the_wrong_place():
+def test_a_fleet_that_has_read_nothing_has_read_nothing_in_the_wrong_place() -> None:
     assert Statistics().owner_share == 1.0

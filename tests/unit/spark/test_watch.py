@@ -1,11 +1,12 @@
 """The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
+from tests.unit.spark.builders import entry, executor
 
 from baton.model import MemberId
+from baton.model.ledger import MemberEntry
 from baton.spark.custody import Custody
 from baton.spark.ledger import Ledger
 from baton.spark.locality import Executor
@@ -40,7 +41,7 @@ class Board:
     def __init__(self) -> None:
         self.ledger = Ledger()
 
-    def write(self, *entries: Any, scale: Scale | None = None) -> None:
+    def write(self, *entries: MemberEntry, scale: Scale | None = None) -> None:
         self.ledger = Ledger({entry.member: entry for entry in entries}, scale)
 
     def read(self) -> Ledger:
@@ -71,35 +72,38 @@ class Scene:
             patience=0,
         )
 
+    def speaks_for(self) -> tuple[str, ...]:
+        return self.session.word.executors
+
 
 @pytest.fixture
-def scene():
+def scene() -> Scene:
     return Scene()
 
 
-def test_the_driver_speaks_for_the_executors_that_are_registered(scene, executor):
+def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.watch.look()
-    assert scene.session.word.executors == ("1", "2")
+    assert scene.speaks_for() == ("1", "2")
     scene.scheduler.fleet = (executor(2),)
     scene.watch.look()
-    assert scene.session.word.executors == ("2",)
+    assert scene.speaks_for() == ("2",)
 
 
-def test_the_batch_is_told_once_when_executors_have_come_or_gone(scene, executor):
+def test_the_batch_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
     scene.watch.look()
     scene.watch.look()
     assert len(scene.looked_up) == 1
 
 
-def test_a_ledger_without_a_size_resizes_nothing(scene, executor):
+def test_a_ledger_without_a_size_resizes_nothing(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
     scene.watch.look()
     assert scene.scheduler.totals == []
 
 
-def test_a_size_is_asked_for_once(scene, executor):
+def test_a_size_is_asked_for_once(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
     scene.board.write(scale=Scale(4))
     scene.watch.look()
@@ -107,7 +111,7 @@ def test_a_size_is_asked_for_once(scene, executor):
     assert scene.scheduler.totals == [4]
 
 
-def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene, executor, entry):
+def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) -> None:
     victims = frozenset({MemberId("exec-2")})
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.board.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=Scale(1, victims))
@@ -118,7 +122,7 @@ def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene, executo
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
 
 
-def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene, executor, entry):
+def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
     scene.board.write(entry("exec-1", {0: 1}))
     scene.custody.take(lambda ownership: ownership.owned)

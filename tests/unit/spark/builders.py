@@ -1,0 +1,34 @@
+"""Builders for the tests of the Spark fleet's decisions."""
+
+from collections.abc import Mapping
+
+from tests.ids import by_queue, epochs
+
+from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.spark.locality import Executor
+from baton.spark.ownership import Grant
+
+Numbers = Mapping[int, int]
+
+
+def entry(
+    member: str, owned: Numbers | None = None, revoking: Numbers | None = None, generation: int = 1, uid: str = ""
+) -> MemberEntry:
+    return MemberEntry(
+        group="shop/orders",
+        member=MemberId(member),
+        uid=Uid(uid or f"uid-{member}"),
+        generation=generation,
+        active=True,
+        owned=by_queue({"orders": epochs(owned)} if owned else {}),
+        revoking=by_queue({"orders": epochs(revoking)} if revoking else {}),
+    )
+
+
+def grant(member: str, partition: int, epoch: int = 1, queue: str = "orders") -> Grant:
+    return Grant(QueueName(queue), partition, Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
+
+
+def executor(number: int, active: int = 0, finished: int = 0) -> Executor:
+    return Executor(str(number), f"10.0.0.{number}", MemberId(f"exec-{number}"), active, finished)
