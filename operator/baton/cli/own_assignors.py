@@ -8,6 +8,7 @@ from re import fullmatch
 
 from baton.assignors import OWN_NAME, Assignor, install
 from baton.assignors.registry import Loader
+from baton.model.options import function
 
 GROUP = "baton.assignors"
 
@@ -43,6 +44,10 @@ def _load(points: list[EntryPoint]) -> Assignor:
         ) from error
     if not callable(loaded):
         raise ValueError(f"its entry point {point.value} of {package} is no function: let it name one that takes a Request")
+    try:
+        function(f"its entry point {point.value} of {package}", loaded, "request")
+    except TypeError as error:
+        raise ValueError(str(error)) from None
     assignor: Assignor = loaded
     return assignor
 

@@ -23,9 +23,10 @@ class Callbacks:
     """They are somebody else's already, without `on_revoked`; what was not acknowledged comes to their next owner."""
 
     def __post_init__(self) -> None:
-        """Raises TypeError for what cannot be called."""
-        for name in ("on_assigned", "on_revoked", "on_lost"):
-            function(name, getattr(self, name))
+        """Raises TypeError for what cannot be called with what it gets."""
+        function("on_assigned", self.on_assigned, "partitions")
+        function("on_revoked", self.on_revoked, "partitions", "time_left")
+        function("on_lost", self.on_lost, "partitions")
 
 
 @dataclass(slots=True, eq=False)

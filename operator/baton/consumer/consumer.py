@@ -13,7 +13,7 @@ from baton.consumer.callbacks import Call, Callbacks, Partitions
 from baton.consumer.deadlines import LedgerDeadlines, Left, first_known
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializer, Deserializers
-from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function
+from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.reader import Reader
@@ -121,8 +121,10 @@ class Consumer:
         once.
 
         An entry is acknowledged when the handler returns. If it raises, the entry is tried again, and its partition (or key)
-        waits for it; the others go on. `Retry(delay=…)` says when; `Reject("why")` says that no other try would help.
+        waits for it; the others go on. `Retry(delay=…)` says when; `Reject("why")` says that no other try would help. Raises
+        RuntimeError in an event loop, where `serve` does the same.
         """
+        outside_of_event_loops("`async with consumer: await consumer.serve(handler)` does the same in it")
         if is_coroutine_function(handler):
             with self._entered(), asyncio.Runner() as runner:
                 runner.run(self.serve(handler, **options))

@@ -23,9 +23,9 @@ class Deserializers:
     value: Deserializer | None = None
 
     def __post_init__(self) -> None:
-        """Raises TypeError for what cannot be called: each entry would be a dead letter."""
-        function("key_deserializer", self.key)
-        function("value_deserializer", self.value)
+        """Raises TypeError for what cannot be called with bytes: each entry would be a dead letter."""
+        function("key_deserializer", self.key, "key")
+        function("value_deserializer", self.value, "value")
 
     def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[HeldEntry, Outcome]]]:
         """What can be read, in order; and what cannot, which no other try would mend unless the deserializer raises Retry. What

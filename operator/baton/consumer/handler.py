@@ -15,11 +15,11 @@ awaitable is awaited, and a `concurrent.futures.Future` waited for."""
 
 
 def is_coroutine_function(handler: Handler) -> bool:
-    """Whether calling it makes a coroutine. Raises TypeError for what cannot be called, and for a generator function: calling it
-    runs nothing of it."""
+    """Whether calling it makes a coroutine. Raises TypeError for what cannot be called with an entry or a batch, and for a
+    generator function: calling it runs nothing of it."""
     if handler is None:
         raise TypeError("the handler is None: give the function itself, and not what it returns")
-    function("the handler", handler)
+    function("the handler", handler, "entry or batch")
     call: Any = handler
     while isinstance(call, functools.partial):
         call = call.func
@@ -27,6 +27,15 @@ def is_coroutine_function(handler: Handler) -> bool:
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
         raise TypeError(f"the handler {handler!r} is a generator function; give a function, or a coroutine function (async def)")
     return inspect.iscoroutinefunction(call)
+
+
+def outside_of_event_loops(cure: str) -> None:
+    """Raises RuntimeError in a thread whose event loop runs: nothing else would run there, and no coroutine."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(f"an event loop runs in this thread, which would stand still: {cure}")
 
 
 class HandlerRun:
@@ -48,6 +57,7 @@ class HandlerRun:
         """Run what still has to run of a handler or a callback that has returned this."""
         if inspect.isawaitable(result):
             if self._runner is None:
+                outside_of_event_loops("use `async with consumer:` and `await consumer.serve(handler)`, or `async for`")
                 self._runner = asyncio.Runner()
             self._runner.run(awaited(result))
         elif isinstance(result, Future):

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
+from baton.model.options import function
 from baton.spark.custody import Custody
 from baton.spark.executors import Executors, SparkExecutors
 from baton.spark.frames import warm_up
@@ -108,8 +109,9 @@ class Fleet:
         `process(rows, batch_id)` gets a DataFrame with the columns of `baton.spark.SCHEMA`; it may evaluate it as often as it
         likes. When it returns, what it was given is committed; when it raises, the query ends, and what it was given comes
         again after a restart, under the same batch_id. `checkpoint` is a directory that outlives the driver; `interval` the
-        least seconds from batch to batch.
+        least seconds from batch to batch. Raises TypeError for a `process` that cannot be called with these two.
         """
+        function("process", process, "rows", "batch_id")
         ledger = self._surroundings.ledger(self._group)
         session = self._surroundings.session(self._group)
         session.say(app=self._spark.sparkContext.applicationId)

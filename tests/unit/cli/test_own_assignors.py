@@ -97,6 +97,7 @@ def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
     ("code", "said"),
     [
         ("assign = 3", "its entry point bad:assign of bad 1.0 is no function"),
+        ("def assign(request, more): ...", "which takes (request, more); it is called with (request): give a function"),
         ("assigned = 3", "does not load (AttributeError: "),
         ("raise SystemExit(3)", "does not load (SystemExit: 3)"),
         ("def assign(request): raise ValueError('too\\nbad')", "failed at bad.py:1 with ValueError: too bad"),
@@ -107,7 +108,7 @@ def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
             "answers otherwise when the same members or queues are listed in another order",
         ),
     ],
-    ids=["no function", "no such name", "exits", "raises", "leaves out", "looks at the order"],
+    ids=["no function", "other arguments", "no such name", "exits", "raises", "leaves out", "looks at the order"],
 )
 def test_what_an_assignor_does_wrong_is_one_line(tmp_path: Path, code: str, said: str) -> None:
     package(tmp_path, "bad", "example.com/bad = bad:assign", code)

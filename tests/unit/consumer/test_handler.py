@@ -115,3 +115,35 @@ def test_what_cannot_be_called_is_refused_and_no_entry_fails_of_it(handler: Any)
         if handler is not None:
             with pytest.raises(TypeError, match=f"{name}_deserializer is .*which cannot be called"):
                 Deserializers(**{name: handler})
+
+
+def test_what_takes_other_arguments_is_refused_where_it_is_given() -> None:
+    def none() -> None: ...
+
+    queue = InMemoryQueue(1)
+    wrong: Any = none
+    with pytest.raises(TypeError, match=r"the handler is .*none.*, which takes \(\).*; it is called with \(entry or batch\)"):
+        consumer_of(queue).run(wrong)
+    for name, gets in (("on_assigned", "partitions"), ("on_revoked", "partitions, time_left"), ("on_lost", "partitions")):
+        with pytest.raises(TypeError, match=rf"{name} is .*; it is called with \({gets}\)"):
+            Callbacks(**{name: wrong})
+    for name in ("key", "value"):
+        with pytest.raises(TypeError, match=rf"{name}_deserializer is .*; it is called with \({name}\)"):
+            Deserializers(**{name: wrong})
+
+
+@pytest.mark.parametrize("handler", [print, partial(asyncio.sleep, 0)])
+def test_run_in_an_event_loop_names_serve(handler: Any) -> None:
+    async def main() -> None:
+        consumer_of(InMemoryQueue(1)).run(handler)
+
+    with pytest.raises(RuntimeError, match=r"await consumer.serve\(handler\)"):
+        asyncio.run(main())
+
+
+def test_a_coroutine_that_is_waited_for_in_an_event_loop_of_others_says_what_to_use() -> None:
+    async def main() -> None:
+        called(lambda entry: asyncio.get_running_loop().create_future())
+
+    with pytest.raises(RuntimeError, match="async with consumer"):
+        asyncio.run(main())
