@@ -3,11 +3,11 @@
 `get("solace")(Request(...))` answers with an `Answer`. No assignor does I/O, asks for the time or rolls dice.
 """
 
-from baton.assignors.bound import lower_bound
 from baton.assignors.contract import AssignorError
 from baton.assignors.registry import BUILT_IN, OWN_NAME, UnknownAssignorError, get, install, names
 from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
-from baton.assignors.solace import place_new
+from baton.assignors.solace.lower_bound import lower_bound
+from baton.assignors.solace.solace import place_new
 
 __all__ = [
     "BUILT_IN",

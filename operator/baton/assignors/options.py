@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from baton.assignors.claims import readable
-from baton.assignors.fields import Object, items, refuse_repeated, text, whole
-from baton.assignors.machine_room_nearby import WITHIN
-from baton.assignors.refusal import RequestError
+from baton.assignors.building_blocks.subscriptions import readable
+from baton.assignors.plan_json.fields import Object, items, refuse_repeated, text, whole
+from baton.assignors.plan_json.request_error import RequestError
 from baton.assignors.request import Request
+from baton.assignors.rocketmq.machine_room_nearby import WITHIN
 
 MOST_VIRTUAL_NODES = 10_000
 

@@ -3,23 +3,23 @@
 from collections.abc import Callable, Mapping
 from re import fullmatch
 
-from baton.assignors.average import average, averagely
-from baton.assignors.circle import circle, in_turn
-from baton.assignors.consistent_hash import around_the_ring, consistent_hash
-from baton.assignors.contiguous import contiguous
+from baton.assignors.building_blocks.queue_by_queue import Strategy, in_runs
 from baton.assignors.contract import checked, told
-from baton.assignors.machine_room import machine_room, of_rooms
-from baton.assignors.machine_room_nearby import machine_room_nearby
-from baton.assignors.minimal import minimal
-from baton.assignors.queue_by_queue import Strategy
-from baton.assignors.range import range_
+from baton.assignors.kafka.range import range_
+from baton.assignors.kafka.round_robin import round_robin
+from baton.assignors.kafka.sticky import cooperative_sticky, sticky
+from baton.assignors.own.minimal import minimal
 from baton.assignors.request import Answer, Assignor, Request
-from baton.assignors.round_robin import round_robin
-from baton.assignors.solace import solace
-from baton.assignors.sticky import cooperative_sticky, sticky
+from baton.assignors.rocketmq.average import average
+from baton.assignors.rocketmq.circle import circle, in_turn
+from baton.assignors.rocketmq.consistent_hash import around_the_ring, consistent_hash
+from baton.assignors.rocketmq.machine_room import machine_room, of_rooms
+from baton.assignors.rocketmq.machine_room_nearby import machine_room_nearby
+from baton.assignors.runnel.contiguous import contiguous
+from baton.assignors.solace.solace import solace
 
 _STRATEGIES: Mapping[str, Strategy] = {
-    "average": averagely,
+    "average": lambda _: in_runs,
     "circle": in_turn,
     "consistent-hash": around_the_ring,
     "machine-room": of_rooms,

@@ -17,7 +17,7 @@ class Member:
     subscribed: frozenset[QueueName]
     """The queues it reads. Those that do not exist are ignored."""
     owned: Sequence[Partition] = ()
-    """What it claims to own, in any order; a `Hand` is taken as it is. Claims on what does not exist are ignored."""
+    """What it claims to own, in any order; a `PartitionList` is taken as it is. Claims on what does not exist are ignored."""
     generation: int = NO_GENERATION
     """The assignment that its claims come from: where several claim a partition, the newest generation wins."""
     instance: str | None = None
@@ -49,7 +49,7 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Who should own what. Every member of the request has a key in `assignment`; partitions are sorted (our own assignors answer
-    with a `Hand` each)."""
+    with a `PartitionList` each)."""
 
     assignment: Mapping[MemberId, Sequence[Partition]]
     """What each member may have at once."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
-from baton.assignors.balance import Claims, fair_shares
-from baton.assignors.claims import readable
+from baton.assignors.building_blocks.subscriptions import readable
+from baton.assignors.building_blocks.zones import zones_of
 from baton.assignors.request import Request
-from baton.assignors.zones import zones_of
+from baton.assignors.solace.balance import Claims, fair_shares
 from baton.model.ids import MemberId, Partition, QueueName
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.assignors.refusal import RequestError
-from baton.assignors.wire import MOST_PARTITIONS, answer_line, planned
+from baton.assignors.plan_json.plan import MOST_PARTITIONS, answer_line, planned
+from baton.assignors.plan_json.request_error import RequestError
 from baton.cli.names import GROUP, OBJECT, WORD, shown
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.assignors import names
-from baton.assignors.wire import answer_line
+from baton.assignors.plan_json.plan import answer_line
 
 CASES = [json.loads(line) for path in sorted(Path(__file__).with_name("cases").glob("*.jsonl")) for line in path.open()]
 

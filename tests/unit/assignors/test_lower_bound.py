@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from tests.unit.assignors.worlds import best_score, holders, owners_before, requests, subscriptions
 
 from baton.assignors import lower_bound
-from baton.assignors.bound import least_moves
+from baton.assignors.solace.lower_bound import least_moves
 from baton.model import Partition
 
 

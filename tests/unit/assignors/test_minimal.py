@@ -11,10 +11,10 @@ from tests.unit.assignors.assignment_problem import least_cost
 from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
 from baton.assignors import AssignorError, Member, Request, get
-from baton.assignors.fewest_moves import MOST_HOPS, _Settling, settle
-from baton.assignors.kinds import grouped
-from baton.assignors.levelling import level
-from baton.assignors.table import Table
+from baton.assignors.own.count_table import CountTable
+from baton.assignors.own.fewest_moves import MOST_HOPS, _Settling, settle
+from baton.assignors.own.most_even import level
+from baton.assignors.own.partition_kinds import grouped
 from baton.model import Partition
 
 minimal = get("minimal")
@@ -232,7 +232,7 @@ def of_many_kinds(members: int, kinds: int) -> Request:
 def test_a_search_that_goes_on_for_long_ends_as_even_and_with_fewer_moves_than_it_began() -> None:
     tables, left = [], []
     for hops in (0, 100_000, MOST_HOPS):
-        table = Table(grouped(of_many_kinds(16, 256)))
+        table = CountTable(grouped(of_many_kinds(16, 256)))
         level(table)
         left.append(settle(table, hops))
         tables.append(table)
@@ -257,7 +257,7 @@ def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: 
         return found
 
     monkeypatch.setattr(_Settling, "_next", counted)
-    table = Table(grouped(request))
+    table = CountTable(grouped(request))
     level(table)
     settle(table, 500_000)
     arcs = len(table.kind)
@@ -265,7 +265,7 @@ def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: 
 
 
 def test_more_kinds_for_more_readers_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.assignors.minimal.MOST_ARCS", 16 * 64 - 1)
+    monkeypatch.setattr("baton.assignors.own.minimal.MOST_ARCS", 16 * 64 - 1)
     with pytest.raises(
         AssignorError, match=r"64 kinds of partitions .* 1,024 in all, more than 1,023: .* spec.partitionAttributes"
     ):

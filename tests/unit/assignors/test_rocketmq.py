@@ -7,7 +7,7 @@ from hypothesis import given
 from tests.unit.assignors.worlds import owners_before, requests
 
 from baton.assignors import Answer, AssignorError, Member, Request, get
-from baton.assignors.consistent_hash import next_on
+from baton.assignors.rocketmq.consistent_hash import next_on
 from baton.model import Partition
 
 ORDERS = frozenset({"orders"})

@@ -12,7 +12,7 @@ from hypothesis import given
 from tests.unit.assignors.worlds import requests
 
 from baton.assignors import Request, get
-from baton.assignors.claims import holders
+from baton.assignors.building_blocks.holders import holders
 from baton.cli.comparison import Comparison
 from baton.cli.explanation import explanation
 from baton.cli.main import main

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.assignors.wire import answer_line
+from baton.assignors.plan_json.plan import answer_line
 
 
 def _cases(file):

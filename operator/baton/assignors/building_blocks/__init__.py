@@ -1,0 +1,1 @@
+"""What assignors of several origins are made of."""

@@ -1,0 +1,57 @@
+"""Which members are near which partitions (Kafka calls it racks, KIP-881)."""
+
+from collections.abc import Iterable, Mapping
+
+from baton.assignors.building_blocks.partition_list import whole
+from baton.assignors.request import Request
+from baton.model.ids import MemberId, Partition, QueueName
+
+NOWHERE: frozenset[str] = frozenset()
+
+
+def zones_of(request: Request, partition: Partition) -> frozenset[str]:
+    """Where a partition has replicas; empty where nobody says."""
+    zones = request.zones.get(partition.queue)
+    return zones[partition.number] if zones is not None else NOWHERE
+
+
+def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
+    """Given the members' zones: whether some partition is nearer to one of them than another partition is."""
+    everywhere = NOWHERE.union(*partitions.values()) if partitions else NOWHERE
+    return not everywhere.isdisjoint(members) and any(zones != everywhere for zones in partitions.values())
+
+
+class Nearness:
+    """Members of a request and partitions of some of its queues; where zones do not matter, everybody is near everything."""
+
+    def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
+        self._zones = {
+            partition: zones_of(request, partition)
+            for hand in whole(queues if request.zones else (), request.queues)
+            for partition in hand
+        }
+        homes = {name: member.zone for name, member in request.members.items() if member.zone}
+        self.matters = zones_matter(homes.values(), self._zones)
+        self._homes: Mapping[MemberId, str] = homes if self.matters else {}
+
+    def zones(self, partition: Partition) -> frozenset[str]:
+        """Where a partition has replicas."""
+        return self._zones.get(partition, NOWHERE)
+
+    def far(self, member: MemberId, partition: Partition) -> bool:
+        """The member has a zone, and the partition no replica in it."""
+        home = self._homes.get(member)
+        return home is not None and home not in self._zones[partition]
+
+    def near(self, member: MemberId, partition: Partition) -> bool:
+        """The member has a zone, and the partition a replica in it."""
+        home = self._homes.get(member)
+        return home is not None and home in self._zones[partition]
+
+    def rarest_first(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Partitions with the fewest members near them first; equal ones keep their order."""
+        residents: dict[str, int] = {}
+        for home in self._homes.values():
+            residents[home] = residents.get(home, 0) + 1
+        crowd = {zones: sum(residents.get(zone, 0) for zone in zones) for zones in set(self._zones.values())}
+        return sorted(partitions, key=lambda partition: crowd[self._zones[partition]]) if self.matters else list(partitions)

@@ -1,0 +1,64 @@
+"""Kafka's StickyAssignor and CooperativeStickyAssignor: as even as single moves can make it, and owners keep what they have.
+
+A claim of a newer generation wins; claims of the same generation on one partition cancel each other (KIP-54, KIP-429,
+KAFKA-12984).
+"""
+
+from baton.assignors.building_blocks.holders import Holdings, holdings
+from baton.assignors.building_blocks.partition_list import PartitionList
+from baton.assignors.building_blocks.zones import Nearness
+from baton.assignors.kafka.sticky_differing_subscriptions import share_among_readers
+from baton.assignors.kafka.sticky_equal_subscriptions import share_equally
+from baton.assignors.request import Answer, Request
+from baton.model.ids import MemberId, Partition, QueueName
+
+
+def sticky(request: Request) -> Answer:
+    """The target at once, for an eager protocol: everybody lets go of everything first."""
+    return Answer(_target(request, holdings(request)))
+
+
+def cooperative_sticky(request: Request) -> Answer:
+    """As `sticky`, but what somebody else still holds is withheld: first its holder lets go, then the next request gives it.
+
+    Where several members hold a partition with equal claims, all but its receiver must let go first.
+    """
+    before = holdings(request)
+    assignment = _target(request, before)
+    withheld: dict[MemberId, PartitionList] = {}
+    for name, hand in assignment.items():
+        if hand is before.hands[name]:
+            continue
+        waits = _held_by_others(name, hand, before)
+        if waits:
+            withheld[name] = PartitionList.of_sorted(waits)
+            gone = set(waits)
+            assignment[name] = PartitionList.of_sorted([pair for pair in hand.pairs() if pair not in gone])
+    return Answer(assignment, withheld)
+
+
+def _target(request: Request, before: Holdings) -> dict[MemberId, PartitionList]:
+    subscriptions = {member.subscribed for member in request.members.values()}
+    read = frozenset().union(*subscriptions)
+    queues = [queue for queue in sorted(request.queues) if queue in read and request.queues[queue]]
+    nearness = Nearness(request, queues)
+    if not request.members:
+        return {}
+    if len(subscriptions) == 1:
+        return share_equally(request, queues, before, nearness)
+    return share_among_readers(request, queues, before, nearness)
+
+
+def _held_by_others(name: MemberId, hand: PartitionList, before: Holdings) -> list[tuple[QueueName, int]]:
+    """What is not free, and not this member's alone."""
+    waits: list[tuple[QueueName, int]] = []
+    if not before.alone:
+        return waits
+    for queue, number in hand.pairs():
+        column = before.alone.get(queue)
+        if column is None:
+            continue
+        holder = column[number]
+        if holder != name and (holder is not None or Partition(queue, number) in before.several):
+            waits.append((queue, number))
+    return waits

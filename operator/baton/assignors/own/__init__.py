@@ -1,0 +1,1 @@
+"""Baton's own assignor, and the searches for its answer."""

@@ -1,0 +1,1 @@
+"""Requests and answers as JSON, as `baton plan` reads and writes them."""

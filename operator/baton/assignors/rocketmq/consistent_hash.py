@@ -1,0 +1,74 @@
+"""RocketMQ's AllocateMessageQueueConsistentHash: members on a ring of hashes, a partition goes to the next one.
+
+Few partitions move when a member comes or goes; how even the shares are is left to chance.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from hashlib import md5
+
+from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
+from baton.assignors.contract import AssignorError
+from baton.assignors.request import Answer, Request
+from baton.model.ids import MemberId, QueueName
+
+VIRTUAL_NODES = 10
+"""How many points on the ring a member has (RocketMQ's default)."""
+MOST_POINTS = 1_000_000
+"""On all rings of one request: some 50 MB of memory and a second."""
+PARTITION_KEY = "{queue}-{partition}"
+"""What is hashed of a partition. RocketMQ hashes `MessageQueue [topic=…, brokerName=…, queueId=…]`; there are no brokers here."""
+
+
+def consistent_hash(request: Request) -> Answer:
+    """RocketMQ's answer, exactly, for the same keys. Options: virtualNodes (0: nobody gets anything), partitionKey."""
+    return queue_by_queue(request, sorted(request.members), around_the_ring(request))
+
+
+def around_the_ring(request: Request) -> Deal:
+    points = request.options.get("virtualNodes", VIRTUAL_NODES)
+    pattern = request.options.get("partitionKey", PARTITION_KEY)
+    assert isinstance(points, int) and isinstance(pattern, str)
+    _check_room(request, points)
+    rings: dict[tuple[MemberId, ...], list[int]] = {}
+
+    def deal(queue: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
+        there = tuple(readers)
+        if there not in rings:
+            rings[there] = _ring(there, points)
+        ring = rings[there]
+        hands: list[list[int]] = [[] for _ in readers]
+        around = [text.replace("{queue}", queue) for text in pattern.split("{partition}")]
+        for number in numbers if ring else ():
+            hands[next_on(ring, _hash(str(number).join(around)))].append(number)
+        return hands
+
+    return deal
+
+
+def _check_room(request: Request, points: int) -> None:
+    """There is a ring for each set of readers."""
+    fleets = {frozenset(name for name, one in request.members.items() if queue in one.subscribed) for queue in request.queues}
+    if points * sum(map(len, fleets)) > MOST_POINTS:
+        raise AssignorError(
+            "consistent-hash",
+            f"puts {points:,} points of each member on a ring, and so many members would have more than {MOST_POINTS:,}: give a "
+            "lower virtualNodes",
+        )
+
+
+def _ring(readers: Sequence[MemberId], points: int) -> list[int]:
+    """Hashes with whose they are, a place among the readers, as one number each."""
+    return sorted(_hash(f"{name}-{point}") << 32 | place for place, name in enumerate(readers) for point in range(points))
+
+
+def next_on(ring: Sequence[int], key: int) -> int:
+    """Whose the next point is. Where points meet, the latest name has it."""
+    found = bisect_left(ring, key << 32)
+    meeting = (ring[found] if found < len(ring) else ring[0]) >> 32
+    return ring[bisect_left(ring, meeting + 1 << 32) - 1] & 0xFFFFFFFF
+
+
+def _hash(key: str) -> int:
+    """The first four bytes of the MD5, as RocketMQ takes them."""
+    return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4])

@@ -1,0 +1,123 @@
+"""RocketMQ's AllocateMachineRoomNearby, around any other assignor: what is in a room stays with those that are there.
+
+Every room is shared out for itself among the members in it. A room of which no member reads the queue is shared by all.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from baton.assignors.building_blocks.partition_list import PartitionList
+from baton.assignors.building_blocks.queue_by_queue import Deal, Strategy, queue_by_queue
+from baton.assignors.building_blocks.subscriptions import readable
+from baton.assignors.building_blocks.zones import zones_of
+from baton.assignors.request import Answer, Assignor, Request
+from baton.model.ids import MemberId, Partition, QueueName
+
+WITHIN = "average"
+"""The assignor of a room where none is named: RocketMQ's own default."""
+
+Room = str
+"""A zone; "" is where those are of whom nobody says."""
+_Part = dict[QueueName, list[int]]
+"""Some partitions of some queues."""
+
+
+def machine_room_nearby(request: Request, strategies: Mapping[str, Strategy], get: Callable[[str], Assignor]) -> Answer:
+    """Option within names the assignor. One that looks at one queue at a time answers exactly as RocketMQ does.
+
+    Any other is asked once per room, for all its queues. A partition that is in several rooms counts to the first, by name, in
+    which a member reads it.
+    """
+    name = request.options.get("within", WITHIN)
+    assert isinstance(name, str)
+    rooms = _Rooms(request)
+    if name in strategies:
+        return queue_by_queue(request, sorted(request.members), _room_by_room(rooms, strategies[name](request)))
+    return _merged(request, [_ask(get(name), request, part, members) for part, members in rooms.parts()])
+
+
+class _Rooms:
+    """Which partitions are shared by whom."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._of = {name: member.zone or "" for name, member in request.members.items()}
+        self._subscribed = readable(request)
+        self._manned = {(self._of[name], queue) for name, queues in self._subscribed.items() for queue in queues}
+
+    def shares(self, queue: QueueName, numbers: Iterable[int]) -> dict[tuple[bool, Room], list[int]]:
+        """By room; True: those that are there have it for themselves."""
+        shares: dict[tuple[bool, Room], list[int]] = defaultdict(list)
+        for number in numbers:
+            rooms = sorted(zones_of(self._request, Partition(queue, number))) or [""]
+            manned = [room for room in rooms if (room, queue) in self._manned]
+            shares[bool(manned), (manned or rooms)[0]].append(number)
+        return shares
+
+    def mine(self, member: MemberId, own: bool, room: Room) -> bool:
+        """Whether a reader has a part in this share."""
+        return not own or self._of[member] == room
+
+    def parts(self) -> list[tuple[_Part, set[MemberId]]]:
+        """The shares of all queues together, and who is asked."""
+        parts: dict[tuple[bool, Room], _Part] = defaultdict(dict)
+        for queue in sorted(frozenset().union(*self._subscribed.values())):
+            for share, numbers in self.shares(queue, range(self._request.queues[queue])).items():
+                parts[share][queue] = numbers
+        return [(parts[share], {name for name in self._of if self.mine(name, *share)}) for share in sorted(parts)]
+
+
+def _room_by_room(rooms: _Rooms, within: Deal) -> Deal:
+    def deal(queue: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
+        hands: dict[MemberId, list[int]] = {name: [] for name in readers}
+        for share, of_share in rooms.shares(queue, numbers).items():
+            mine = [name for name in readers if rooms.mine(name, *share)]
+            for name, dealt in zip(mine, within(queue, of_share, mine), strict=False):
+                hands[name] += dealt
+        return map(sorted, hands.values())
+
+    return deal
+
+
+def _ask(assignor: Assignor, request: Request, part: _Part, members: Container[MemberId]) -> Answer:
+    """Assignors number a queue's partitions from 0, so those of a part are renumbered on the way in and out.
+
+    The others of the group stand there without a subscription: what they hold must still be waited for.
+    """
+    inner = {Partition(queue, old): Partition(queue, new) for queue, olds in part.items() for new, old in enumerate(olds)}
+    outer = {new: old for old, new in inner.items()}
+    asked = {
+        name: replace(
+            member,
+            subscribed=member.subscribed if name in members else frozenset(),
+            owned=tuple(inner[partition] for partition in member.owned if partition in inner),
+        )
+        for name, member in request.members.items()
+    }
+    answer = assignor(
+        replace(
+            request,
+            queues={queue: len(numbers) for queue, numbers in part.items()},
+            members={name: member for name, member in asked.items() if name in members or member.owned},
+            zones={queue: tuple(of[n] for n in part[queue]) for queue, of in request.zones.items() if queue in part},
+        )
+    )
+
+    def numbered(side: Mapping[MemberId, Sequence[Partition]]) -> dict[MemberId, tuple[Partition, ...]]:
+        return {name: tuple(outer[partition] for partition in hand) for name, hand in side.items()}
+
+    return Answer(numbered(answer.assignment), numbered(answer.withheld))
+
+
+def _merged(request: Request, answers: Iterable[Answer]) -> Answer:
+    assignment: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
+    withheld: dict[MemberId, list[Partition]] = defaultdict(list)
+    for answer in answers:
+        for hands, side in ((assignment, answer.assignment), (withheld, answer.withheld)):
+            for name, partitions in side.items():
+                hands[name] += partitions
+    return Answer(
+        {name: PartitionList.of(hand) for name, hand in assignment.items()},
+        {name: PartitionList.of(hand) for name, hand in withheld.items() if hand},
+    )

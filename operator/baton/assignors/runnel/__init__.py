@@ -1,0 +1,1 @@
+"""Runnel's assignor."""

@@ -1,0 +1,1 @@
+"""The rebalancing of Solace's partitioned queues, and the search for a balance with the fewest moves."""

@@ -1,0 +1,38 @@
+"""What a unit is worth with each queue and member of a nearly balanced answer: where the search for a better one starts.
+
+A potential says how much less a unit costs there than at the sink. Only the search's length depends on them.
+"""
+
+from collections.abc import Sequence
+
+from baton.assignors.solace.queue_reader_table import QueueReaderTable
+
+
+def potentials(cells: QueueReaderTable, counts: Sequence[int], even_totals: int, even_queues: int) -> list[int]:
+    """Of queues, then members. `counts`, by cell, is the answer. The n-th unit of a member costs 2 · even_totals more than the
+    one before it, the n-th of a cell 2 · even_queues."""
+    level = [1 - 2 * total for total in cells.totals(counts)]
+    of_queue = _spread(cells, counts, level)
+    queues: list[int] = []
+    for lowest, row in zip(of_queue, cells.of_queue, strict=True):
+        here = [counts[cell] for cell in row if level[cells.member[cell]] == lowest]
+        usual = sum(here) // len(here) if here else 0
+        queues.append(even_totals * lowest - even_queues * (2 * usual + 1))
+    return queues + [even_totals * one for one in level]
+
+
+def _spread(cells: QueueReaderTable, counts: Sequence[int], level: list[int]) -> list[int]:
+    """Whoever can take a unit of a fuller member is worth as much as that one; returns the same by queue."""
+    readers = [cells.member[row.start : row.stop] for row in cells.of_queue]
+    holders = [[cells.member[cell] for cell in row if counts[cell]] for row in cells.of_queue]
+    of_queue = [0] * len(readers)
+    changed = True
+    while changed:
+        changed = False
+        for queue, places in enumerate(readers):
+            lowest = of_queue[queue] = min([level[place] for place in holders[queue]], default=0)
+            for place in places:
+                if level[place] > lowest:
+                    level[place] = lowest
+                    changed = True
+    return of_queue
