@@ -27,7 +27,7 @@ def reading(*queues: str) -> frozenset[QueueName]:
     return frozenset(map(QueueName, queues))
 
 
-def partition(queue: str, number: int) -> Partition:
+def a_partition(queue: str, number: int) -> Partition:
     return Partition(QueueName(queue), number)
 
 

@@ -101,13 +101,12 @@ def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
 
 
 def _as_json(_: int, line: bytes) -> bool:
-    answer: dict[str, object]
     try:
-        answer = answer_line(line)
+        say_json(answer_line(line), separators=(",", ":"))
     except RequestError as error:
-        answer = {"error": str(error)}
-    say_json(answer, separators=(",", ":"))
-    return "error" not in answer
+        say_json({"error": str(error)}, separators=(",", ":"))
+        return False
+    return True
 
 
 def _explained(number: int, line: bytes) -> bool:

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 
 import pytest
+from tests.ids import a_partition, a_request, by_member, reading
 
 from baton.assignors import Answer, AssignorError, Member, Request
 from baton.assignors.contract import checked, whatever_the_order
-from baton.model import Partition
+from baton.model import MemberId, Partition, QueueName
 
-BOTH = frozenset({"orders", "returns"})
-REQUEST = Request(
-    {"orders": 3, "returns": 1, "unread": 2}, {"a": Member(BOTH), "b": Member(frozenset({"orders"})), "c": Member(frozenset())}
+BOTH = reading("orders", "returns")
+REQUEST = a_request(
+    {"orders": 3, "returns": 1, "unread": 2}, {"a": Member(BOTH), "b": Member(reading("orders")), "c": Member(frozenset())}
 )
-O0, O1, O2, R0 = Partition("orders", 0), Partition("orders", 1), Partition("orders", 2), Partition("returns", 0)
+O0, O1, O2, R0 = a_partition("orders", 0), a_partition("orders", 1), a_partition("orders", 2), a_partition("returns", 0)
 
 
 def answering(assignment: object, withheld: object = None, request: Request = REQUEST) -> Answer:
@@ -21,7 +22,7 @@ def answering(assignment: object, withheld: object = None, request: Request = RE
 
 def test_what_keeps_the_contract_passes_sorted_and_with_every_member() -> None:
     answer = answering({"a": [R0, O2], "b": {("orders", 0)}}, {"b": [O1]})
-    assert answer == Answer({"a": (O2, R0), "b": (O0,), "c": ()}, {"b": (O1,)})
+    assert answer == Answer(by_member({"a": (O2, R0), "b": (O0,), "c": ()}), by_member({"b": (O1,)}))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_what_breaks_it_is_told_in_one_line_that_names_the_assignor(assignment: 
 
 def test_many_missing_partitions_are_counted() -> None:
     with pytest.raises(AssignorError, match="gave orders 0-19 and 80 more to nobody"):
-        answering({}, request=Request({"orders": 100}, {"a": Member(BOTH)}))
+        answering({}, request=a_request({"orders": 100}, {"a": Member(BOTH)}))
 
 
 def test_another_answer_than_an_answer_is_refused() -> None:
@@ -75,7 +76,7 @@ def test_a_request_cannot_be_written_to() -> None:
 
     with pytest.raises(AssignorError, match=r"failed at .* with TypeError"):
         checked("example.com/mine", meddles)(REQUEST)
-    assert REQUEST.queues["orders"] == 3
+    assert REQUEST.queues[QueueName("orders")] == 3
 
 
 def first_listed(request: Request) -> Answer:
@@ -86,12 +87,12 @@ def first_by_name(request: Request) -> Answer:
     return all_to(min(name for name in request.members if request.members[name].subscribed == BOTH), request.queues)
 
 
-def all_to(member: str, queues: Mapping[str, int]) -> Answer:
-    return Answer({member: [Partition(queue, n) for queue in BOTH for n in range(queues[queue])]})  # type: ignore[arg-type]
+def all_to(member: MemberId, queues: Mapping[QueueName, int]) -> Answer:
+    return Answer({member: [Partition(queue, n) for queue in BOTH for n in range(queues[queue])]})
 
 
 def test_an_answer_that_depends_on_the_order_of_listing_is_found_out() -> None:
-    twins = Request({"orders": 2, "returns": 1}, {"a": Member(BOTH), "b": Member(BOTH)})
-    assert whatever_the_order("x/y", checked("x/y", first_by_name))(twins).assignment["a"]
+    twins = a_request({"orders": 2, "returns": 1}, {"a": Member(BOTH), "b": Member(BOTH)})
+    assert whatever_the_order("x/y", checked("x/y", first_by_name))(twins).assignment[MemberId("a")]
     with pytest.raises(AssignorError, match="x/y answers otherwise when the same members or queues are listed in another order"):
         whatever_the_order("x/y", checked("x/y", first_listed))(twins)

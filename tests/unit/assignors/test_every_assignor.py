@@ -1,18 +1,25 @@
 """What holds for each of them."""
 
+from collections.abc import Mapping
+from random import Random
+from typing import TypeVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ids import a_request
 from tests.unit.assignors.worlds import all_partitions, requests
 
 from baton.assignors import Request, UnknownAssignorError, get, names
 
+K = TypeVar("K")
+V = TypeVar("V")
 EVERY_ONE = pytest.mark.parametrize("name", names())
 
 
 @EVERY_ONE
 @given(request_=requests(contested=True, zones=True))
-def test_every_partition_that_somebody_reads_goes_to_one_member_that_reads_it(name, request_):
+def test_every_partition_that_somebody_reads_goes_to_one_member_that_reads_it(name: str, request_: Request) -> None:
     answer = get(name)(request_)
     given_out = [partition for part in (answer.assignment, answer.withheld) for hand in part.values() for partition in hand]
     read = frozenset().union(*(member.subscribed for member in request_.members.values()))
@@ -22,8 +29,8 @@ def test_every_partition_that_somebody_reads_goes_to_one_member_that_reads_it(na
 
 @EVERY_ONE
 @given(request_=requests(contested=True, zones=True), shuffle=st.randoms())
-def test_the_order_in_which_things_are_listed_means_nothing(name, request_, shuffle):
-    def shuffled(mapping):
+def test_the_order_in_which_things_are_listed_means_nothing(name: str, request_: Request, shuffle: Random) -> None:
+    def shuffled(mapping: Mapping[K, V]) -> dict[K, V]:
         items = list(mapping.items())
         shuffle.shuffle(items)
         return dict(items)
@@ -34,15 +41,15 @@ def test_the_order_in_which_things_are_listed_means_nothing(name, request_, shuf
 
 @EVERY_ONE
 @given(request_=requests())
-def test_every_member_is_in_the_answer_also_with_nothing(name, request_):
+def test_every_member_is_in_the_answer_also_with_nothing(name: str, request_: Request) -> None:
     assert get(name)(request_).assignment.keys() == request_.members.keys()
 
 
 @EVERY_ONE
-def test_nobody_there_gets_nothing(name):
-    assert get(name)(Request({"orders": 3}, {})).assignment == {}
+def test_nobody_there_gets_nothing(name: str) -> None:
+    assert get(name)(a_request({"orders": 3}, {})).assignment == {}
 
 
-def test_an_unknown_name_lists_those_that_exist():
+def test_an_unknown_name_lists_those_that_exist() -> None:
     with pytest.raises(UnknownAssignorError, match=r"no assignor 'stickiest'; choose one of average, .*sticky"):
         get("stickiest")

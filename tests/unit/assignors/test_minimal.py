@@ -1,12 +1,12 @@
 """The most even, with the fewest moves, with the fewest zone mismatches: compared with all there is, and with an exact solver."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from random import Random
 
 import pytest
+from tests.ids import a_partition, a_request, reading
 from tests.unit.assignors.assignment_problem import least_cost
 from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
@@ -15,10 +15,10 @@ from baton.assignors.own.count_table import CountTable
 from baton.assignors.own.fewest_moves import MOST_HOPS, _Settling, settle
 from baton.assignors.own.most_even import level
 from baton.assignors.own.partition_kinds import grouped
-from baton.model import Partition
+from baton.model import MemberId, Partition, QueueName
 
 minimal = get("minimal")
-ORDERS = frozenset({"orders"})
+ORDERS = reading("orders")
 ONE = Fraction(1)
 
 
@@ -26,11 +26,11 @@ def a_group(dice: Random, members: int, partitions: int, weighty: bool = False) 
     """Some queues of `partitions` partitions together; some read all, some claims are old or contested, zones for some."""
     cut = sorted(dice.randint(0, partitions) for _ in range(dice.randint(0, 2)))
     ends = zip([0, *cut], [*cut, partitions], strict=True)
-    queues = {f"q{place}": end - start for place, (start, end) in enumerate(ends)}
-    names = [f"m{place}" for place in range(members)]
+    queues = {QueueName(f"q{place}"): end - start for place, (start, end) in enumerate(ends)}
+    names = [MemberId(f"m{place}") for place in range(members)]
     alike, contested, zoned, unequal = (dice.random() < chance for chance in (0.4, 0.3, 0.5, 0.4))
     reads = {name: frozenset(queue for queue in queues if alike or dice.random() < 0.6) for name in names}
-    owned: dict[str, list[Partition]] = {name: [] for name in names}
+    owned: dict[MemberId, list[Partition]] = {name: [] for name in names}
     for partition in all_partitions(queues):
         claimants = [name for name in names if partition.queue in reads[name] or dice.random() < 0.2]
         if dice.random() < 0.8 and claimants:
@@ -70,25 +70,25 @@ class Prices:
     def weight(self, partition: Partition) -> Fraction:
         return ONE if self.weightless else self._given_weight(partition)
 
-    def moved(self, partition: Partition, name: str) -> bool:
+    def moved(self, partition: Partition, name: MemberId) -> bool:
         return name not in self.before.get(partition, (name,))
 
-    def far(self, partition: Partition, name: str) -> bool:
+    def far(self, partition: Partition, name: MemberId) -> bool:
         home = self.request.members[name].zone
         zones = self.request.zones.get(partition.queue)
         return bool(home and zones and zones[partition.number] and home not in zones[partition.number])
 
-    def cost(self, owners: dict[Partition, str]) -> tuple[Fraction, int, int]:
-        loads = Counter[str]()
+    def cost(self, owners: Mapping[Partition, MemberId]) -> tuple[Fraction, int, int]:
+        loads: dict[MemberId, Fraction] = {}
         for partition, name in owners.items():
-            loads[name] += self.weight(partition)
+            loads[name] = loads.get(name, Fraction(0)) + self.weight(partition)
         return (
             sum((load**2 / self.request.members[name].capacity for name, load in loads.items()), Fraction(0)),
             sum(self.moved(partition, name) for partition, name in owners.items()),
             sum(self.far(partition, name) for partition, name in owners.items()),
         )
 
-    def readers(self, partition: Partition) -> list[str]:
+    def readers(self, partition: Partition) -> list[MemberId]:
         return [name for name, member in self.request.members.items() if partition.queue in member.subscribed]
 
     def least(self) -> tuple[Fraction, int, int]:
@@ -120,7 +120,7 @@ class Prices:
 
 
 @pytest.mark.parametrize("hundred", range(20))
-def test_nothing_is_better_among_all_the_assignments_of_a_small_group(hundred):
+def test_nothing_is_better_among_all_the_assignments_of_a_small_group(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         dice = Random(seed)
         request = a_group(dice, members=dice.randint(1, 4), partitions=dice.randint(0, 6))
@@ -129,7 +129,7 @@ def test_nothing_is_better_among_all_the_assignments_of_a_small_group(hundred):
 
 
 @pytest.mark.parametrize("hundred", range(10))
-def test_nothing_is_better_where_partitions_weigh_differently_in_a_small_group(hundred):
+def test_nothing_is_better_where_partitions_weigh_differently_in_a_small_group(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         dice = Random(seed)
         request = a_group(dice, members=dice.randint(1, 4), partitions=dice.randint(0, 5), weighty=True)
@@ -138,51 +138,51 @@ def test_nothing_is_better_where_partitions_weigh_differently_in_a_small_group(h
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_an_exact_solver_finds_nothing_better_in_a_group_of_medium_size(seed):
+def test_an_exact_solver_finds_nothing_better_in_a_group_of_medium_size(seed: int) -> None:
     dice = Random(seed)
     request = a_group(dice, members=dice.randint(3, 12), partitions=dice.randint(15, 60))
     prices = Prices(request)
     assert prices.cost(minimal(request).owners()) == prices.least_of_slots()
 
 
-def group(size: int, weights=(), **members: Member) -> Request:
-    return Request({"orders": size}, members, weights={"orders": tuple(map(Fraction, weights))} if weights else {})
+def group(size: int, weights: Sequence[str] = (), /, **members: Member) -> Request:
+    return a_request({"orders": size}, members, weights={"orders": tuple(map(Fraction, weights))} if weights else {})
 
 
 def numbers(request: Request) -> dict[str, list[int]]:
     return {name: [partition.number for partition in hand] for name, hand in minimal(request).assignment.items()}
 
 
-def test_a_chain_of_moves_is_found_where_no_single_one_helps():
+def test_a_chain_of_moves_is_found_where_no_single_one_helps() -> None:
     """c can take nothing of a, but b can, and c of b. Kafka's sticky assignor stops here."""
     queues = {"p": 3, "q": 2}
     members = {
-        "a": Member(frozenset({"p"}), tuple(Partition("p", number) for number in range(3)), 1),
-        "b": Member(frozenset({"p", "q"}), tuple(Partition("q", number) for number in range(2)), 1),
-        "c": Member(frozenset({"q"}), (), 1),
+        "a": Member(reading("p"), tuple(a_partition("p", number) for number in range(3)), 1),
+        "b": Member(reading("p", "q"), tuple(a_partition("q", number) for number in range(2)), 1),
+        "c": Member(reading("q"), (), 1),
     }
-    answer = minimal(Request(queues, members))
+    answer = minimal(a_request(queues, members))
     assert sorted(map(len, answer.assignment.values())) == [1, 2, 2]
     assert sum(answer.owners()[partition] != name for name, member in members.items() for partition in member.owned) == 2
 
 
-def test_only_totals_must_be_even_so_fewer_partitions_move_than_for_even_queues():
+def test_only_totals_must_be_even_so_fewer_partitions_move_than_for_even_queues() -> None:
     queues = {"p": 2, "q": 2}
-    both = frozenset(queues)
+    both = reading(*queues)
     members = {
-        "a": Member(both, (Partition("p", 0), Partition("p", 1)), 1),
-        "b": Member(both, (Partition("q", 0), Partition("q", 1)), 1),
+        "a": Member(both, (a_partition("p", 0), a_partition("p", 1)), 1),
+        "b": Member(both, (a_partition("q", 0), a_partition("q", 1)), 1),
     }
-    assert minimal(Request(queues, members)).assignment == {name: member.owned for name, member in members.items()}
+    assert minimal(a_request(queues, members)).assignment == {name: member.owned for name, member in members.items()}
 
 
-def test_from_nothing_the_queues_are_spread_too():
-    both = frozenset({"p", "q"})
-    answer = minimal(Request({"p": 4, "q": 4}, {"a": Member(both), "b": Member(both)}))
-    assert {Counter(p.queue for p in hand)["p"] for hand in answer.assignment.values()} == {2}
+def test_from_nothing_the_queues_are_spread_too() -> None:
+    both = reading("p", "q")
+    answer = minimal(a_request({"p": 4, "q": 4}, {"a": Member(both), "b": Member(both)}))
+    assert {sum(one.queue == "p" for one in hand) for hand in answer.assignment.values()} == {2}
 
 
-def test_a_member_of_twice_the_capacity_carries_twice_the_load():
+def test_a_member_of_twice_the_capacity_carries_twice_the_load() -> None:
     assert {
         name: len(hand) for name, hand in numbers(group(9, a=Member(ORDERS, capacity=2 * ONE), b=Member(ORDERS))).items()
     } == {
@@ -191,28 +191,28 @@ def test_a_member_of_twice_the_capacity_carries_twice_the_load():
     }
 
 
-def test_a_heavy_partition_counts_for_several_light_ones():
+def test_a_heavy_partition_counts_for_several_light_ones() -> None:
     assert numbers(group(5, ["4", "1", "1", "1", "1"], a=Member(ORDERS), b=Member(ORDERS))) == {"a": [0], "b": [1, 2, 3, 4]}
 
 
-def test_decimal_weights_are_exact():
+def test_decimal_weights_are_exact() -> None:
     weights = ["0.1", "0.2", "0.3"]
     owned = {
-        "a": Member(ORDERS, (Partition("orders", 2),), 1),
-        "b": Member(ORDERS, tuple(Partition("orders", n) for n in (0, 1)), 1),
+        "a": Member(ORDERS, (a_partition("orders", 2),), 1),
+        "b": Member(ORDERS, tuple(a_partition("orders", n) for n in (0, 1)), 1),
     }
     assert numbers(group(3, weights, **owned)) == {"a": [2], "b": [0, 1]}
 
 
-def test_where_nothing_weighs_anything_numbers_count():
+def test_where_nothing_weighs_anything_numbers_count() -> None:
     assert numbers(group(4, ["0"] * 4, a=Member(ORDERS), b=Member(ORDERS))) == {"a": [0, 2], "b": [1, 3]}
 
 
-def test_a_weighted_group_that_is_too_large_to_search_through_is_nearly_even():
+def test_a_weighted_group_that_is_too_large_to_search_through_is_nearly_even() -> None:
     dice = Random(7)
     weights = {"orders": tuple(Fraction(dice.randint(1, 1000)) for _ in range(500))}
     members = {f"m{place}": Member(ORDERS) for place in range(50)}
-    answer = minimal(Request({"orders": 500}, members, weights=weights))
+    answer = minimal(a_request({"orders": 500}, members, weights=weights))
     loads = [sum(weights["orders"][partition.number] for partition in hand) for hand in answer.assignment.values()]
     assert max(loads) - min(loads) <= sum(loads) / len(loads) / 100
 
@@ -224,9 +224,9 @@ def of_many_kinds(members: int, kinds: int) -> Request:
     near = tuple(frozenset(dice.sample(zones, min(8, members))) for _ in range(kinds))
     owned: list[list[Partition]] = [[] for _ in zones]
     for number in range(kinds):
-        owned[dice.randrange(members // 2)].append(Partition("orders", number))
+        owned[dice.randrange(members // 2)].append(a_partition("orders", number))
     group = {zone: Member(ORDERS, tuple(mine), zone=zone) for zone, mine in zip(zones, owned, strict=True)}
-    return Request({"orders": kinds}, group, {"orders": near})
+    return a_request({"orders": kinds}, group, {"orders": near})
 
 
 def test_a_search_that_goes_on_for_long_ends_as_even_and_with_fewer_moves_than_it_began() -> None:
@@ -265,7 +265,7 @@ def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: 
 
 
 def test_more_kinds_for_more_readers_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.assignors.own.minimal.MOST_ARCS", 16 * 64 - 1)
+    monkeypatch.setattr("baton.assignors.minimal.MOST_ARCS", 16 * 64 - 1)
     with pytest.raises(
         AssignorError, match=r"64 kinds of partitions .* 1,024 in all, more than 1,023: .* spec.partitionAttributes"
     ):

@@ -1,35 +1,36 @@
 import pytest
+from tests.ids import Zones, a_request, reading
 
-from baton.assignors import Member, Request, get
+from baton.assignors import Answer, Member, Request, get
 
 RANGE = get("range")
-READ = frozenset({"orders", "payments"})
+READ = reading("orders", "payments")
 
 
-def numbers(answer, queue):
+def numbers(answer: Answer, queue: str) -> dict[str, list[int]]:
     return {name: [p.number for p in hand if p.queue == queue] for name, hand in answer.assignment.items()}
 
 
-def test_partitions_with_equal_numbers_meet_the_same_member():
-    answer = RANGE(Request({"orders": 6, "payments": 6}, {name: Member(READ) for name in "abc"}))
+def test_partitions_with_equal_numbers_meet_the_same_member() -> None:
+    answer = RANGE(a_request({"orders": 6, "payments": 6}, {name: Member(READ) for name in "abc"}))
     assert numbers(answer, "orders") == numbers(answer, "payments") == {"a": [0, 1], "b": [2, 3], "c": [4, 5]}
 
 
-def test_the_rests_of_every_queue_pile_up_on_the_first():
-    answer = RANGE(Request({"orders": 10, "payments": 5}, {name: Member(READ) for name in "abc"}))
+def test_the_rests_of_every_queue_pile_up_on_the_first() -> None:
+    answer = RANGE(a_request({"orders": 10, "payments": 5}, {name: Member(READ) for name in "abc"}))
     assert sorted(len(hand) for hand in answer.assignment.values()) == [4, 5, 6]
 
 
-def test_static_members_come_before_dynamic_ones():
+def test_static_members_come_before_dynamic_ones() -> None:
     members = {"a": Member(READ), "z": Member(READ, instance="1"), "y": Member(READ, instance="2")}
-    assert numbers(RANGE(Request({"orders": 3}, members)), "orders") == {"z": [0], "y": [1], "a": [2]}
+    assert numbers(RANGE(a_request({"orders": 3}, members)), "orders") == {"z": [0], "y": [1], "a": [2]}
 
 
 NEAR = (frozenset({"east"}), frozenset({"west"}), frozenset({"east"}), frozenset({"west"}))
 
 
-def zoned(zones=NEAR, **members: str | None) -> Request:
-    return Request({"orders": 4}, {name: Member(READ, zone=zone) for name, zone in members.items()}, {"orders": zones})
+def zoned(zones: Zones = NEAR, **members: str | None) -> Request:
+    return a_request({"orders": 4}, {name: Member(READ, zone=zone) for name, zone in members.items()}, {"orders": zones})
 
 
 @pytest.mark.parametrize(
@@ -45,12 +46,12 @@ def zoned(zones=NEAR, **members: str | None) -> Request:
         ),
     ],
 )
-def test_zones(request_, expected):
+def test_zones(request_: Request, expected: dict[str, list[int]]) -> None:
     assert numbers(RANGE(request_), "orders") == expected
 
 
-def test_zones_do_not_tear_apart_what_belongs_together():
+def test_zones_do_not_tear_apart_what_belongs_together() -> None:
     members = {"a": Member(READ, zone="west"), "b": Member(READ, zone="east")}
     opposite = tuple(reversed(NEAR))
-    answer = RANGE(Request({"orders": 4, "payments": 4}, members, {"orders": NEAR, "payments": opposite}))
+    answer = RANGE(a_request({"orders": 4, "payments": 4}, members, {"orders": NEAR, "payments": opposite}))
     assert numbers(answer, "orders") == numbers(answer, "payments") == {"a": [0, 1], "b": [2, 3]}

@@ -1,40 +1,41 @@
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
+from tests.ids import a_partition, a_request, reading
 from tests.unit.assignors.worlds import best_score, holders, loads, moves, owners_before, requests, score, subscriptions
 
-from baton.assignors import Member, Request, get, lower_bound, place_new
-from baton.model import Partition
+from baton.assignors import Answer, Member, Request, get, lower_bound, place_new
 
 solace = get("solace")
 
 
 def group(queues: dict[str, int], **owned: dict[str, list[int]]) -> Request:
     """Members that read everything, in the order in which they joined."""
-    return Request(
+    return a_request(
         queues,
         {
-            name: Member(frozenset(queues), tuple(Partition(q, n) for q, numbers in had.items() for n in numbers), seat=seat)
+            name: Member(reading(*queues), tuple(a_partition(q, n) for q, numbers in had.items() for n in numbers), seat=seat)
             for seat, (name, had) in enumerate(owned.items())
         },
     )
 
 
-def numbers(answer, queue="orders"):
+def numbers(answer: Answer, queue: str = "orders") -> dict[str, list[int]]:
     return {name: [p.number for p in hand if p.queue == queue] for name, hand in answer.assignment.items()}
 
 
 @given(requests(most_in_all=6, contested=True) | requests(most_in_all=6))
 @settings(max_examples=300)
-def test_the_answer_is_the_most_even_there_is_and_of_those_one_with_the_fewest_moves(request_):
+def test_the_answer_is_the_most_even_there_is_and_of_those_one_with_the_fewest_moves(request_: Request) -> None:
     before = holders(request_)
     owners = solace(request_).owners()
     assert score(owners, before) == best_score(request_.queues, subscriptions(request_), before)
 
 
 @given(requests(most_partitions=40, most_members=9))
-def test_no_ring_of_hand_offs_makes_a_group_of_medium_size_better(request_):
+def test_no_ring_of_hand_offs_makes_a_group_of_medium_size_better(request_: Request) -> None:
     """A ring goes from queue to member (one more), from member to queue (one less), and through the totals of two members. None
     that gains is left (Bellman and Ford), so the answer is the best (Klein 1967)."""
     owners = solace(request_).owners()
@@ -60,13 +61,13 @@ def test_no_ring_of_hand_offs_makes_a_group_of_medium_size_better(request_):
 
 
 @given(requests(most_partitions=40, most_members=9))
-def test_moves_are_always_the_lower_bound(request_):
+def test_moves_are_always_the_lower_bound(request_: Request) -> None:
     bound = lower_bound(request_.queues, subscriptions(request_), owners_before(request_))
     assert moves(solace(request_).owners(), holders(request_)) == bound
 
 
 @given(requests(most_partitions=40, most_members=9))
-def test_who_reads_everything_is_within_one_in_total_and_in_every_queue(request_):
+def test_who_reads_everything_is_within_one_in_total_and_in_every_queue(request_: Request) -> None:
     everything = frozenset(request_.queues)
     request_ = Request(request_.queues, {name: Member(everything, m.owned, m.generation) for name, m in request_.members.items()})
     answer = solace(request_)
@@ -76,7 +77,7 @@ def test_who_reads_everything_is_within_one_in_total_and_in_every_queue(request_
 
 
 @given(requests(most_partitions=40, most_members=9))
-def test_asking_again_with_the_answer_changes_nothing(request_):
+def test_asking_again_with_the_answer_changes_nothing(request_: Request) -> None:
     answer = solace(request_)
     settled = Request(
         request_.queues,
@@ -85,46 +86,46 @@ def test_asking_again_with_the_answer_changes_nothing(request_):
     assert solace(settled) == answer
 
 
-def test_from_nothing_partitions_are_dealt_in_the_order_of_joining():
+def test_from_nothing_partitions_are_dealt_in_the_order_of_joining() -> None:
     assert numbers(solace(group({"orders": 7}, late={}, early={}))) == {"late": [0, 2, 4, 6], "early": [1, 3, 5]}
 
 
-def test_a_fourth_member_costs_seven_partitions_one_hand_off():
+def test_a_fourth_member_costs_seven_partitions_one_hand_off() -> None:
     answer = solace(group({"orders": 7}, a={"orders": [0, 3, 6]}, b={"orders": [1, 4]}, c={"orders": [2, 5]}, d={}))
     assert numbers(answer) == {"a": [0, 3], "b": [1, 4], "c": [2, 5], "d": [6]}
 
 
-def test_an_old_imbalance_does_not_perpetuate_itself():
+def test_an_old_imbalance_does_not_perpetuate_itself() -> None:
     answer = solace(group({"orders": 6}, a={"orders": [0, 1, 2, 3, 4]}, b={"orders": [5]}))
     assert numbers(answer) == {"a": [0, 1, 2], "b": [3, 4, 5]}
 
 
-def test_new_partitions_go_to_those_with_fewest():
+def test_new_partitions_go_to_those_with_fewest() -> None:
     answer = solace(group({"orders": 6}, a={"orders": [0, 1]}, b={"orders": [2]}, c={"orders": [3]}))
     assert numbers(answer) == {"a": [0, 1], "b": [2, 4], "c": [3, 5]}
 
 
-def test_what_exceeds_the_partitions_is_left_with_none():
+def test_what_exceeds_the_partitions_is_left_with_none() -> None:
     assert numbers(solace(group({"orders": 2}, a={}, b={}, c={}))) == {"a": [0], "b": [1], "c": []}
 
 
-def test_totals_are_even_before_each_queue_is():
+def test_totals_are_even_before_each_queue_is() -> None:
     answer = solace(group({"orders": 1, "payments": 1, "returns": 1}, a={}, b={}, c={}))
     assert Counter(answer.owners().values()) == {"a": 1, "b": 1, "c": 1}
 
 
-def test_even_totals_with_uneven_queues_are_not_yet_balanced():
+def test_even_totals_with_uneven_queues_are_not_yet_balanced() -> None:
     answer = solace(group({"orders": 4, "payments": 4}, a={"orders": [0, 1, 2, 3]}, b={"payments": [0, 1, 2, 3]}))
     assert numbers(answer, "orders") == {"a": [0, 1], "b": [2, 3]}
     assert numbers(answer, "payments") == {"a": [2, 3], "b": [0, 1]}
 
 
-def test_a_queue_that_was_dropped_from_a_subscription_is_given_up():
-    request = Request(
+def test_a_queue_that_was_dropped_from_a_subscription_is_given_up() -> None:
+    request = a_request(
         {"orders": 2, "payments": 2},
         {
-            "a": Member(frozenset({"payments"}), (Partition("orders", 0), Partition("payments", 0))),
-            "b": Member(frozenset({"orders", "payments"}), (Partition("orders", 1), Partition("payments", 1))),
+            "a": Member(reading("payments"), (a_partition("orders", 0), a_partition("payments", 0))),
+            "b": Member(reading("orders", "payments"), (a_partition("orders", 1), a_partition("payments", 1))),
         },
     )
     answer = solace(request)
@@ -132,23 +133,23 @@ def test_a_queue_that_was_dropped_from_a_subscription_is_given_up():
     assert numbers(answer, "payments") == {"a": [0, 1], "b": []}
 
 
-def test_a_claim_on_what_no_longer_exists_is_dropped():
+def test_a_claim_on_what_no_longer_exists_is_dropped() -> None:
     answer = solace(group({"orders": 2}, a={"orders": [0, 7], "gone": [1]}, b={}))
     assert numbers(answer) == {"a": [0], "b": [1]}
 
 
-def test_a_contested_partition_goes_to_one_of_those_that_claim_it():
+def test_a_contested_partition_goes_to_one_of_those_that_claim_it() -> None:
     answer = solace(group({"orders": 3}, a={"orders": [0, 1]}, b={"orders": [0, 2]}, c={"orders": [0]}))
     assert numbers(answer) == {"a": [1], "b": [2], "c": [0]}
 
 
-def test_placing_new_partitions_moves_nothing():
+def test_placing_new_partitions_moves_nothing() -> None:
     uneven = group({"orders": 6}, a={"orders": [0, 1, 2]}, b={"orders": [3]})
     assert numbers(place_new(uneven)) == {"a": [0, 1, 2], "b": [3, 4, 5]}
 
 
 @given(requests())
-def test_placing_new_partitions_leaves_each_with_its_owner_if_that_one_reads_it(request_):
+def test_placing_new_partitions_leaves_each_with_its_owner_if_that_one_reads_it(request_: Request) -> None:
     owners = place_new(request_).owners()
     for partition, owner in owners_before(request_).items():
         if partition.queue in request_.members[owner].subscribed:
@@ -156,11 +157,11 @@ def test_placing_new_partitions_leaves_each_with_its_owner_if_that_one_reads_it(
 
 
 @pytest.mark.parametrize("members", [1, 2, 7, 100])
-def test_a_thousand_partitions_are_shared_to_within_one(members):
+def test_a_thousand_partitions_are_shared_to_within_one(members: int) -> None:
     counts = loads(solace(group({"orders": 1000}, **{f"m{i}": {} for i in range(members)})))
     assert _within_one(counts.values())
 
 
-def _within_one(counts) -> bool:
+def _within_one(counts: Iterable[int]) -> bool:
     counts = list(counts)
     return max(counts) - min(counts) <= 1

@@ -7,27 +7,33 @@ from itertools import product
 from hypothesis import strategies as st
 
 from baton.assignors import Answer, Member, Request
-from baton.model import Partition
+from baton.model import MemberId, Partition, QueueName
 
-QUEUES = ("orders", "payments", "returns")
+QUEUES = (QueueName("orders"), QueueName("payments"), QueueName("returns"))
 ZONES = ("east", "north", "west")
 Score = tuple[int, int, int]
-Holders = Mapping[Partition, Collection[str]]
+Owners = Mapping[Partition, MemberId]
+Holders = Mapping[Partition, Collection[MemberId]]
 
 
 @st.composite
 def requests(
-    draw, most_partitions: int = 6, most_in_all: int = 1000, most_members: int = 4, contested: bool = False, zones: bool = False
+    draw: st.DrawFn,
+    most_partitions: int = 6,
+    most_in_all: int = 1000,
+    most_members: int = 4,
+    contested: bool = False,
+    zones: bool = False,
 ) -> Request:
     """A group: some queues, members that read all or some of them, and who owned what before (perhaps unsubscribed since)."""
-    queues: dict[str, int] = {}
+    queues: dict[QueueName, int] = {}
     for queue in QUEUES[: draw(st.integers(1, len(QUEUES)))]:
         queues[queue] = draw(st.integers(0, min(most_partitions, most_in_all - sum(queues.values()))))
-    names = [f"m{place}" for place in range(draw(st.integers(1, most_members)))]
+    names = [MemberId(f"m{place}") for place in range(draw(st.integers(1, most_members)))]
     everything = frozenset(queues)
     subscriptions = st.just(everything) if draw(st.booleans()) else st.sets(st.sampled_from(sorted(queues))).map(frozenset)
     subscribed = {name: draw(subscriptions) for name in names}
-    owned: dict[str, list[Partition]] = {name: [] for name in names}
+    owned: dict[MemberId, list[Partition]] = {name: [] for name in names}
     for partition in all_partitions(queues):
         holders = st.lists(st.sampled_from(names), max_size=2 if contested else 1, unique=True)
         for name in draw(holders):
@@ -47,22 +53,22 @@ def requests(
     return Request(queues, members, where)
 
 
-def all_partitions(queues: dict[str, int]) -> list[Partition]:
+def all_partitions(queues: Mapping[QueueName, int]) -> list[Partition]:
     return [Partition(queue, number) for queue in sorted(queues) for number in range(queues[queue])]
 
 
-def subscriptions(request: Request) -> dict[str, frozenset[str]]:
+def subscriptions(request: Request) -> dict[MemberId, frozenset[QueueName]]:
     return {name: member.subscribed for name, member in request.members.items()}
 
 
-def owners_before(request: Request) -> dict[Partition, str]:
+def owners_before(request: Request) -> dict[Partition, MemberId]:
     """Where nothing is contested."""
     return {partition: name for name, member in request.members.items() for partition in member.owned}
 
 
-def holders(request: Request) -> dict[Partition, set[str]]:
+def holders(request: Request) -> dict[Partition, set[MemberId]]:
     """Those with the newest claim."""
-    claims: dict[Partition, set[str]] = {}
+    claims: dict[Partition, set[MemberId]] = {}
     for partition in all_partitions(request.queues):
         claimants = {name: member.generation for name, member in request.members.items() if partition in member.owned}
         if claimants:
@@ -70,7 +76,7 @@ def holders(request: Request) -> dict[Partition, set[str]]:
     return claims
 
 
-def score(owners: dict[Partition, str], before: Holders) -> Score:
+def score(owners: Owners, before: Holders) -> Score:
     """How uneven the totals are, how uneven the queues, and how many partitions moved: the least of it, in this order, is a
     balance with the fewest moves."""
     return (
@@ -80,11 +86,11 @@ def score(owners: dict[Partition, str], before: Holders) -> Score:
     )
 
 
-def moves(owners: dict[Partition, str], before: Holders) -> int:
+def moves(owners: Owners, before: Holders) -> int:
     return sum(name not in before.get(partition, (name,)) for partition, name in owners.items())
 
 
-def best_score(queues: dict[str, int], members: dict[str, frozenset[str]], before: Holders) -> Score:
+def best_score(queues: Mapping[QueueName, int], members: Mapping[MemberId, frozenset[QueueName]], before: Holders) -> Score:
     """By trying every assignment there is."""
     readers = {queue: [name for name in sorted(members) if queue in members[name]] for queue in queues}
     partitions = [partition for partition in all_partitions(queues) if readers[partition.queue]]
@@ -94,6 +100,6 @@ def best_score(queues: dict[str, int], members: dict[str, frozenset[str]], befor
     )
 
 
-def loads(answer: Answer) -> Counter[str]:
+def loads(answer: Answer) -> Counter[MemberId]:
     """What everybody has in the end."""
     return Counter(dict.fromkeys(answer.assignment, 0)) + Counter(answer.owners().values())

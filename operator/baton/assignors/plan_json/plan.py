@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from baton.assignors.building_blocks.holders import holders
 from baton.assignors.contract import AssignorError, whatever_the_order
@@ -34,6 +34,20 @@ _REQUEST = ("assignor", "queues", "members", "zones", "weights", "options")
 _MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
 
 
+Queues = Mapping[str, Sequence[int]]
+"""Of one member: the numbers of its partitions, by queue."""
+
+
+class AnswerObject(TypedDict):
+    """An answer as JSON."""
+
+    assignment: Mapping[str, Queues]
+    withheld: Mapping[str, Queues]
+    moves: int
+    """Partitions that somebody holds and another will own."""
+    lower_bound: int
+
+
 class Planned(NamedTuple):
     """What one line asked, and the answer."""
 
@@ -46,7 +60,7 @@ class Planned(NamedTuple):
     lower_bound: int
 
 
-def answer_line(line: str | bytes) -> dict[str, object]:
+def answer_line(line: str | bytes) -> AnswerObject:
     """The answer to one line of JSON, as JSON. Raises RequestError."""
     made = planned(line)
     return {

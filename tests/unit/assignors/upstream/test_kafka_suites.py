@@ -7,14 +7,40 @@ assignors at the server (KIP-848). Its range is ours to the letter; beside its u
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 import pytest
 
-from baton.assignors.plan_json.plan import answer_line
+from baton.assignors.plan_json.plan import AnswerObject, Queues, answer_line
 
 
-def _cases(file):
+class MemberObject(TypedDict):
+    subscribed: list[str]
+    owned: NotRequired[list[tuple[str, int]]]
+
+
+class RequestObject(TypedDict):
+    queues: dict[str, int]
+    members: dict[str, MemberObject]
+    zones: NotRequired[dict[str, list[list[str]]]]
+
+
+class Case(TypedDict):
+    """One line of a file. Only the clients' have `owners` to `lower_bound`, only the server's `theirs`."""
+
+    shows: str
+    assignors: list[str]
+    request: RequestObject
+    owners: dict[str, Queues]
+    withheld: dict[str, Queues]
+    moves: int
+    lower_bound: int
+    theirs: dict[str, Queues]
+
+
+def _cases(file: str) -> list[object]:
     lines = Path(__file__).with_name(file).read_text().splitlines()
     return [
         pytest.param(case, assignor, id=f"{assignor}: {case['shows']}")
@@ -27,12 +53,12 @@ CLIENTS = _cases("kafka_clients.jsonl")
 SERVER = _cases("kafka_server.jsonl")
 
 
-def answer(assignor, request):
+def answer(assignor: str, request: RequestObject) -> AnswerObject:
     return answer_line(json.dumps({"assignor": assignor, **request}))
 
 
 @pytest.mark.parametrize(("case", "assignor"), CLIENTS)
-def test_the_owners_are_those_of_kafkas_class(case, assignor):
+def test_the_owners_are_those_of_kafkas_class(case: Case, assignor: str) -> None:
     answered = answer(assignor, case["request"])
     assert answered["withheld"] == (case["withheld"] if assignor == "cooperative-sticky" else {})
     assert _owners(answered["assignment"], answered["withheld"]) == _owners(case["owners"])
@@ -40,23 +66,23 @@ def test_the_owners_are_those_of_kafkas_class(case, assignor):
 
 
 @pytest.mark.parametrize(("case", "assignor"), CLIENTS + SERVER)
-def test_nothing_hangs_on_the_order_of_keys_and_lists(case, assignor):
+def test_nothing_hangs_on_the_order_of_keys_and_lists(case: Case, assignor: str) -> None:
     assert answer(assignor, _turned_round(case["request"])) == answer(assignor, case["request"])
 
 
 @pytest.mark.parametrize(("case", "assignor"), CLIENTS)
-def test_names_mean_nothing_but_their_order(case, assignor):
+def test_names_mean_nothing_but_their_order(case: Case, assignor: str) -> None:
     """Kafka's own answer can change here: its HashMap is ordered by hashes."""
     members = case["request"]["members"]
     new = dict(zip(sorted(members), (f"pod-{place:02}" for place in range(len(members))), strict=True))
-    renamed = case["request"] | {"members": {new[name]: member for name, member in members.items()}}
+    renamed: RequestObject = {**case["request"], "members": {new[name]: member for name, member in members.items()}}
     before, after = answer(assignor, case["request"]), answer(assignor, renamed)
-    for side in ("assignment", "withheld"):
-        assert after[side] == {new[name]: hand for name, hand in before[side].items()}
+    assert after["assignment"] == {new[name]: hand for name, hand in before["assignment"].items()}
+    assert after["withheld"] == {new[name]: hand for name, hand in before["withheld"].items()}
 
 
 @pytest.mark.parametrize(("case", "assignor"), SERVER)
-def test_beside_the_server_ours_is_as_even_and_moves_no_more(case, assignor):
+def test_beside_the_server_ours_is_as_even_and_moves_no_more(case: Case, assignor: str) -> None:
     answered = answer(assignor, case["request"])
     if assignor == "range":
         assert answered["assignment"] == case["theirs"]
@@ -66,7 +92,7 @@ def test_beside_the_server_ours_is_as_even_and_moves_no_more(case, assignor):
     assert answered["moves"] <= theirs
 
 
-def _owners(*sides):
+def _owners(*sides: Mapping[str, Queues]) -> dict[tuple[str, int], str]:
     return {
         (queue, number): name
         for side in sides
@@ -76,13 +102,13 @@ def _owners(*sides):
     }
 
 
-def _unevenness(assignment):
+def _unevenness(assignment: Mapping[str, Queues]) -> int:
     return sum(count**2 for count in Counter(_owners(assignment).values()).values())
 
 
-def _turned_round(value):
+def _turned_round(value: RequestObject) -> RequestObject:
     """Lists too: subscriptions and claims are sets. Zones stand in the order of the partitions."""
-    request = json.loads(json.dumps(value), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    request: RequestObject = json.loads(json.dumps(value), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     for member in request["members"].values():
         member["subscribed"].reverse()
         member.get("owned", []).reverse()
