@@ -36,7 +36,17 @@ def crds() -> dict[str, str]:
 
 def install_manifest(helm: Path) -> str:
     """What `helm install baton charts/baton` would apply with its default values, and before it the namespace and the CRDs."""
-    command = [helm, "template", "baton", CHART, "--namespace", NAMESPACE, "--kube-version", KUBE_VERSION, "--skip-crds"]
+    command: list[str | Path] = [
+        helm,
+        "template",
+        "baton",
+        CHART,
+        "--namespace",
+        NAMESPACE,
+        "--kube-version",
+        KUBE_VERSION,
+        "--skip-crds",
+    ]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = [line for line in output.splitlines() if not line.strip().startswith(_HELM_ONLY)]
     documents = [text.removeprefix("---\n").strip("\n") for text in (_NAMESPACE, *crds().values())]

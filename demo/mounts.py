@@ -15,7 +15,7 @@ Pod = tuple[str, str]
 class Mounts:
     """Calls `changed(uid, text)` for every new text of a pod's own key."""
 
-    def __init__(self, kubelet: Path, pods: Callable[[], Iterable[Pod]], changed: Callable[[str, str], None]) -> None:
+    def __init__(self, kubelet: Path, pods: Callable[[], Iterable[Pod]], changed: Callable[[str, str], object]) -> None:
         self._kubelet, self._pods, self._changed = kubelet, pods, changed
         self._closed = threading.Event()
         self._seen: dict[str, str] = {}

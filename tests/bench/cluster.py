@@ -257,7 +257,7 @@ class _Versions:
 
     def _run(self) -> None:
         with suppress(HTTPError):  # the cluster ends before its watches do
-            for event in self._watch.stream(client.CoreV1Api(self._api).list_namespaced_config_map, **self._where):
+            for event in self._watch.stream(client.CoreV1Api(self._api).list_namespaced_config_map, **self._where):  # type: ignore[no-untyped-call]
                 now = time.monotonic()
                 if event["type"] != "DELETED":
                     self._see(event["raw_object"].get("data") or {}, now)

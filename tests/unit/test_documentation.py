@@ -80,7 +80,7 @@ def test_an_upgrade_keeps_the_values_of_the_installation() -> None:
     assert [(page, line) for page, line in upgrades if "--reset-then-reuse-values" not in line] == []
 
 
-BUILDS = dict(found.group(2, 1) for _, found in texts(r"# .*?(docker build -f \S+ -t (\S+) \.)"))
+BUILDS = {found[2]: found[1] for _, found in texts(r"# .*?(docker build -f \S+ -t (\S+) \.)")}
 """By the image: how a Dockerfile says that it is built."""
 
 

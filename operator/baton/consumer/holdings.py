@@ -43,7 +43,7 @@ class HeldPartitions:
             if not holding.lanes:
                 holding.by_key = by_key
 
-    def follow_ledger(self, last_word: Callable[[Holding, Reader], None]) -> list[Holding]:
+    def follow_ledger(self, last_word: Callable[[Holding, Reader], object]) -> list[Holding]:
         """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer.
         `last_word` is called with each of these before."""
         entry = self._source.current()

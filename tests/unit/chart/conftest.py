@@ -1,14 +1,26 @@
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess, run
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import yaml
 from charts.render import CHART, KUBE_VERSION
 from tests.cluster import helm_binary
 
-Template = Callable[..., CompletedProcess[str]]
+Found = dict[tuple[str, str], Any]
+"""Objects of Kubernetes, by (kind, name)."""
+
+
+class Template(Protocol):
+    """`helm template` of the chart with these further arguments; does not raise."""
+
+    def __call__(self, *arguments: str) -> CompletedProcess[str]: ...
+
+
+class Objects(Protocol):
+    """What the chart renders with these further arguments."""
+
+    def __call__(self, *arguments: str) -> Found: ...
 
 
 @pytest.fixture(scope="session")
@@ -18,20 +30,26 @@ def helm() -> Path:
 
 @pytest.fixture(scope="session")
 def template(helm: Path) -> Template:
-    """`helm template` of the chart with these further arguments; does not raise."""
-
     def call(*arguments: str) -> CompletedProcess[str]:
-        command = [helm, "template", "baton", CHART, "--namespace", "here", "--kube-version", KUBE_VERSION, *arguments]
+        command: list[str | Path] = [
+            helm,
+            "template",
+            "baton",
+            CHART,
+            "--namespace",
+            "here",
+            "--kube-version",
+            KUBE_VERSION,
+            *arguments,
+        ]
         return run(command, capture_output=True, text=True, check=False)
 
     return call
 
 
 @pytest.fixture(scope="session")
-def objects(template: Template) -> Callable[..., dict[tuple[str, str], Any]]:
-    """What the chart renders with these further arguments, by (kind, name)."""
-
-    def call(*arguments: str) -> dict[tuple[str, str], Any]:
+def objects(template: Template) -> Objects:
+    def call(*arguments: str) -> Found:
         done = template(*arguments)
         assert done.returncode == 0, done.stderr
         found = [document for document in yaml.safe_load_all(done.stdout) if document]

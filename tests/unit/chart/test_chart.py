@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from charts.render import CHART, ROOT
-from tests.unit.chart.conftest import Template
+from tests.unit.chart.conftest import Found, Objects, Template
 
 
 def test_the_chart_passes_helm_lint(helm: Path) -> None:
@@ -31,7 +31,7 @@ def test_the_chart_passes_helm_lint(helm: Path) -> None:
         ("livenessProbe=null", "missing property 'livenessProbe'"),
     ],
 )
-def test_a_value_that_is_unknown_or_wrong_is_refused_by_its_name(template, setting: str, complaint: str) -> None:
+def test_a_value_that_is_unknown_or_wrong_is_refused_by_its_name(template: Template, setting: str, complaint: str) -> None:
     done = template("--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
@@ -50,7 +50,7 @@ def test_every_value_is_in_the_guide() -> None:
     assert [name for name in values if not re.search(rf"`{name}[.`]", table)] == []
 
 
-def test_the_pods_meet_the_restricted_profile(objects) -> None:
+def test_the_pods_meet_the_restricted_profile(objects: Objects) -> None:
     pod = objects()["Deployment", "baton"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -96,7 +96,7 @@ def verbs(rules: list[dict[str, Any]]) -> set[str]:
     return {verb for rule in rules for verb in rule["verbs"]}
 
 
-def test_two_replicas_lead_by_a_lease_of_one_name_in_their_own_namespace(objects, template) -> None:
+def test_two_replicas_lead_by_a_lease_of_one_name_in_their_own_namespace(objects: Objects, template: Template) -> None:
     assert objects()["Deployment", "baton"]["spec"]["replicas"] == 2
     found = documents(template)
     assert rights(found, "here")["leases"] == [
@@ -111,7 +111,7 @@ def test_two_replicas_lead_by_a_lease_of_one_name_in_their_own_namespace(objects
     assert verbs(rights(found, None)["leases"]) == {"get", "list", "watch"}
 
 
-def test_no_rule_asks_for_more_than_the_floor(template) -> None:
+def test_no_rule_asks_for_more_than_the_floor(template: Template) -> None:
     found = documents(template)
     rules = [rule for one in found if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
     assert not [rule for rule in rules if "*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])]
@@ -122,7 +122,7 @@ def test_no_rule_asks_for_more_than_the_floor(template) -> None:
     assert not [resource for resource, of in everywhere.items() if "delete" in verbs(of)]
 
 
-def test_no_secret_can_be_read_but_those_that_are_named(template) -> None:
+def test_no_secret_can_be_read_but_those_that_are_named(template: Template) -> None:
     assert not [name for name in [None, "here"] if "secrets" in rights(documents(template), name)]
     found = documents(template, "--set", "rbac.secrets.shop={orders-redis,mail-redis}", "--set", "rbac.secrets.bank={*}")
     (shop,), (bank,) = rights(found, "shop")["secrets"], rights(found, "bank")["secrets"]
@@ -134,11 +134,11 @@ def test_no_secret_can_be_read_but_those_that_are_named(template) -> None:
 @pytest.mark.parametrize(
     "value", ["rbac.secrets.shop={}", "rbac.secrets.shop={Orders}", "rbac.secrets.Shop={a}", "rbac.secrets={a}"]
 )
-def test_secrets_that_cannot_be_meant_so_are_refused(template, value: str) -> None:
+def test_secrets_that_cannot_be_meant_so_are_refused(template: Template, value: str) -> None:
     assert template("--set", value).returncode != 0
 
 
-def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster_and_makes_no_role_of_it(template) -> None:
+def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster_and_makes_no_role_of_it(template: Template) -> None:
     found = documents(template, "--set", "watchNamespaces={shop,bank}")
     assert not [one["kind"] for one in found if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
     everywhere = rights(documents(template), None)
@@ -148,7 +148,7 @@ def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster_and_makes_no
     assert "--namespace=shop" in args and "--namespace=bank" in args
 
 
-def test_people_get_their_rights_by_the_roles_of_the_cluster_or_by_roles_to_be_bound(template) -> None:
+def test_people_get_their_rights_by_the_roles_of_the_cluster_or_by_roles_to_be_bound(template: Template) -> None:
     def of_people(*arguments: str) -> set[tuple[str, str, str | None]]:
         return {
             (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace"))
@@ -164,7 +164,7 @@ def test_people_get_their_rights_by_the_roles_of_the_cluster_or_by_roles_to_be_b
     assert of_people(*named, "--set", "rbac.aggregate=true") == of_cluster
 
 
-def test_who_edits_by_a_role_to_be_bound_may_do_what_who_edits_by_the_clusters_roles_may(template) -> None:
+def test_who_edits_by_a_role_to_be_bound_may_do_what_who_edits_by_the_clusters_roles_may(template: Template) -> None:
     aggregated = [
         one["rules"] for one in documents(template) if one["kind"] == "ClusterRole" and one["metadata"]["name"] != "baton"
     ]
@@ -176,7 +176,7 @@ def test_who_edits_by_a_role_to_be_bound_may_do_what_who_edits_by_the_clusters_r
     assert sorted(map(str, to_bind)) == sorted(str(rule) for rules in aggregated for rule in rules)
 
 
-def test_deletions_in_named_namespaces_are_finished_by_one_right_more_if_asked_for(objects) -> None:
+def test_deletions_in_named_namespaces_are_finished_by_one_right_more_if_asked_for(objects: Objects) -> None:
     named = ("--set", "watchNamespaces={shop}")
     assert ("ClusterRole", "baton-deletions") not in objects(*named)
     made = objects(*named, "--set", "rbac.finishDeletions=true")
@@ -186,7 +186,7 @@ def test_deletions_in_named_namespaces_are_finished_by_one_right_more_if_asked_f
     assert ("ClusterRole", "baton-deletions") not in objects("--set", "rbac.finishDeletions=true"), "all namespaces are served"
 
 
-def test_extra_volumes_and_variables_reach_the_container(objects, tmp_path: Path) -> None:
+def test_extra_volumes_and_variables_reach_the_container(objects: Objects, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(
         yaml.safe_dump(
@@ -203,7 +203,7 @@ def test_extra_volumes_and_variables_reach_the_container(objects, tmp_path: Path
     assert {"name": "HTTPS_PROXY", "value": "proxy:3128"} in pod["containers"][0]["env"]
 
 
-def test_a_single_replica_has_no_disruption_budget_that_would_block_a_drain(objects) -> None:
+def test_a_single_replica_has_no_disruption_budget_that_would_block_a_drain(objects: Objects) -> None:
     assert ("PodDisruptionBudget", "baton") in objects()
     assert ("PodDisruptionBudget", "baton") not in objects("--set", "replicas=1")
 
@@ -213,19 +213,18 @@ POLICIES |= {f"baton-operator-{name}" for name in ("ledgers", "pods", "scales")}
 """Of others, and of the operator itself."""
 
 
-def policies(found: dict[tuple[str, str], Any], kind: str = "ValidatingAdmissionPolicy") -> set[str]:
+def policies(found: Found, kind: str = "ValidatingAdmissionPolicy") -> set[str]:
     return {name for of, name in found if of == kind}
 
 
-def told(found: dict[tuple[str, str], Any]) -> str:
+def told(found: Found) -> str:
     """What the operator is told of the policies."""
-    (flag,) = [
-        arg for arg in found["Deployment", "baton"]["spec"]["template"]["spec"]["containers"][0]["args"] if "admission" in arg
-    ]
+    arguments: list[str] = found["Deployment", "baton"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    (flag,) = [argument for argument in arguments if "admission" in argument]
     return flag
 
 
-def test_the_admission_policies_are_on_by_default_and_bound_and_the_operator_is_told(objects) -> None:
+def test_the_admission_policies_are_on_by_default_and_bound_and_the_operator_is_told(objects: Objects) -> None:
     found = objects()
     assert policies(found) == policies(found, "ValidatingAdmissionPolicyBinding") == POLICIES
     assert all(found["ValidatingAdmissionPolicyBinding", name]["spec"]["validationActions"] == ["Deny"] for name in POLICIES)
@@ -233,13 +232,13 @@ def test_the_admission_policies_are_on_by_default_and_bound_and_the_operator_is_
 
 
 @pytest.mark.parametrize("arguments", [("--set", "admissionPolicy.enabled=false"), ("--kube-version", "1.29.14")])
-def test_without_them_the_operator_is_told_so(objects, arguments: tuple[str, ...]) -> None:
+def test_without_them_the_operator_is_told_so(objects: Objects, arguments: tuple[str, ...]) -> None:
     found = objects(*arguments)
     assert policies(found) == policies(found, "ValidatingAdmissionPolicyBinding") == set()
     assert told(found) == "--admission-policy=off"
 
 
-def test_the_policies_hold_where_this_operator_serves(objects) -> None:
+def test_the_policies_hold_where_this_operator_serves(objects: Objects) -> None:
     found = objects("--set", "watchNamespaces={shop,bank}")
     for name in POLICIES:
         (expression,) = found["ValidatingAdmissionPolicyBinding", name]["spec"]["matchResources"]["namespaceSelector"][
@@ -248,7 +247,9 @@ def test_the_policies_hold_where_this_operator_serves(objects) -> None:
         assert (expression["key"], expression["values"]) == ("kubernetes.io/metadata.name", ["shop", "bank"])
 
 
-def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operator_writes_ledgers(objects, template) -> None:
+def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operator_writes_ledgers(
+    objects: Objects, template: Template
+) -> None:
     found = objects()
     granted = {name: [rule["verbs"] for rule in role["rules"]] for (kind, name), role in found.items() if kind == "ClusterRole"}
     assert [name for name, those in granted.items() if ["join"] in those] == ["baton-join"]

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from baton.cli import approve
 from baton.cli.group_screen import group_table, partition_table, screen
 from baton.cli.group_view import view
 from baton.cli.plan import plan
-from baton.cli.printing import clean, console, printable
+from baton.cli.printing import clean, console, printable, say
 from baton.cli.simulate import simulate
 from baton.engine import dump
 
@@ -141,7 +141,7 @@ def test_a_group_of_which_everything_was_written_by_somebody_else(key: str, data
     assert sum("[/]" in line for line in lines) >= (word == "[/]"), "what looks like rich's markup is shown as it is"
 
 
-def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: list[Mapping[str, Any]]) -> list[str]:
+def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: Sequence[Mapping[str, Any]]) -> list[str]:
     on = console(width=100, file=io.StringIO())
     one = view(manifest, ledger, queues, now=5.0)
     json.dumps(one)
@@ -160,7 +160,7 @@ def test_a_name_with_a_line_break_begins_no_line_of_its_own() -> None:
 def test_a_proposal_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     proposal = {"id": "1", "createdAt": "now", "moves": 1, "paused": 1, "pausedAtOnce": 1, "reason": "\x1b[2Jjoined\nforged"}
     for line in approve.told(proposal):
-        approve.say(line)
+        say(line)
     assert capsys.readouterr().out.splitlines()[0].endswith("(�[2Jjoined forged)")
 
 

@@ -71,7 +71,7 @@ def test_what_can_be_no_name_is_refused_in_a_line(command: str, parameter: click
 
 @pytest.mark.parametrize("kind", [GROUP, NAMESPACE, OBJECT])
 @pytest.mark.parametrize("what", NO_OBJECT)
-def test_what_the_api_server_would_not_name_so_is_no_name(kind: click.ParamType, what: str) -> None:
+def test_what_the_api_server_would_not_name_so_is_no_name(kind: click.ParamType[str], what: str) -> None:
     with pytest.raises(click.BadParameter):
         kind.convert(NO_OBJECT[what], None, None)
 
@@ -88,7 +88,7 @@ def test_what_the_api_server_would_not_name_so_is_no_name(kind: click.ParamType,
         (WORD, "example.com/own-assignor"),
     ],
 )
-def test_names_are_taken_as_they_are(kind: click.ParamType, name: str) -> None:
+def test_names_are_taken_as_they_are(kind: click.ParamType[str], name: str) -> None:
     assert kind.convert(name, None, None) == name
 
 

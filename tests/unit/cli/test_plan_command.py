@@ -3,15 +3,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NotRequired
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from tests.waiting import PATIENCE
 
+from baton.assignors.plan_json.plan import AnswerObject
 from baton.cli.main import main
 
-ASKED = {
+Asked = str | dict[str, Any]
+"""A line as it is, or what it says."""
+
+ASKED: dict[str, Any] = {
     "assignor": "solace",
     "queues": {"orders": 7},
     "members": {
@@ -23,17 +29,21 @@ ASKED = {
 }
 
 
-def plan(*lines: str | dict, args=()):
+class Answered(AnswerObject):
+    error: NotRequired[str]
+
+
+def plan(*lines: Asked, args: Sequence[str] = ()) -> Result:
     return CliRunner().invoke(
         main, ["plan", *args], input="".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
     )
 
 
-def answers(result):
+def answers(result: Result) -> list[Answered]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def refusal(request) -> str:
+def refusal(request: Asked) -> str:
     result = plan(request)
     assert result.exit_code == 1
     [answer] = answers(result)
@@ -41,7 +51,7 @@ def refusal(request) -> str:
     return answer["error"]
 
 
-def test_a_request_is_answered_with_one_line():
+def test_a_request_is_answered_with_one_line() -> None:
     result = plan(ASKED)
     assert result.exit_code == 0
     assert answers(result) == [
@@ -54,49 +64,49 @@ def test_a_request_is_answered_with_one_line():
     ]
 
 
-def test_what_a_cooperative_assignor_withholds_counts_as_moved():
+def test_what_a_cooperative_assignor_withholds_counts_as_moved() -> None:
     [answer] = answers(plan(ASKED | {"assignor": "cooperative-sticky"}))
     assert answer["withheld"] == {"d": {"orders": [6]}}
     assert answer["assignment"]["d"] == {}
     assert (answer["moves"], answer["lower_bound"]) == (1, 1)
 
 
-def test_a_first_grant_is_no_move():
+def test_a_first_grant_is_no_move() -> None:
     [answer] = answers(plan({"assignor": "range", "queues": {"orders": 2}, "members": {"a": {"subscribed": ["orders"]}}}))
     assert (answer["moves"], answer["lower_bound"]) == (0, 0)
 
 
-def test_a_bad_line_does_not_stop_the_others():
+def test_a_bad_line_does_not_stop_the_others() -> None:
     result = plan(ASKED, "{", "", ASKED)
     assert result.exit_code == 1
     assert ["error" in answer for answer in answers(result)] == [False, True, False]
 
 
-def test_no_request_is_no_answer():
+def test_no_request_is_no_answer() -> None:
     result = plan()
     assert (result.exit_code, result.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("indent", [None, 2], ids=["on one line", "over several lines"])
-def test_a_request_may_come_from_a_file(tmp_path: Path, indent):
+def test_a_request_may_come_from_a_file(tmp_path: Path, indent: int | None) -> None:
     file = tmp_path / "request.json"
     file.write_text(json.dumps(ASKED, indent=indent))
     assert answers(plan(args=["--request", str(file)])) == answers(plan(ASKED))
 
 
-def test_a_file_may_have_many_requests(tmp_path: Path):
+def test_a_file_may_have_many_requests(tmp_path: Path) -> None:
     file = tmp_path / "requests.jsonl"
     file.write_text(2 * (json.dumps(ASKED) + "\n"))
     assert len(answers(plan(args=["--request", str(file)]))) == 2
 
 
-def test_a_file_that_is_not_there_is_named():
+def test_a_file_that_is_not_there_is_named() -> None:
     result = plan(args=["--request", "nowhere.jsonl"])
     assert result.exit_code == 2
     assert "nowhere.jsonl" in result.stderr
 
 
-def test_a_claim_on_what_no_longer_exists_is_dropped():
+def test_a_claim_on_what_no_longer_exists_is_dropped() -> None:
     asked = {
         "assignor": "sticky",
         "queues": {"orders": 1},
@@ -106,8 +116,8 @@ def test_a_claim_on_what_no_longer_exists_is_dropped():
     assert answer == {"assignment": {"a": {"orders": [0]}}, "withheld": {}, "moves": 0, "lower_bound": 0}
 
 
-def with_(path: str, value: object) -> dict:
-    request = json.loads(json.dumps(ASKED))
+def with_(path: str, value: object) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(json.dumps(ASKED))
     *parents, last = path.split(".")
     at = request
     for parent in parents:
@@ -196,11 +206,11 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("options", {"virtualNodes": 3}), "options.virtualNodes: solace has no such option", id="an option"),
     ],
 )
-def test_what_is_wrong_is_refused_by_the_name_of_its_field(request_, message):
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(request_: Asked, message: str) -> None:
     assert refusal(request_).startswith(message)
 
 
-def with_options(assignor: str, **options: object) -> dict:
+def with_options(assignor: str, **options: object) -> dict[str, object]:
     return ASKED | {"assignor": assignor, "options": options}
 
 
@@ -248,11 +258,11 @@ def with_options(assignor: str, **options: object) -> dict:
         pytest.param(with_options("machine-room-nearby", within="machine-room"), "options.rooms: is missing", id="rooms within"),
     ],
 )
-def test_a_bad_option_is_refused_by_its_name(request_, message):
+def test_a_bad_option_is_refused_by_its_name(request_: Asked, message: str) -> None:
     assert refusal(request_).startswith(message)
 
 
-NEARBY = {
+NEARBY: dict[str, object] = {
     "assignor": "machine-room-nearby",
     "queues": {"orders": 2},
     "members": {"a": {"subscribed": ["orders"], "zone": "east"}, "b": {"subscribed": ["orders"], "zone": "west"}},
@@ -260,7 +270,7 @@ NEARBY = {
 }
 
 
-def test_the_assignor_within_rooms_takes_its_own_options():
+def test_the_assignor_within_rooms_takes_its_own_options() -> None:
     options = {"within": "consistent-hash", "virtualNodes": 0}
     assert [answer["assignment"] for answer in answers(plan(NEARBY, NEARBY | {"options": options}))] == [
         {"a": {"orders": [1]}, "b": {"orders": [0]}},
@@ -268,7 +278,7 @@ def test_the_assignor_within_rooms_takes_its_own_options():
     ]
 
 
-def test_weights_and_capacities_are_for_minimal():
+def test_weights_and_capacities_are_for_minimal() -> None:
     weighed = {"queues": {"orders": 4}, "weights": {"orders": [0.3, 0.1, 0.1, 0.1]}, "assignor": "minimal"}
     alike = {"members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["orders"]}}}
     larger = {"members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["orders"], "capacity": 5}}}
@@ -278,22 +288,22 @@ def test_weights_and_capacities_are_for_minimal():
     ]
 
 
-def test_rooms_must_be_known_where_they_decide():
+def test_rooms_must_be_known_where_they_decide() -> None:
     assert refusal(NEARBY | {"zones": {}}).startswith("zones.orders: is missing; machine-room-nearby must know")
     assert refusal(NEARBY | {"zones": {"orders": [["west"], []]}}).startswith("zones.orders[1]: is empty; machine-room-nearby")
 
 
-def test_an_identity_has_one_member():
+def test_an_identity_has_one_member() -> None:
     request = with_("members.a.instance", "one")
     request["members"]["b"]["instance"] = "one"
     assert refusal(request) == 'members.b.instance: "one" is a\'s too; an identity has one member'
 
 
-def test_help_says_what_it_reads():
+def test_help_says_what_it_reads() -> None:
     assert "one line of JSON in, one line of JSON out" in " ".join(plan(args=["--help"]).stdout.split())
 
 
-def test_at_a_terminal_it_says_what_it_waits_for():
+def test_at_a_terminal_it_says_what_it_waits_for() -> None:
     ours, its = os.openpty()
     os.write(ours, b"\x04")  # Ctrl-D
     baton = Path(sys.executable).parent / "baton"
@@ -304,13 +314,13 @@ def test_at_a_terminal_it_says_what_it_waits_for():
     assert done.stderr == "baton plan: type requests, one per line; Ctrl-D ends, and --help says more\n"
 
 
-def test_the_example_of_the_reference_is_true():
+def test_the_example_of_the_reference_is_true() -> None:
     reference = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
     request, answer = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", reference.read_text(), re.DOTALL))
     assert answers(plan(request)) == [answer]
 
 
-def test_the_example_of_the_reference_may_be_saved_as_it_stands(tmp_path: Path):
+def test_the_example_of_the_reference_may_be_saved_as_it_stands(tmp_path: Path) -> None:
     reference = Path(__file__).parents[3] / "docs" / "reference" / "plan.md"
     file = tmp_path / "request.json"
     file.write_text(reference.read_text().partition("```json\n")[2].partition("```")[0])

@@ -184,7 +184,11 @@ def test_what_the_ledger_has_confirmed_is_asked_for_no_more() -> None:
 
 def test_the_queues_word_on_the_time_left_is_asked_for_once_where_it_was_not_heard() -> None:
     pod = Pod()
-    left, looks = pod.assignments.left, lambda: pod.queue.looks
+    left = pod.assignments.left
+
+    def looks() -> int:
+        return pod.queue.looks
+
     pod.queue.records[FIVE] = record("me@2 paused")._replace(within=HOUR)
     assert 0 < (left(FIVE, Epoch(2)) or 0) <= HOUR and looks() == 1
     assert left(FIVE, Epoch(2)) and looks() == 1

@@ -81,7 +81,12 @@ def test_it_works_on_what_it_owns_and_lets_go_of_what_is_revoked(consumer: Consu
 def test_without_a_session_it_does_nothing(consumer: Consumer) -> None:
     consumer.owns(0)
     looked = threading.Event()
-    consumer.session.lapsed = lambda: bool(looked.set()) or True  # type: ignore[method-assign]
+
+    def lapsed() -> bool:
+        looked.set()
+        return True
+
+    consumer.session.lapsed = lapsed  # type: ignore[method-assign]
     consumer.thread.start()
     assert looked.wait(SECONDS)
     consumer.stop.set()

@@ -27,7 +27,7 @@ def called(handler: object) -> None:
 
 
 def test_a_coroutine_function_is_awaited() -> None:
-    ended = []
+    ended: list[Entry] = []
 
     async def handle(entry: Entry) -> None:
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ def test_a_coroutine_function_is_awaited() -> None:
 
 
 def test_what_wraps_a_coroutine_function_is_awaited_too() -> None:
-    ended = []
+    ended: list[tuple[int, Entry]] = []
 
     async def handle(more: int, entry: Entry) -> None:
         await asyncio.sleep(0)
@@ -68,7 +68,7 @@ def test_one_event_loop_serves_all_entries() -> None:
 
 
 def test_what_was_given_to_a_pool_is_waited_for() -> None:
-    ended = []
+    ended: list[Entry] = []
     with ThreadPoolExecutor(1) as pool:
         called(lambda entry: pool.submit(ended.append, entry))
         assert ended == [ENTRY]

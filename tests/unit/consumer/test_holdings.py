@@ -25,7 +25,7 @@ class Held:
         self.holding.handled.append("0")
 
     def follow(self) -> list[Holding]:
-        return self.partitions.follow_ledger(lambda holding, reader: self.work.settle(holding, reader) and None)
+        return self.partitions.follow_ledger(lambda holding, reader: self.work.settle(holding, reader))
 
 
 class Taken(InMemoryQueue):

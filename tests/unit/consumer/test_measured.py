@@ -1,7 +1,7 @@
 """What a consumer measures: where it meets its queues and its ledger."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,6 +14,8 @@ from baton.queues.protocol import Owner
 
 ORDERS = QueueName("orders")
 FIRST, SECOND = Epoch(1), Epoch(2)
+
+T = TypeVar("T")
 
 
 class Book:
@@ -50,13 +52,18 @@ class Answers:
         self._answer(None)
 
     def let_go(self, partition: int, epoch: Epoch) -> None: ...
+
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         return {7}
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         return True
 
-    def _answer(self, what: Any) -> Any:
+    def interrupt(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def _answer(self, what: T) -> T:
         if self.raises is not None:
             raise self.raises
         return what
@@ -70,6 +77,10 @@ class Mount:
     def current(self) -> MemberEntry | None:
         return self.entry
 
+    def watch(self, changed: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
 
 class World:
     def __init__(self) -> None:
@@ -77,8 +88,8 @@ class World:
         self.book = Book()
         self.stays = Stays(self.book, lambda: self.now)
         self.mount, self.answers = Mount(), Answers()
-        self.assignments = MeasuredAssignments(self.mount, self.stays)  # type: ignore[arg-type] -- what is not asked for is left out
-        self.reader = MeasuredReader(ORDERS, self.answers, self.book, self.stays)  # type: ignore[arg-type] -- likewise
+        self.assignments = MeasuredAssignments(self.mount, self.stays)
+        self.reader = MeasuredReader(ORDERS, self.answers, self.book, self.stays)
 
     def ledger(self, owned: dict[int, Epoch], revoking: dict[int, Epoch] | None = None) -> None:
         queues = {ORDERS: owned}, {ORDERS: revoking or {}}

@@ -94,8 +94,9 @@ def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
     books.book(("shop", "other"), 50)
     booking = Booking(KEY, books)
     assert not booking.begin(51, at_all_events=False)
-    assert booking.problem is not None
-    assert "the 51 partitions that its ledger has" in booking.problem.message
+    told = booking.problem
+    assert told is not None
+    assert "the 51 partitions that its ledger has" in told.message
     assert (books.booked(KEY), books.waiting) == (0, {"shop": 1})
     assert booking.begin(50, at_all_events=False)
     assert (books.booked(KEY), books.waiting, booking.problem) == (50, {}, None)

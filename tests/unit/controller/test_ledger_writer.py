@@ -1,6 +1,5 @@
 """The ledger at the API server: claimed, replaced, overruled, and left to a later leader."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -203,7 +202,7 @@ class EarlyWatch(ShopApi):
 
     ledger_writer: LedgerWriter | None = None
 
-    async def replace(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def replace(self, path: str, body: dict[str, Any]) -> Any:
         try:
             return await super().replace(path, body)
         finally:
@@ -359,8 +358,8 @@ OWNED = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": "o
         {},
         {"labels": LEDGER},
         {"ownerReferences": [OWNED]},
-        {"labels": {**LEDGER, "baton.dev/group": "others"}, "ownerReferences": [OWNED]},
-        {"labels": {**LEDGER, "app.kubernetes.io/managed-by": "Helm"}, "ownerReferences": [OWNED]},
+        {"labels": LEDGER | {"baton.dev/group": "others"}, "ownerReferences": [OWNED]},
+        {"labels": LEDGER | {"app.kubernetes.io/managed-by": "Helm"}, "ownerReferences": [OWNED]},
         {"labels": LEDGER, "ownerReferences": [{**OWNED, "kind": "PartitionedQueue"}]},
         {"labels": LEDGER, "ownerReferences": [{**OWNED, "apiVersion": "example.com/v1"}]},
         {"labels": LEDGER, "ownerReferences": [{**OWNED, "name": "others"}]},

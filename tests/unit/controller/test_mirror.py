@@ -5,6 +5,7 @@ from typing import Any
 from baton.controller.mirror import GroupKey, Mirror
 from baton.kube.clock import Clock
 from baton.kube.times import to_text
+from baton.model import Uid
 
 OLD = to_text(1_000_000)
 
@@ -125,6 +126,6 @@ def test_an_executor_is_eligible_when_its_driver_has_registered_it_too() -> None
     one = Watched()
     one.pod("e", executor="3")
     one.pod("e", ready=OLD, executor="3")
-    ready = one.mirror._became_ready["u-e"]
+    ready = one.mirror._became_ready[Uid("u-e")]
     one.lease("10:00:00", executors="3")
     assert (one.eligible("e") or 0) > ready

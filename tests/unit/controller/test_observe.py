@@ -1,6 +1,7 @@
 """What the engine is shown of queues that are there, away, unknown, or to be let go of."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -212,7 +213,7 @@ def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "assignorOptions": {"rooms": ["east"]}})
     seen = observation(GROUP, spec, [sight(view=queue(partitionAttributes=entries))], Membership())
     made = seen.queues[ORDERS]
-    assert (made.zones, made.weights) == (((0, 1, frozenset({"east"})),), ((0, 1, 2),))
+    assert (made.zones, made.weights) == (((0, 1, frozenset({"east"})),), ((0, 1, Fraction(2)),))
     assert seen.spec.options == {"rooms": frozenset({"east"})}
 
 

@@ -258,7 +258,7 @@ async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker
             lost.set()
         return {}
 
-    kept.queue.lag = lag  # type: ignore[method-assign, assignment]
+    kept.queue.lag = lag  # type: ignore[method-assign]
     await until(asked.is_set)
     kept.worker.stop()
     kept.task.cancel()

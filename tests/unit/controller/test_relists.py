@@ -39,7 +39,7 @@ class Lists(Api):
         """While it is shut, lists of pods wait at it."""
 
     async def _exchange(self, method: str, path: str, query: Mapping[str, str] | None = None, *_: Any, **__: Any) -> Json:
-        *_, namespace, resource = path.split("/")
+        namespace, resource = path.split("/")[-2:]
         self.begun.append((namespace, resource))
         refused = self.refused.get((namespace, resource))
         if refused == HANG:
@@ -282,7 +282,7 @@ def test_a_list_comes_in_pages_of_one_version() -> None:
             if not path.endswith("/shop/pods"):
                 return await super()._exchange(method, path, query)
             at = int((query or {}).get("continue", 0))
-            pod = {**POD, "metadata": {**POD["metadata"], "name": f"pod-{at}"}}  # type: ignore[dict-item]
+            pod = {**POD, "metadata": {**POD["metadata"], "name": f"pod-{at}"}}
             return {"items": [pod], "metadata": {"resourceVersion": "9", "continue": str(at + 1) if at < 4 else ""}}
 
     async def story(one: Served) -> None:
@@ -308,7 +308,7 @@ def test_a_list_of_large_objects_comes_in_small_pages_until_they_are_gone() -> N
             if limit > self.largest:
                 raise PageTooLargeError
             numbers = range(at, min(30, at + limit))
-            pods = [{**POD, "metadata": {**POD["metadata"], "name": f"pod-{n}"}} for n in numbers]  # type: ignore[dict-item]
+            pods = [{**POD, "metadata": {**POD["metadata"], "name": f"pod-{n}"}} for n in numbers]
             return {
                 "items": pods,
                 "metadata": {"resourceVersion": "9", "continue": str(numbers.stop) if numbers.stop < 30 else ""},

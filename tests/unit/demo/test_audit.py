@@ -2,12 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from demo.audit import Verdict, audit
 from demo.records import Attempt, Evidence, Fence, Processed
 
 
-def row(sequence: int, **other: object) -> Processed:
+class Changed(TypedDict, total=False):
+    offset: str
+    key: str
+    epoch: int
+    late: bool
+    redelivered: bool
+    executor: str
+    batch: int
+    run: str
+
+
+def row(sequence: int, **other: Unpack[Changed]) -> Processed:
     plain = Processed(
         3, f"{sequence}-0", 1000 + sequence, "k", sequence, 1, redelivered=False, executor="exec-1", batch=1, run="1/a"
     )
@@ -76,12 +88,12 @@ def test_an_old_message_unmarked_after_a_new_one_is_a_violation_of_order() -> No
 
 
 def test_a_redelivered_run_that_goes_backwards_is_a_violation_of_order() -> None:
-    again = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
+    again: Changed = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
     assert judge(*CLEAN, row(3, **again), row(2, **again)).order_violations.count == 1
 
 
 def test_redelivery_starts_anywhere_behind_and_is_in_order() -> None:
-    again = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
+    again: Changed = {"redelivered": True, "batch": 2, "run": "2/a", "epoch": 2}
     assert judge(*CLEAN, row(2, **again), row(3, **again), row(4, batch=2, run="2/a", epoch=2)).clean
 
 

@@ -120,7 +120,7 @@ def test_what_is_moved_about_in_it_is_refused_or_works(rng: random.Random) -> No
             case 0:
                 holder[key] = json.loads(json.dumps(value))
             case 1 if isinstance(holder, list):
-                holder.append(json.loads(json.dumps(holder[key])))
+                holder.append(json.loads(json.dumps(at(tree, into))))
             case _:
                 del holder[key]
     read({key: json.dumps(tree) for key, tree in trees.items()})

@@ -132,7 +132,7 @@ def test_whatever_is_cut_out_or_put_in_reads_or_is_refused(key: str, data: st.Da
         assert str(error)
 
 
-NASTY = [
+NASTY: list[object] = [
     None,
     True,
     -1,

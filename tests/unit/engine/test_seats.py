@@ -7,6 +7,7 @@ from tests.unit.engine.group import Group
 
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
+from baton.model import MemberId
 from baton.model.ids import QueueName
 
 
@@ -140,11 +141,11 @@ def test_dropping_a_queue_is_leaving_for_that_queue() -> None:
     group.queues[QueueName("pay")] = ObservedQueue(2)
     group.start("a", "b")
     orders = frozenset({QueueName("orders")})
-    group.members["b"] = replace(group.members["b"], subscribed=orders)
+    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=orders)
     group.settle(60)
     assert group.owners("pay") == "a-"
     assert group.owners() == "ab"
-    group.members["b"] = replace(group.members["b"], subscribed=None)
+    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=None)
     group.settle(62)
     assert group.owners("pay") == "ab"
     assert ready(group) and group.state.totals.moves == 0
@@ -155,7 +156,7 @@ def test_reading_one_queue_more_is_a_trigger() -> None:
     group.queues[QueueName("pay")] = ObservedQueue(2)
     group.join("a").join("b", subscribed=frozenset({QueueName("orders")}))
     group.start()
-    group.members["b"] = replace(group.members["b"], subscribed=None)
+    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=None)
     group.settle(60)
     assert summary(group.state).hold_until == 65
 

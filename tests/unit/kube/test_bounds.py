@@ -42,7 +42,7 @@ def pod(**annotations: str) -> pods.PodView:
 
 def test_executors_are_read_up_to_a_bound() -> None:
     one = lease(executors="1," * (LONGEST_EXECUTORS // 2))
-    assert (one.executors, one.problem) == ({"1"}, None)
+    assert (one.executors, one.problem) == (frozenset({"1"}), None)
     beyond = lease(executors="1," * (LONGEST_EXECUTORS // 2) + "2")
     assert beyond.executors == frozenset()
     assert "baton.dev/executors" in (beyond.problem or "")

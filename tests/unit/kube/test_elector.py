@@ -23,7 +23,7 @@ class Candidate:
     def __init__(self, terms: Terms, latency: float, rival: "Candidate | None" = None) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
-        self.server = ApiServer(Random(1), loop.time) if rival is None else rival.server
+        self.server: ApiServer = ApiServer(Random(1), loop.time) if rival is None else rival.server
         if rival is None:
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "baton"}})
         self.fault: Fault | None = None

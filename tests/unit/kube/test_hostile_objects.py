@@ -15,8 +15,8 @@ from baton.kube.store import Store
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.session import Release
 
-POD_NAMES = ("baton.dev/subscribed", "baton.dev/assignors", "baton.dev/capacity", "baton.dev/ledger")
-POD_NAMES += ("controller.kubernetes.io/pod-deletion-cost",)
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+POD_NAMES = ("baton.dev/subscribed", "baton.dev/assignors", "baton.dev/capacity", "baton.dev/ledger", DELETION_COST)
 LEASE_NAMES = ("baton.dev/releases", "baton.dev/executors", "baton.dev/spark-app", "baton.dev/statistics")
 GROUP_NAMES = ("baton.dev/rebalance", "baton.dev/approve")
 LABELS = ("spark-role", "spark-exec-id", "spark-app-selector", "topology.kubernetes.io/zone", "app/index")

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tests.ids import reading
 
 from baton.kube.leases import LeaseView
 from baton.kube.members import LeftOut, membership
@@ -206,7 +207,7 @@ def test_what_a_pod_says_of_itself_is_handed_on() -> None:
     )
     member = membership("orders", [pod], [], lambda lease: False, "app/index").members[MemberId("a")]
     assert (member.uid, member.joined, member.instance, member.zone) == ("u-a", 100.0, "7", "z1")
-    assert (member.subscribed, member.assignors) == ({"orders"}, ("range",))
+    assert (member.subscribed, member.assignors) == (reading("orders"), ("range",))
 
 
 def test_pods_that_are_there_are_counted_ready_or_not() -> None:
@@ -231,7 +232,7 @@ def test_a_pods_manifest_is_read() -> None:
         manifest(annotations={"baton.dev/subscribed": "orders, returns", "baton.dev/assignors": " ", "baton.dev/ledger": "x"})
     )
     assert told is not None
-    assert (told.subscribed, told.assignors, told.told) == ({"orders", "returns"}, None, "x")
+    assert (told.subscribed, told.assignors, told.told) == (reading("orders", "returns"), None, "x")
 
 
 def test_a_pod_that_has_ended_is_not_ready_whatever_its_condition_says() -> None:

@@ -86,7 +86,7 @@ async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     api = ShopApi()
     api.latency = lambda: 0.001
     pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * BOUNDS.each)]
-    ledger = {pod.name: "entry" for pod in pods}
+    ledger: dict[str, str] = {pod.name: "entry" for pod in pods}
     paths = [put(api, pod) for pod in pods]
     bumper = Bumper(api, Clock())
     for rounds in range(2):  # before any has begun, and in the midst of it

@@ -103,7 +103,7 @@ def test_a_lease_is_read() -> None:
     )
     assert seen is not None
     assert seen.said == parse_releases('{"u1":{"orders":"5@12"}}')
-    assert (seen.executors, seen.spark_app, seen.duration) == ({"1", "2"}, "app-1", 20)
+    assert (seen.executors, seen.spark_app, seen.duration) == (frozenset({"1", "2"}), "app-1", 20)
 
 
 def test_releases_that_do_not_read_are_a_problem_and_no_releases() -> None:

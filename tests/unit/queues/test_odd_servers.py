@@ -165,7 +165,7 @@ QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
     "outstanding": lambda queue: queue.outstanding(0),
     "grant": lambda queue: queue.grant(0, Uid("a"), Epoch(1)),
 } | {
-    name: lambda queue, name=name: getattr(queue, name)()  # type: ignore[misc]
+    name: lambda queue, name=name: getattr(queue, name)()
     for name in ("incarnation", "warnings", "partitions", "owners", "lag", "stale_refused", "dead_letters", "release")
 }
 

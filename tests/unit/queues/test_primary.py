@@ -60,7 +60,7 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[Refusing]:
 
 def test_a_thread_asks_again_on_a_new_connection(refusing: Refusing) -> None:
     asking = client(read(refusing.url), "any")
-    assert asking.execute_command("INCR", "x") == 1
+    assert asking.incr("x") == 1
     assert refusing.connections == 2
     asking.close()
 
@@ -68,7 +68,7 @@ def test_a_thread_asks_again_on_a_new_connection(refusing: Refusing) -> None:
 async def test_a_task_asks_again_on_a_new_connection(refusing: Refusing) -> None:
     asking = async_client(read(refusing.url), "any", connections=2, files=TlsFiles())
     async with asking.pipeline(transaction=False) as pipe:
-        pipe.execute_command("INCR", "x")
+        pipe.incr("x")
         pipe.execute_command("INCR", "y")
         assert await pipe.execute(raise_on_error=False) == [1, 1]
     assert refusing.connections == 2
@@ -80,7 +80,7 @@ def test_who_is_refused_again_and_again_is_told_why(error: str, said: str) -> No
     server = Refusing(error, 10_000)
     url = read(server.url)
     with pytest.raises(QueueUnreachable, match=said), explained(url, "shop/orders"):
-        client(url, "any").execute_command("INCR", "x")
+        client(url, "any").incr("x")
     with pytest.raises(QueueUnreachable, match=said), RedisProducer(server.url, "shop/orders", patience=0.1) as producer:
         producer.send("k", "v")
     server.close()
@@ -91,7 +91,7 @@ def test_another_error_leaves_the_connection_alone() -> None:
     asking = client(read(server.url), "any")
     for _ in range(3):
         with pytest.raises(Exception, match="no such thing") as error:
-            asking.execute_command("INCR", "x")
+            asking.incr("x")
         assert not isinstance(error.value, NotPrimaryError)
     assert server.connections == 1
     asking.close()

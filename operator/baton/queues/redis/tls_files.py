@@ -123,7 +123,7 @@ def reading(kind: type, files: TlsFiles, options: Mapping[str, Any], *, tasks: b
     return type(f"Reading{kind.__name__}", (mixed, kind), {"_check": staticmethod(partial(files.check, options))})
 
 
-async def on_own_thread(read: Callable[[], None]) -> None:
+async def on_own_thread(read: Callable[[], object]) -> None:
     """Not on one of those that others wait for, and it holds up no end of the process. Raises what `read` raises."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
