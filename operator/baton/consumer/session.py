@@ -47,7 +47,8 @@ class Session:
         self._every = every
         self._exclusive = exclusive
         self._owner = owner
-        self._annotations: dict[str, str] = {RELEASES_ANNOTATION: format_releases(())}
+        # What an earlier process of the pod has said of itself ends with this one's first word.
+        self._annotations: dict[str, str] = {RELEASES_ANNOTATION: format_releases(()), TROUBLE_ANNOTATION: ""}
         self._condition = threading.Condition()
         self._unsaid = False
         self._closing = False
@@ -92,8 +93,7 @@ class Session:
 
     def trouble(self, why: str) -> None:
         """Say, at once, what keeps this consumer from its queues; empty: nothing."""
-        if why or TROUBLE_ANNOTATION in self._annotations:
-            self.say({TROUBLE_ANNOTATION: why[:_MOST_WORDS]})
+        self.say({TROUBLE_ANNOTATION: why[:_MOST_WORDS]})
 
     def say(self, annotations: Mapping[str, str], at_once: bool = True) -> None:
         """Put annotations on the Lease: at once (what is said while a write is under way goes together with the next), or with

@@ -11,7 +11,7 @@ from tests.waiting import HOUR, PATIENCE, until
 from baton.consumer import LeaseStore, Session
 from baton.consumer.lease import Manifest, Vacancy, renewed
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.model.names import GROUP_LABEL
+from baton.model.names import GROUP_LABEL, TROUBLE_ANNOTATION
 from baton.model.session import Release
 
 ORDERS = QueueName("orders")
@@ -117,6 +117,14 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLea
     until(lambda: server.holder() == "uid-0")
     assert server.lease is not None
     assert server.lease["spec"]["leaseTransitions"] == 2
+
+
+def test_what_kept_an_earlier_process_of_the_pod_from_its_queue_is_said_no_more(server: InMemoryLease, session: Session) -> None:
+    """It was killed while the queue was away. This one reaches it, and the group has to be Ready again."""
+    server.write(renewed(None, "uid-0", "orders", 15, NOW, {TROUBLE_ANNOTATION: "Redis does not answer"}))
+    session.start()
+    until(lambda: len(server.writes) > 1)
+    assert not server.writes[-1]["metadata"]["annotations"][TROUBLE_ANNOTATION]
 
 
 def test_the_last_word_is_said_before_the_end(server: InMemoryLease, session: Session) -> None:
