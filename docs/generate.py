@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from baton.engine.state_machine import page
+from baton.engine import state_machine
+from baton.engine.rules import RULES, Mode, Rule
 
-PATH = Path(__file__).parent / "concepts" / "state-machine.md"
-INTRODUCTION = """# The state machine
+_CONCEPTS = Path(__file__).parent / "concepts"
+
+_STATES = """# The state machine
 
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
@@ -21,10 +23,36 @@ takes its partitions with it at once, whatever they are doing: nothing is left t
 
 """
 
+_STEP = """# What a step does, in order
 
-def text() -> str:
-    return INTRODUCTION + page()
+<!-- Generated from operator/baton/engine/rules.py by `make generate`. -->
+
+The engine is one pure function: the state of a group, what is observed of it, and the time, in; the next state and what is to
+be done, out. A step applies the functions below from top to bottom, and nothing else changes the state of a group. The second
+column names the [rules](rules.md) that a function keeps.
+
+How much a step may decide depends on the group. It **decides**, as a rule. **Plans wait** while the ledger of another plan
+would be too large, the group is **paused**, or its ledger is **full**; the third column says which of these a function needs.
+
+| Function | Rules | Applied | What it does, and why here |
+|---|---|---|---|
+"""
+
+
+def _row(rule: Rule) -> str:
+    module = rule.apply.__module__.rpartition(".")[-1]
+    applied = "always" if rule.modes == frozenset(Mode) else " · ".join(mode for mode in Mode if mode in rule.modes)
+    return f"| `{module}.{rule.name}` | {', '.join(rule.of)} | {applied} | {rule.why} |\n"
+
+
+def pages() -> dict[Path, str]:
+    """The text of each page."""
+    return {
+        _CONCEPTS / "state-machine.md": _STATES + state_machine.page(),
+        _CONCEPTS / "step.md": _STEP + "".join(map(_row, RULES)),
+    }
 
 
 if __name__ == "__main__":
-    PATH.write_text(text())
+    for path, text in pages().items():
+        path.write_text(text)

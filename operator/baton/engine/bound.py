@@ -7,7 +7,15 @@ from baton.engine.draft import Draft
 from baton.model.ids import MemberId, Partition, QueueName
 
 
-def least_moves(draft: Draft) -> int:
+def end_rebalance(draft: Draft) -> None:
+    """When nothing is on its way any more. What is decided from then on, also in the same step, is the next one."""
+    moving = any(not move.quiet for move in draft.moves.values())
+    if draft.origins is not None and not moving and not draft.waiting:
+        draft.totals = draft.totals._replace(lower_bound=draft.totals.lower_bound + _least_moves(draft))
+        draft.origins, draft.full, draft.eager = None, False, False
+
+
+def _least_moves(draft: Draft) -> int:
     """Vacant seats keep what they have. Where seats were only filled, and partitions only placed, nothing else might move:
     each of those that had an owner who is not there any more needs one move."""
     origins = draft.origins

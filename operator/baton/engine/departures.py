@@ -22,6 +22,16 @@ def notice_departures(draft: Draft) -> None:
             _vanish(draft, member)
 
 
+def release_stopping_static(draft: Draft) -> None:
+    """A static member that is asked to stop releases at once: its seat waits for it, not for a receiver (rule 7)."""
+    for seat in draft.seats:
+        if seat.expires is not None and seat.left and draft.present(seat.member, seat.uid):
+            for partition in sorted(seat.left):
+                if draft.slots[partition].owner == seat.member and draft.settled(partition):
+                    draft.aim(partition, None, f"{seat.member} is stopping and keeps its seat")
+                    draft.new_generation()
+
+
 def _vanish(draft: Draft, member: MemberId) -> None:
     kept = _kept(draft, member)
     for partition in sorted(draft.owned[member]):

@@ -47,7 +47,7 @@ def take_releases(draft: Draft) -> None:
         draft.happenings.append(Released(partition, giver, how))
 
 
-def rest_released(draft: Draft) -> None:
+def free_released(draft: Draft) -> None:
     """What was released and has no receiver waits without an owner, unless it is withdrawn."""
     for partition, move in sorted(draft.moves.items()):
         if move.receiver is None and not waits_for_giver(move) and not draft.withdrawn(partition):
@@ -68,7 +68,7 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
     return tuple(wanted)
 
 
-def clamp(draft: Draft) -> None:
+def clamp_deadlines(draft: Draft) -> None:
     """A deadline from the ledger is never further away than the length it was written with: clocks differ (ledger 4)."""
     for partition, move in draft.moves.items():
         if move.giver is not None and move.deadline > draft.now + move.length + 1e-6:

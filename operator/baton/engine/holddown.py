@@ -13,7 +13,7 @@ from baton.model.ids import Partition
 from baton.model.wording import first_of
 
 
-def watch(draft: Draft) -> None:
+def update_holddown(draft: Draft) -> None:
     """Start a holddown if there is a reason, end it if there is none any more."""
     empty, new = vacant(draft), newcomers(draft)
     if empty or new:

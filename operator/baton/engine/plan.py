@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 
 from baton.engine.approval import needs_approval, propose, take_approved
 from baton.engine.draft import Draft
+from baton.engine.failure import unplanned_if_it_fails
+from baton.engine.holddown import due
 from baton.engine.observation import Approval, Protocol
 from baton.engine.placement import target
 from baton.engine.room import Room
@@ -11,7 +13,14 @@ from baton.engine.seats import overtake, stand_by, taken, unseated
 from baton.model.ids import MemberId, Partition
 
 
-def carry_out_plan(draft: Draft) -> None:
+def plan_when_due(draft: Draft) -> None:
+    """The plan, when the time for it has come. If the assignor fails, the holddown stands."""
+    if due(draft):
+        with unplanned_if_it_fails(draft):
+            _plan(draft)
+
+
+def _plan(draft: Draft) -> None:
     """Ends the holddown. Members of the plan get seats; vacant seats lapse, but those that wait for their static member."""
     assert draft.holddown is not None
     why = draft.at_once or draft.holddown.why

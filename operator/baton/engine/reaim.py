@@ -6,7 +6,7 @@ from baton.engine.placement import by_the_assignor, with_the_others
 from baton.model.ids import Partition
 
 
-def turn_lost_moves(draft: Draft) -> None:
+def redirect_lost_moves(draft: Draft) -> None:
     """Back to the giver if it is still a member (that costs no move), else to whom the assignor chooses."""
     lost = [partition for partition, move in sorted(draft.moves.items()) if _lost(draft, partition)]
     homeless: list[Partition] = []

@@ -10,24 +10,6 @@ from baton.engine.state import Seat, Slot, moment
 from baton.model.ids import MemberId, QueueName
 
 
-def fill_seats(draft: Draft) -> None:
-    """Who returns takes its own; then who has stood by longest; then newcomers, while they are no more than the seats."""
-    _return(draft)
-    _expire(draft)
-    leave_to_the_active(draft)
-    _relieve(draft)
-    _promote(draft)
-    _take_over(draft)
-
-
-def take_seats(draft: Draft) -> None:
-    """The same where no plan may follow: a static member's seat waits on, and who stands by for want of partitions does too."""
-    _return(draft)
-    leave_to_the_active(draft)
-    _relieve(draft)
-    _take_over(draft)
-
-
 def leave_to_the_active(draft: Draft) -> None:
     """What is vacant of an exclusive queue goes to who is active there: whoever took it with the seat would be active too
     (rule 8)."""
@@ -46,12 +28,14 @@ def leave_to_the_active(draft: Draft) -> None:
             draft.standbys = [member for member in draft.standbys if member not in seatless]
 
 
-def _relieve(draft: Draft) -> None:
+def relieve(draft: Draft) -> None:
+    """The standby that has waited longest takes a vacant seat."""
     for standby in _line(draft) if _free(draft) else ():
         _take_one(draft, standby, "stood by")
 
 
-def _take_over(draft: Draft) -> None:
+def take_over(draft: Draft) -> None:
+    """Newcomers take vacant seats, while they are no more than these."""
     candidates = newcomers(draft)
     if len(candidates) <= len(_free(draft)):
         for member in candidates:
@@ -109,7 +93,7 @@ def stand_by(draft: Draft, members: Iterable[MemberId]) -> None:
         draft.standbys.append(member)
 
 
-def _expire(draft: Draft) -> None:
+def expire_terms(draft: Draft) -> None:
     """A static member did not come back in time: its seat is for anybody, and there is no delay (rule 6). But a plan would end
     the delay of those who left other seats: as long as there are such, it waits for the end of that."""
     held = draft.holddown
@@ -126,7 +110,7 @@ def _expire(draft: Draft) -> None:
             draft.at_once = f"{seat.member} did not come back in time"
 
 
-def _return(draft: Draft) -> None:
+def return_members(draft: Draft) -> None:
     """The same pod, a pod of the same name, or of the same static identity comes back. Its member may have several seats: what is
     kept for it, what an exclusive queue or one that cannot fence had for it."""
     empty = [seat for seat in draft.seats if seat.left is not None]
@@ -205,7 +189,7 @@ def end_waiting(draft: Draft, queue: QueueName) -> None:
     draft.seats = seats
 
 
-def _promote(draft: Draft) -> None:
+def promote(draft: Draft) -> None:
     """Standbys for whom there is something to own by now (the queue grew, the desired size did) are newcomers."""
     if not draft.standbys:
         return

@@ -1,0 +1,30 @@
+"""The members' keys in the ledger, and who stands by."""
+
+from dataclasses import replace
+
+from baton.engine.draft import Draft
+from baton.engine.happenings import StandsBy
+
+
+def update_member_keys(draft: Draft) -> None:
+    """A key whose assignment changed has the new generation; who has nothing stands by, and is told so once."""
+    incoming = {move.receiver for move in draft.moves.values()} | set(draft.waiting.values())
+    seats = {seat.member for seat in draft.seats}
+    for member in sorted(draft.known):
+        known = draft.known[member]
+        has = bool(draft.owned[member]) or member in incoming
+        if not has and member not in draft.eligible and member not in seats:
+            del draft.known[member]
+            continue
+        if not has and member in draft.eligible and member not in seats and member not in draft.standbys:
+            del draft.known[member]  # it is a newcomer now, and has no part in the assignment yet
+            continue
+        was = draft.before.known.get(member)
+        if member in draft.touched or has != known.active:
+            draft.known[member] = replace(known, active=has, generation=draft.generation)
+        if not has and member in draft.eligible and (was is None or was.active or was.uid != known.uid):
+            draft.happenings.append(StandsBy(member))
+            if member not in draft.standbys:
+                draft.standbys.append(member)
+        elif has and member in draft.standbys:
+            draft.standbys.remove(member)
