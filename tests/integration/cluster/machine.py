@@ -1,5 +1,6 @@
 """What a cluster could leave behind on a machine, as one value to compare."""
 
+import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -37,8 +38,17 @@ class Machine:
 
 
 def _processes() -> tuple[str, ...]:
-    found = [f"{process.pid} {Path(f'/proc/{process.pid}/comm').read_text()}" for process in marked(RUNS / NODE)]
-    return (*found, *(pid for group in _control_groups() for path in group.rglob("cgroup.procs") for pid in _lines(path)))
+    found = [f"{process.pid} {name}" for process in marked(RUNS / NODE) for name in _read(Path(f"/proc/{process.pid}/comm"))]
+    folders = [Path(folder) for group in _control_groups() for folder, _, _ in os.walk(group)]
+    return (*found, *(pid for folder in folders for pid in _read(folder / "cgroup.procs")))
+
+
+def _read(path: Path) -> list[str]:
+    """Its lines; none where it has gone since it was listed."""
+    try:
+        return _lines(path)
+    except OSError:
+        return []
 
 
 def _control_groups() -> list[Path]:
