@@ -1,27 +1,47 @@
-"""docs/concepts/rules.md has every rule that is cited by its number, and each can be broken on purpose."""
+"""docs/concepts/rules.md, the list of a step, the mutations and what docstrings cite name the same rules."""
 
 import re
 from pathlib import Path
 
 from tests.mutation.rules import ENGINE
 
+from baton.engine.rules import RULES
+
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "concepts" / "rules.md").read_text()
-RULES = {*re.findall(r"^(\d+)\. \*\*", PAGE, re.MULTILINE), *(word.lower() for word in re.findall(r"\*\*(Ledger \d+)\.", PAGE))}
+NUMBERED = {*re.findall(r"^- \*\*(Ledger \d+)\.\*\*", PAGE, re.MULTILINE), *re.findall(r"^(\d+)\. \*\*", PAGE, re.MULTILINE)}
+SECTIONS = {"Triggers", "Approval", "Lower bound"}
+ON_THE_PAGE = NUMBERED | SECTIONS
+OF_NO_FUNCTION = {"Ledger 3", "10"}
+"""Who a pod is, and that a step may be repeated, holds for every function."""
 
 
 def cited() -> set[str]:
     """By the engine's docstrings and comments: "rule 5", "rules 2, 4, 8", "rules 1 and 8", "ledger 2"."""
     texts = [module.read_text() for module in (ROOT / "operator" / "baton" / "engine").glob("*.py")]
     lists = [found for text in texts for found in re.findall(r"\brules? (\d+(?:(?:, | and )\d+)*)", text, re.IGNORECASE)]
-    ledger = [found for text in texts for found in re.findall(r"\(ledger \d+\)", text)]
-    return {number for found in lists for number in re.findall(r"\d+", found)} | {found.strip("()") for found in ledger}
+    ledger = [found for text in texts for found in re.findall(r"\((ledger \d+)\)", text)]
+    return {number for found in lists for number in re.findall(r"\d+", found)} | {found.capitalize() for found in ledger}
+
+
+def test_sections_that_are_rules_are_on_the_page() -> None:
+    assert set(re.findall(r"^## (.+)$", PAGE, re.MULTILINE)) >= SECTIONS
 
 
 def test_every_rule_that_the_engine_cites_is_on_the_page() -> None:
     assert len(cited()) > 8
-    assert cited() - RULES == set()
+    assert cited() - NUMBERED == set()
 
 
-def test_every_rule_on_the_page_is_broken_on_purpose_somewhere() -> None:
-    assert RULES - {mutation.rule for mutation in ENGINE} == set()
+def test_each_rule_is_kept_by_some_function_of_a_step_and_each_function_keeps_rules_of_the_page() -> None:
+    assert {name for rule in RULES for name in rule.of} == ON_THE_PAGE - OF_NO_FUNCTION
+
+
+def test_each_rule_is_broken_by_some_mutation_and_each_mutation_breaks_a_rule_of_the_page() -> None:
+    assert {mutation.rule for mutation in ENGINE} == ON_THE_PAGE
+
+
+def test_what_is_applied_a_second_time_says_so() -> None:
+    names = [rule.name for rule in RULES]
+    again = [names.index(rule.name) < number for number, rule in enumerate(RULES)]
+    assert again == [rule.why.startswith("Again: ") for rule in RULES]
