@@ -1,11 +1,16 @@
-"""`python -m docs.generate`: write the pages that are generated from code."""
+"""`python -m docs.generate`: write what of the pages is generated from code."""
 
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
+from baton.assignors import Traits
+from baton.assignors.registry import DECLARED, DEFAULT
 from baton.engine import state_machine
 from baton.engine.rules import RULES, Mode, Rule
 
 _CONCEPTS = Path(__file__).parent / "concepts"
+_ASSIGNORS = _CONCEPTS / "assignors.md"
 
 _STATES = """# The state machine
 
@@ -39,10 +44,29 @@ would be too large, the group is **paused**, or its ledger is **full**; the thir
 """
 
 
+_FIRST = "<!-- Generated from the declarations in operator/baton/assignors by `make generate`: -->\n"
+_LAST = "<!-- End of what is generated. -->\n"
+
+
 def _row(rule: Rule) -> str:
     module = rule.apply.__module__.rpartition(".")[-1]
     applied = "always" if rule.modes == frozenset(Mode) else " · ".join(mode for mode in Mode if mode in rule.modes)
     return f"| `{module}.{rule.name}` | {', '.join(rule.of)} | {applied} | {rule.why} |\n"
+
+
+def _with_assignors(page: str) -> str:
+    """The page about assignors, with the table of all of them."""
+    before, _, rest = page.partition(_FIRST)
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in _assignors())
+    return f"{before}{_FIRST}\n{table}\n{_LAST}{rest.partition(_LAST)[2]}"
+
+
+def _assignors() -> Iterator[tuple[str, ...]]:
+    yield "Name", "Source", "What it is good at", "What it costs", "Traits"
+    yield ("---",) * 5
+    for name, one in DECLARED.items():
+        traits = ", ".join(f"`{field.name}`" for field in fields(Traits) if getattr(one.traits, field.name))
+        yield f"`{name}`{' (default)' * (name == DEFAULT)}", one.source, one.good_at, one.costs, traits
 
 
 def pages() -> dict[Path, str]:
@@ -50,6 +74,7 @@ def pages() -> dict[Path, str]:
     return {
         _CONCEPTS / "state-machine.md": _STATES + state_machine.page(),
         _CONCEPTS / "step.md": _STEP + "".join(map(_row, RULES)),
+        _ASSIGNORS: _with_assignors(_ASSIGNORS.read_text()),
     }
 
 

@@ -1,63 +1,20 @@
-"""The assignors by their names: those that are here, and those that a user installed beside them."""
+"""The assignors by name: those that are built in, and those that a user installed."""
 
 from collections.abc import Callable, Mapping
 from re import fullmatch
 
-from baton.assignors.building_blocks.queue_by_queue import Strategy, in_runs
-from baton.assignors.contract import checked, told
-from baton.assignors.kafka.range import range_
-from baton.assignors.kafka.round_robin import round_robin
-from baton.assignors.kafka.sticky import cooperative_sticky, sticky
-from baton.assignors.own.minimal import minimal
-from baton.assignors.request import Answer, Assignor, Request
-from baton.assignors.rocketmq.average import average
-from baton.assignors.rocketmq.circle import circle, in_turn
-from baton.assignors.rocketmq.consistent_hash import around_the_ring, consistent_hash
-from baton.assignors.rocketmq.machine_room import machine_room, of_rooms
-from baton.assignors.rocketmq.machine_room_nearby import machine_room_nearby
-from baton.assignors.runnel.contiguous import contiguous
-from baton.assignors.solace.solace import solace
-
-_STRATEGIES: Mapping[str, Strategy] = {
-    "average": lambda _: in_runs,
-    "circle": in_turn,
-    "consistent-hash": around_the_ring,
-    "machine-room": of_rooms,
-}
-"""RocketMQ's, which machine-room-nearby composes room by room as RocketMQ does."""
-
-
-def _nearby(request: Request) -> Answer:
-    return machine_room_nearby(request, _STRATEGIES, get)
-
-
-_ASSIGNORS: Mapping[str, Assignor] = {
-    "average": average,
-    "circle": circle,
-    "consistent-hash": consistent_hash,
-    "contiguous": contiguous,
-    "cooperative-sticky": cooperative_sticky,
-    "machine-room": machine_room,
-    "machine-room-nearby": _nearby,
-    "minimal": minimal,
-    "range": range_,
-    "round-robin": round_robin,
-    "solace": solace,
-    "sticky": sticky,
-}
-
-
-BUILT_IN = tuple(sorted(_ASSIGNORS))
-"""The names that are always there."""
-
-OWN_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[a-z0-9]([-._a-z0-9]*[a-z0-9])?"
-"""An assignor of the user's own: <domain>/<name>, so that nobody takes a slip in a built-in name for one."""
+from baton.assignors.declaration import Declaration, Traits
+from baton.assignors.installed import INSTALLED_NAME, Installed, Loader
+from baton.assignors.kafka import range as kafka_range
+from baton.assignors.kafka import round_robin, sticky
+from baton.assignors.own import minimal
+from baton.assignors.request import Assignor
+from baton.assignors.rocketmq import average, circle, consistent_hash, machine_room, machine_room_nearby
+from baton.assignors.runnel import contiguous
+from baton.assignors.solace import solace
 
 LONGEST_NAME = 128
 """Characters, as in a ConsumerGroup."""
-
-Loader = Callable[[], Assignor]
-"""Imports an assignor of the user's own. May raise anything."""
 
 
 class UnknownAssignorError(KeyError):
@@ -74,7 +31,7 @@ class UnknownAssignorError(KeyError):
 
 
 class BrokenAssignorError(UnknownAssignorError):
-    """It is installed, and cannot be used. The message says why."""
+    """An assignor is installed, and cannot be used. The message says why."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name)
@@ -84,52 +41,62 @@ class BrokenAssignorError(UnknownAssignorError):
         return f"the assignor {self.name} cannot be used: {self.why}"
 
 
-class _Own:
-    """The assignors of the user's own, each loaded when it is first asked for: a broken one is in nobody else's way."""
-
-    def __init__(self, find: Callable[[], Mapping[str, Loader]]) -> None:
-        self._find = find
-        self._loaders: Mapping[str, Loader] | None = None
-        self._known: dict[str, Assignor | BrokenAssignorError] = {}
-
-    def loaders(self) -> Mapping[str, Loader]:
-        if self._loaders is None:
-            self._loaders = self._find()
-        return self._loaders
-
-    def get(self, name: str) -> Assignor:
-        if name not in self._known:
-            if name not in self.loaders():
-                raise UnknownAssignorError(name)
-            self._known[name] = self._load(name)
-        known = self._known[name]
-        if isinstance(known, BrokenAssignorError):
-            raise BrokenAssignorError(name, known.why)
-        return known
-
-    def _load(self, name: str) -> Assignor | BrokenAssignorError:
-        try:
-            return checked(name, self.loaders()[name]())
-        except (Exception, SystemExit) as error:
-            return BrokenAssignorError(name, str(error) if isinstance(error, ValueError) else told(error))
-
-
-_own = _Own(dict)
+_installed = Installed(dict)
 
 
 def install(find: Callable[[], Mapping[str, Loader]]) -> None:
-    """Where assignors of the user's own come from, by name. `find` is called when a name is not built in, once; a loader when its
-    assignor is first asked for. A ValueError of a loader is told as it is, for it names the cure."""
-    global _own
-    _own = _Own(find)
+    """Says where installed assignors come from, by name. The first name that is not built in calls `find`; the first request for
+    an assignor calls its loader. A user reads a loader's ValueError as it is, so it must name the cure."""
+    global _installed
+    _installed = Installed(find)
 
 
 def get(name: str) -> Assignor:
-    """The assignor of this name; one of the user's own answers only within the contract (`baton.assignors.contract`). Raises
+    """The assignor of this name. An installed one answers only within its contract (`baton.assignors.contract`). Raises
     UnknownAssignorError."""
-    return _ASSIGNORS[name] if name in _ASSIGNORS else _own.get(name)
+    if name in DECLARED:
+        return DECLARED[name].assign
+    if name not in _installed.loaders():
+        raise UnknownAssignorError(name)
+    found = _installed.get(name)
+    if isinstance(found, str):
+        raise BrokenAssignorError(name, found)
+    return found
+
+
+def traits_of(name: str) -> Traits:
+    """What a built-in assignor declares. Any other has no traits."""
+    return DECLARED[name].traits if name in DECLARED else Traits()
 
 
 def names() -> tuple[str, ...]:
     """The names of all assignors, sorted."""
-    return tuple(sorted({*BUILT_IN, *(name for name in _own.loaders() if fullmatch(OWN_NAME, name))}))
+    return tuple(sorted({*BUILT_IN, *(name for name in _installed.loaders() if fullmatch(INSTALLED_NAME, name))}))
+
+
+DECLARED: dict[str, Declaration] = {}
+"""The built-in assignors, in the order of the documentation."""
+
+DECLARED |= {
+    one.name: one
+    for one in (
+        solace.SOLACE,
+        minimal.MINIMAL,
+        sticky.STICKY,
+        sticky.COOPERATIVE_STICKY,
+        kafka_range.RANGE,
+        round_robin.ROUND_ROBIN,
+        average.AVERAGE,
+        circle.CIRCLE,
+        contiguous.CONTIGUOUS,
+        consistent_hash.CONSISTENT_HASH,
+        machine_room.MACHINE_ROOM,
+        machine_room_nearby.declared(DECLARED, get, names),
+    )
+}
+
+BUILT_IN = tuple(sorted(DECLARED))
+"""The names that are always there."""
+
+DEFAULT = solace.SOLACE.name
+"""The assignor of a group that names none."""

@@ -6,8 +6,8 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from re import fullmatch
 
-from baton.assignors import OWN_NAME, Assignor, install
-from baton.assignors.registry import Loader
+from baton.assignors import INSTALLED_NAME, Assignor, install
+from baton.assignors.installed import Loader
 from baton.model.options import function
 
 GROUP = "baton.assignors"
@@ -28,7 +28,7 @@ def _find() -> Mapping[str, Loader]:
 
 def _load(points: list[EntryPoint]) -> Assignor:
     point, package = points[0], _package(points[0])
-    if fullmatch(OWN_NAME, point.name) is None:
+    if fullmatch(INSTALLED_NAME, point.name) is None:
         raise ValueError(
             f"the entry point {point.name!r} of {package} is not named <domain>/<name>: rename it, for example to "
             "example.com/by-lag"

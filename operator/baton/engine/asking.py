@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 
 from baton.assignors import Answer, Member, Request
+from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.tuning import spread
 from baton.model.ids import MemberId, Partition, QueueName
@@ -50,10 +51,10 @@ def ask(
 
 
 def _order(draft: Draft, queue: QueueName, kept: Collection[Partition]) -> list[Partition]:
-    """By number. But Solace's assignor takes from a member the highest first: what it is giving away already comes last."""
+    """By number. Where members give up their highest numbers first, what already changes hands comes last."""
     mine = [Partition(queue, number) for number in range(draft.queues[queue].partitions)]
     if kept or draft.moves:
         mine = [partition for partition in mine if partition not in kept]
-        if draft.facts is not None and draft.facts.assignor == "solace":
+        if traits(draft).gives_up_highest:
             mine.sort(key=lambda partition: (not draft.settled(partition), partition.number))
     return mine

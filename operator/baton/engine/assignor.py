@@ -1,6 +1,6 @@
 """The assignor in use: the first of the preferred ones that every member supports. So a fleet changes over by restarts."""
 
-from baton.assignors import UnknownAssignorError, get
+from baton.assignors import Traits, UnknownAssignorError, get, traits_of
 from baton.engine.draft import Draft
 from baton.engine.state import Problem
 
@@ -34,6 +34,12 @@ def assignor_in_use(draft: Draft) -> str | None:
             + " let the pods announce one of these",
         )
     return None
+
+
+def traits(draft: Draft) -> Traits:
+    """What the assignor in use declares. Where none is in use, nothing."""
+    name = draft.facts.assignor if draft.facts is not None else None
+    return Traits() if name is None else traits_of(name)
 
 
 def _exists(name: str) -> bool:

@@ -4,21 +4,23 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
 from baton.assignors import lower_bound
+from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.exclusive import several_active
 from baton.model.ids import MemberId, Partition, QueueName
 
 
 def evenly_spread(draft: Draft, members: Collection[MemberId]) -> bool:
-    """Among these members, those of the plan: as the assignor in use makes it. Other assignors than Solace's aim at something
-    else than what is even: weights, zones, equal numbers together. What they planned and carried out is as even as it will be."""
-    others = draft.facts is not None and draft.facts.assignor not in (None, "solace") and draft.problem is None
-    return (others or even(draft, members)) and not several_active(draft, members)
+    """Whether these members, those of the plan, have what the assignor in use would give them. An assignor that makes no balance
+    looks at weights, zones or equal numbers; what it planned and the engine carried out is as even as it will be."""
+    planned = draft.facts is not None and draft.facts.assignor is not None and draft.problem is None
+    carried_out = planned and not traits(draft).balances
+    return (carried_out or even(draft, members)) and not several_active(draft, members)
 
 
 def even(draft: Draft, members: Collection[MemberId]) -> bool:
-    """In total and then in each queue, as far as their subscriptions allow: no plan by Solace's assignor would share out
-    otherwise what these members have. Exclusive queues do not count."""
+    """In total and then in each queue, as far as the subscriptions allow: an assignor that makes balances would move nothing that
+    these members have. Exclusive queues do not count."""
     loads = draft.loads()
     shared = frozenset(queue for queue, facts in draft.queues.items() if not facts.exclusive)
     reads = {member: draft.subscribed(member) & shared for member in members}

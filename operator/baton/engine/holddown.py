@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.evenness import even, within_one
 from baton.engine.exclusive import several_active
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
-from baton.engine.tuning import outside_the_rooms
+from baton.engine.tuning import left_out
 from baton.model.ids import Partition
 from baton.model.wording import first_of
 
@@ -25,12 +26,12 @@ def update_holddown(draft: Draft) -> None:
         draft.trigger("partitions have no owner")
     if any(partition not in resting for partition in _stranded(draft)):
         draft.trigger("partitions are left with who is stopping")
-    solace = draft.facts is not None and draft.facts.assignor == "solace"
-    if draft.unsettled and not (even if solace else within_one)(draft, seated):
+    balances = traits(draft).balances
+    if draft.unsettled and not (even if balances else within_one)(draft, seated):
         draft.trigger("members are not within one partition of each other")
     if draft.holddown is not None and not draft.holddown.pinned and not empty and not new:
         # All seats are taken and nobody is left over. But an old imbalance does not perpetuate itself (rule 2).
-        if solace and not even(draft, seated):
+        if balances and not even(draft, seated):
             draft.holddown = replace(draft.holddown, pinned=True)
         else:
             draft.holddown = None
@@ -50,7 +51,7 @@ def due(draft: Draft) -> bool:
 def unserved(draft: Draft) -> set[Partition]:
     """Partitions that nobody has or will have, and somebody should."""
     orphans = draft.orphans()
-    return set(orphans) - outside_the_rooms(draft, orphans) if orphans else set()
+    return set(orphans) - left_out(draft, orphans) if orphans else set()
 
 
 def _stranded(draft: Draft) -> Iterator[Partition]:

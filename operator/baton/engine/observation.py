@@ -10,6 +10,7 @@ from enum import IntEnum, StrEnum
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
+from baton.assignors import DEFAULT
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
 
@@ -62,7 +63,7 @@ class HeldBack(IntEnum):
 class GroupSpec:
     """A ConsumerGroup's spec with its defaults filled in. All durations are seconds."""
 
-    assignors: tuple[str, ...] = ("solace",)
+    assignors: tuple[str, ...] = (DEFAULT,)
     protocol: Protocol = Protocol.COOPERATIVE
     delay: float = 5.0
     resync: float = 20.0
@@ -76,7 +77,7 @@ class GroupSpec:
     """The desired size of the fleet; None where Baton does not scale it."""
     scale_mode: ScaleMode | None = None
     options: Mapping[str, object] = field(default_factory=dict)
-    """Of the assignors, by the names that `baton plan` has for them and with the types of `baton.assignors.options`."""
+    """Of the assignors, by the names that `baton plan` has for them, as the assignors' functions take them."""
 
 
 class OwnerRecord(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.exclusive import active_members
 from baton.engine.room import Room
@@ -163,8 +164,8 @@ def _take(draft: Draft, seat: Seat, member: MemberId, why: str) -> None:
     if member in draft.standbys:
         draft.standbys.remove(member)
     # Others may have been balanced without this seat while it was vacant, and an old imbalance does not perpetuate itself
-    # (rule 2). Other assignors than Solace's do not aim at totals within one, so only they know whether it is one.
-    if draft.facts is not None and draft.facts.assignor == "solace":
+    # (rule 2). Where the assignor makes no balance, the engine cannot tell by counting whether there is an imbalance.
+    if traits(draft).balances:
         draft.unsettled = True
     elif seat.overtaken:
         draft.trigger(f"partitions were shared out while {seat.member} was away")

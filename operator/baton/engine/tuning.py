@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import TypeVar
 
+from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.observation import Observation, Spans
 from baton.model.ids import Partition
@@ -41,18 +42,14 @@ def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tu
     return tuple(values)
 
 
-def outside_the_rooms(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
-    """Of these, those that machine-room gives to nobody, as no room that it serves has them: so nothing waits for their owner."""
-    options = draft.spec.options
-    rooms = options.get("rooms")
-    assignor = draft.facts.assignor if draft.facts is not None else None
-    if assignor == "machine-room-nearby":
-        assignor = str(options.get("within"))
-    if assignor != "machine-room" or not isinstance(rooms, frozenset):
+def left_out(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
+    """Of these, the partitions that the assignor in use gives to nobody: nothing waits for their owner."""
+    leaves_out = traits(draft).leaves_out
+    if leaves_out is None:
         return set()
     outside: set[Partition] = set()
     for queue in {partition.queue for partition in partitions}:
         mine = [partition for partition in partitions if partition.queue == queue]
         zones = spread(draft.observation.queues[queue].zones, mine, frozenset())
-        outside.update(partition for partition, near in zip(mine, zones, strict=True) if rooms.isdisjoint(near))
+        outside.update(p for p, near in zip(mine, zones, strict=True) if leaves_out(draft.spec.options, near))
     return outside

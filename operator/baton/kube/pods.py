@@ -10,7 +10,7 @@ from fractions import Fraction
 from re import ASCII, fullmatch
 from typing import Any
 
-from baton.assignors import BUILT_IN, OWN_NAME
+from baton.assignors import BUILT_IN, INSTALLED_NAME
 from baton.kube.times import to_seconds
 from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.names import (
@@ -193,7 +193,7 @@ def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
 
 def _may_be_an_assignor(name: str) -> bool:
     """Of what has a domain nobody knows here whether it is one."""
-    return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and fullmatch(OWN_NAME, name) is not None)
+    return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and fullmatch(INSTALLED_NAME, name) is not None)
 
 
 def _capacity(text: str | None, problems: list[str]) -> Fraction:

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baton.assignors import BUILT_IN, OWN_NAME
+from baton.assignors import BUILT_IN, INSTALLED_NAME
 from baton.resources.shape import Rule, Shape, rule, rules
 
-_OWN = OWN_NAME.replace("\\", "\\\\")
+_OWN = INSTALLED_NAME.replace("\\", "\\\\")
 
 
 def _known(names: tuple[str, ...], message: str) -> Rule:
@@ -88,7 +88,7 @@ class AssignorOptions(Shape):
     """For machine-room-nearby: the assignor inside each room; average without it. Its own options stand beside it."""
 
     def told(self) -> dict[str, object]:
-        """As the assignors take them (`baton.assignors.options`)."""
+        """By name, as the assignors' functions take them."""
         raw = {
             "virtualNodes": self.virtual_nodes,
             "partitionKey": self.partition_key,

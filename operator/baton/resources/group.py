@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
+from baton.assignors import DEFAULT
 from baton.engine.observation import Approval, GroupSpec, Protocol, ScaleMode
 from baton.resources.assignor import ROOMS_NEEDED, AssignorName, AssignorOptions
 from baton.resources.group_status import ConsumerGroupStatus
@@ -134,7 +135,7 @@ class ConsumerGroupSpec(Shape):
             min_length=1,
             max_length=16,
             json_schema_extra={
-                "default": ["solace"],
+                "default": [DEFAULT],
                 "x-kubernetes-list-type": "atomic",
                 **rules(
                     rule(
@@ -145,7 +146,7 @@ class ConsumerGroupSpec(Shape):
                 ),
             },
         ),
-    ] = Field(default_factory=lambda: ["solace"])
+    ] = Field(default_factory=lambda: [DEFAULT])
     """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes
     over by two rolling restarts. Built-in names, or <domain>/<name> of assignors that are installed beside the operator."""
     assignor_options: AssignorOptions | None = None

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from baton.assignors import names
+from baton.assignors import DEFAULT, names
 from baton.engine.observation import Approval, GroupSpec, OnDeadline, Protocol, ScaleMode
 from baton.model.names import LEDGER_GROUP_KEY
 
@@ -125,7 +125,7 @@ class GroupPart(_Part):
     """As much of a ConsumerGroup's spec as matters here."""
 
     queues: tuple[QueueRef, ...] | None = None
-    assignors: tuple[Name, ...] = Field(default=("solace",), min_length=1)
+    assignors: tuple[Name, ...] = Field(default=(DEFAULT,), min_length=1)
     protocol: Protocol = Protocol.COOPERATIVE
     rebalance: RebalancePart = RebalancePart()
     membership: MembershipPart = MembershipPart()

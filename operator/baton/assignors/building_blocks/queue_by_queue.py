@@ -14,9 +14,6 @@ Deal = Callable[[QueueName, Sequence[int], Sequence[MemberId]], Iterable[Sequenc
 """Which of these numbers of a queue (ascending) each of these readers gets (ascending), in the order of the readers (at least
 one). Readers that come after the last one with something may be left out."""
 
-Strategy = Callable[[Request], Deal]
-"""The deal that a request's options and zones ask for."""
-
 
 def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> Answer:
     """Deals every queue out among its readers, which are asked in `order`."""

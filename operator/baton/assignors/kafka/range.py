@@ -13,6 +13,7 @@ from baton.assignors.building_blocks.partition_list import PartitionList
 from baton.assignors.building_blocks.queue_by_queue import in_runs, queue_by_queue
 from baton.assignors.building_blocks.subscriptions import by_instance, readable
 from baton.assignors.building_blocks.zones import zones_matter, zones_of
+from baton.assignors.declaration import Declaration
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -107,3 +108,12 @@ class _Queue:
             numbers = list(islice(fitting, self.room(reader)))
             if numbers:
                 self.give(reader, numbers)
+
+
+RANGE = Declaration(
+    name="range",
+    assign=range_,
+    source="Kafka's RangeAssignor",
+    good_at="Partition *n* of several queues of one size is with the same member",
+    costs="The first members have more; many moves",
+)

@@ -5,6 +5,7 @@ from itertools import groupby
 
 from baton.assignors.building_blocks.partition_list import PartitionList, whole
 from baton.assignors.building_blocks.subscriptions import by_instance, readable, readers
+from baton.assignors.declaration import Declaration
 from baton.assignors.request import Answer, Request
 
 
@@ -23,3 +24,12 @@ def round_robin(request: Request) -> Answer:
         if free:
             turn = takers[(first + len(free) - 1) % len(takers)] + 1
     return Answer({name: PartitionList.in_a_row(parts) for name, parts in zip(order, dealt, strict=True)})
+
+
+ROUND_ROBIN = Declaration(
+    name="round-robin",
+    assign=round_robin,
+    source="Kafka's RoundRobinAssignor",
+    good_at="Even totals, easy to foresee",
+    costs="Nearly everything moves when a member comes or goes",
+)

@@ -7,6 +7,7 @@ KAFKA-12984).
 from baton.assignors.building_blocks.holders import Holdings, holdings
 from baton.assignors.building_blocks.partition_list import PartitionList
 from baton.assignors.building_blocks.zones import Nearness
+from baton.assignors.declaration import Declaration
 from baton.assignors.kafka.sticky_differing_subscriptions import share_among_readers
 from baton.assignors.kafka.sticky_equal_subscriptions import share_equally
 from baton.assignors.request import Answer, Request
@@ -62,3 +63,16 @@ def _held_by_others(name: MemberId, hand: PartitionList, before: Holdings) -> li
         if holder != name and (holder is not None or Partition(queue, number) in before.several):
             waits.append((queue, number))
     return waits
+
+
+_GOOD_AT = "Even totals; members keep what they have"
+_COSTS = "A queue by itself may be uneven"
+
+STICKY = Declaration(name="sticky", assign=sticky, source="Kafka's StickyAssignor", good_at=_GOOD_AT, costs=_COSTS)
+COOPERATIVE_STICKY = Declaration(
+    name="cooperative-sticky",
+    assign=cooperative_sticky,
+    source="Kafka's CooperativeStickyAssignor",
+    good_at=_GOOD_AT,
+    costs=_COSTS,
+)

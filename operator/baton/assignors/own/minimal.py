@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from baton.assignors.building_blocks.partition_list import PartitionList
 from baton.assignors.contract import AssignorError
+from baton.assignors.declaration import Declaration
 from baton.assignors.own.count_table import CountTable
 from baton.assignors.own.fewest_moves import settle
 from baton.assignors.own.most_even import level
@@ -56,3 +57,13 @@ def _weigh(group: GroupedRequest) -> Sequence[PartitionList]:
     for partition, place in weigh(group).items():
         hands[place].append(partition)
     return [PartitionList.of(hand) for hand in hands]
+
+
+MINIMAL = Declaration(
+    name="minimal",
+    assign=minimal,
+    source="Baton",
+    good_at="The most even totals that exist, with the fewest moves, then the fewest zone mismatches: [proved](minimal.md). "
+    "Weights of partitions and capacities of members",
+    costs="A queue by itself may be uneven",
+)

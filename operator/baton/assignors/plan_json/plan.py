@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 
 from baton.assignors.building_blocks.holders import holders
 from baton.assignors.contract import AssignorError, whatever_the_order
-from baton.assignors.options import check_needs, read_options
+from baton.assignors.declaration import Declaration
 from baton.assignors.plan_json.fields import (
     Object,
     amount,
@@ -19,7 +19,7 @@ from baton.assignors.plan_json.fields import (
     whole,
 )
 from baton.assignors.plan_json.request_error import RequestError, shown
-from baton.assignors.registry import BUILT_IN, UnknownAssignorError, get, names
+from baton.assignors.registry import DECLARED, UnknownAssignorError, get
 from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
 from baton.assignors.solace.lower_bound import least_moves
 from baton.model.ids import MemberId, Partition, QueueName
@@ -97,7 +97,8 @@ def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
         assignor = get(name)
     except UnknownAssignorError as error:
         raise RequestError("assignor", str(error)) from None
-    if name not in BUILT_IN:
+    declaration = DECLARED.get(name)
+    if declaration is None:
         assignor = whatever_the_order(name, assignor)
     queues = {
         QueueName(queue): whole(count, f"queues.{queue}", MOST_PARTITIONS) for queue, count in inner_object(raw, "queues").items()
@@ -108,10 +109,24 @@ def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
     _check_instances(members)
     zones = {QueueName(queue): _zones(value, queue, queues) for queue, value in inner_object(raw, "zones").items()}
     weights = {QueueName(queue): _weights(value, queue, queues) for queue, value in inner_object(raw, "weights").items()}
-    options = read_options(name, inner_object(raw, "options"), names)
-    request = Request(queues, members, zones, options, weights)
-    check_needs(name, request)
+    request = Request(queues, members, zones, _options(name, declaration, inner_object(raw, "options")), weights)
+    if declaration is not None:
+        declaration.check(request)
     return name, assignor, request
+
+
+def _options(name: str, declaration: Declaration | None, raw: Object) -> dict[str, object]:
+    """As the assignor's function takes them. An installed assignor has none."""
+    known = declaration.options(raw) if declaration is not None else {}
+    for option in raw:
+        if option not in known:
+            there = f"; there is {', '.join(sorted(known))}" if known else "; leave it out"
+            raise RequestError(f"options.{option}", f"{name} has no such option{there}")
+    options = {option: known[option].read(value, f"options.{option}") for option, value in raw.items()}
+    for option, one in known.items():
+        if one.missing and option not in options:
+            raise RequestError(f"options.{option}", f"is missing; {one.missing}")
+    return options
 
 
 def _member(value: object, path: str) -> Member:

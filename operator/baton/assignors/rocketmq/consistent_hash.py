@@ -6,14 +6,19 @@ Few partitions move when a member comes or goes; how even the shares are is left
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from hashlib import md5
+from re import findall
 
 from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.contract import AssignorError
+from baton.assignors.declaration import Declaration, Option
+from baton.assignors.plan_json.fields import text, whole
+from baton.assignors.plan_json.request_error import RequestError
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, QueueName
 
 VIRTUAL_NODES = 10
 """How many points on the ring a member has (RocketMQ's default)."""
+MOST_VIRTUAL_NODES = 10_000
 MOST_POINTS = 1_000_000
 """On all rings of one request: some 50 MB of memory and a second."""
 PARTITION_KEY = "{queue}-{partition}"
@@ -22,10 +27,10 @@ PARTITION_KEY = "{queue}-{partition}"
 
 def consistent_hash(request: Request) -> Answer:
     """RocketMQ's answer, exactly, for the same keys. Options: virtualNodes (0: nobody gets anything), partitionKey."""
-    return queue_by_queue(request, sorted(request.members), around_the_ring(request))
+    return queue_by_queue(request, sorted(request.members), _around_the_ring(request))
 
 
-def around_the_ring(request: Request) -> Deal:
+def _around_the_ring(request: Request) -> Deal:
     points = request.options.get("virtualNodes", VIRTUAL_NODES)
     pattern = request.options.get("partitionKey", PARTITION_KEY)
     assert isinstance(points, int) and isinstance(pattern, str)
@@ -72,3 +77,28 @@ def next_on(ring: Sequence[int], key: int) -> int:
 def _hash(key: str) -> int:
     """The first four bytes of the MD5, as RocketMQ takes them."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4])
+
+
+def _virtual_nodes(value: object, path: str) -> int:
+    return whole(value, path, MOST_VIRTUAL_NODES)
+
+
+def _partition_key(value: object, path: str) -> str:
+    pattern = text(value, path)
+    if "{partition}" not in pattern:
+        raise RequestError(path, f"{pattern!r} is the same for every partition; it needs {{partition}}")
+    for word in findall(r"\{(\w*)\}", pattern):
+        if word not in ("queue", "partition"):
+            raise RequestError(path, f"there is no {{{word}}}; there are {{queue}} and {{partition}}")
+    return pattern
+
+
+CONSISTENT_HASH = Declaration(
+    name="consistent-hash",
+    assign=consistent_hash,
+    source="RocketMQ's AllocateMessageQueueConsistentHash",
+    good_at="Few moves, each member by itself can compute it",
+    costs="Shares differ widely",
+    deal=_around_the_ring,
+    options=lambda _: {"virtualNodes": Option(_virtual_nodes), "partitionKey": Option(_partition_key)},
+)

@@ -1,19 +1,21 @@
 """RocketMQ's AllocateMessageQueueByMachineRoom: only the partitions of certain rooms, in runs and the rest one by one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.building_blocks.zones import zones_of
+from baton.assignors.declaration import Declaration, Option, Traits
+from baton.assignors.plan_json.fields import items, refuse_repeated, text
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
 
 def machine_room(request: Request) -> Answer:
     """RocketMQ's answer, exactly. Option rooms: a partition without a replica in one of them goes to nobody (None: to all)."""
-    return queue_by_queue(request, sorted(request.members), of_rooms(request))
+    return queue_by_queue(request, sorted(request.members), _of_rooms(request))
 
 
-def of_rooms(request: Request) -> Deal:
+def _of_rooms(request: Request) -> Deal:
     rooms = request.options.get("rooms")
     assert rooms is None or isinstance(rooms, frozenset)
 
@@ -25,3 +27,26 @@ def of_rooms(request: Request) -> Deal:
             yield ours[place * floor : (place + 1) * floor] + ours[tail + place : tail + place + (place < rest)]
 
     return deal
+
+
+def _leaves_out(options: Mapping[str, object], zones: frozenset[str]) -> bool:
+    rooms = options.get("rooms")
+    return isinstance(rooms, frozenset) and rooms.isdisjoint(zones)
+
+
+def _rooms(value: object, path: str) -> frozenset[str]:
+    rooms = [text(room, f"{path}[{place}]") for place, room in enumerate(items(value, path, "rooms"))]
+    refuse_repeated(rooms, path)
+    return frozenset(rooms)
+
+
+MACHINE_ROOM = Declaration(
+    name="machine-room",
+    assign=machine_room,
+    source="RocketMQ's AllocateMessageQueueByMachineRoom",
+    good_at="Only partitions of certain rooms",
+    costs="What is elsewhere goes to nobody",
+    traits=Traits(leaves_out=_leaves_out),
+    deal=_of_rooms,
+    options=lambda _: {"rooms": Option(_rooms, missing="machine-room gives out the partitions of these rooms only")},
+)

@@ -8,12 +8,16 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from baton.assignors.building_blocks.partition_list import PartitionList
-from baton.assignors.building_blocks.queue_by_queue import Deal, Strategy, queue_by_queue
+from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.building_blocks.subscriptions import readable
 from baton.assignors.building_blocks.zones import zones_of
+from baton.assignors.declaration import Declaration, Option, Traits
+from baton.assignors.plan_json.fields import Object, text
+from baton.assignors.plan_json.request_error import RequestError
 from baton.assignors.request import Answer, Assignor, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
+NAME = "machine-room-nearby"
 WITHIN = "average"
 """The assignor of a room where none is named: RocketMQ's own default."""
 
@@ -23,18 +27,61 @@ _Part = dict[QueueName, list[int]]
 """Some partitions of some queues."""
 
 
-def machine_room_nearby(request: Request, strategies: Mapping[str, Strategy], get: Callable[[str], Assignor]) -> Answer:
-    """Option within names the assignor. One that looks at one queue at a time answers exactly as RocketMQ does.
+def declared(
+    built_in: Mapping[str, Declaration], get: Callable[[str], Assignor], names: Callable[[], Iterable[str]]
+) -> Declaration:
+    """The declaration, around one of all these assignors: `names` and `get` know the installed ones too."""
 
-    Any other is asked once per room, for all its queues. A partition that is in several rooms counts to the first, by name, in
-    which a member reads it.
-    """
-    name = request.options.get("within", WITHIN)
-    assert isinstance(name, str)
-    rooms = _Rooms(request)
-    if name in strategies:
-        return queue_by_queue(request, sorted(request.members), _room_by_room(rooms, strategies[name](request)))
-    return _merged(request, [_ask(get(name), request, part, members) for part, members in rooms.parts()])
+    def assign(request: Request) -> Answer:
+        """The option within names the assignor. One that looks at one queue at a time answers exactly as RocketMQ does.
+
+        Any other assignor answers once per room, for all its queues. A partition in several rooms counts to the first of them, by
+        name, in which a member reads its queue.
+        """
+        name = request.options.get("within", WITHIN)
+        assert isinstance(name, str)
+        rooms = _Rooms(request)
+        deal = built_in[name].deal if name in built_in else None
+        if deal is not None:
+            return queue_by_queue(request, sorted(request.members), _room_by_room(rooms, deal(request)))
+        return _merged(request, [_ask(get(name), request, part, members) for part, members in rooms.parts()])
+
+    def leaves_out(options: Mapping[str, object], zones: frozenset[str]) -> bool:
+        inside = built_in.get(str(options.get("within", WITHIN)))
+        return inside is not None and inside.traits.leaves_out is not None and inside.traits.leaves_out(options, zones)
+
+    def options(raw: Object) -> Mapping[str, Option]:
+        """Those of the assignor inside stand beside within."""
+        within, choice = text(raw.get("within", WITHIN), "options.within"), sorted({*names()} - {NAME})
+        if within not in choice:
+            sentence = f"expected another assignor, found {within!r}; choose one of {', '.join(choice)}"
+            raise RequestError("options.within", sentence)
+        return {"within": Option(text), **(built_in[within].options(raw) if within in built_in else {})}
+
+    return Declaration(
+        name=NAME,
+        assign=assign,
+        source="RocketMQ's AllocateMachineRoomNearby",
+        good_at="What is in a room stays with members in it, around any other assignor",
+        costs="As even as each room by itself",
+        traits=Traits(leaves_out=leaves_out),
+        options=options,
+        check=_check,
+    )
+
+
+def _check(request: Request) -> None:
+    """Refuses a member or a partition without a place, as RocketMQ does. Raises RequestError."""
+    subscribed = readable(request)
+    for name in sorted(request.members):
+        if subscribed[name] and not request.members[name].zone:
+            raise RequestError(f"members.{name}.zone", "is missing; machine-room-nearby must know where every member is")
+    for queue in sorted(frozenset().union(*subscribed.values())):
+        if request.queues[queue] and queue not in request.zones:
+            raise RequestError(f"zones.{queue}", "is missing; machine-room-nearby must know where every partition is")
+        for number, zones in enumerate(request.zones.get(queue, ())):
+            if not zones:
+                raise RequestError(f"zones.{queue}[{number}]", "is empty; machine-room-nearby must know where every partition is")
 
 
 class _Rooms:

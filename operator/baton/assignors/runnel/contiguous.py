@@ -2,9 +2,19 @@
 
 from baton.assignors.building_blocks.queue_by_queue import in_runs, queue_by_queue
 from baton.assignors.building_blocks.subscriptions import by_seat
+from baton.assignors.declaration import Declaration
 from baton.assignors.request import Answer, Request
 
 
 def contiguous(request: Request) -> Answer:
     """Runnel's answer, exactly. A newcomer is last, so the runs before it only shift; equal ranks go by name."""
     return queue_by_queue(request, by_seat(request.members), in_runs)
+
+
+CONTIGUOUS = Declaration(
+    name="contiguous",
+    assign=contiguous,
+    source="Runnel",
+    good_at="As `average`, in the order of joining: a newcomer only shifts the runs",
+    costs="Many moves",
+)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from baton.assignors.building_blocks.holders import holdings
 from baton.assignors.building_blocks.partition_list import PartitionList
 from baton.assignors.building_blocks.subscriptions import by_seat, readable
+from baton.assignors.declaration import Declaration, Traits
 from baton.assignors.request import Answer, Request
 from baton.assignors.solace.balance import Claims, fair_shares
 from baton.model.ids import MemberId, Partition, QueueName
@@ -110,3 +111,12 @@ def _answer(request: Request, owners: Columns) -> Answer:
             if name is not None:
                 hands[name].append((queue, number))
     return Answer({member: PartitionList.of_sorted(hand) for member, hand in hands.items()})
+
+
+SOLACE = Declaration(
+    name="solace",
+    assign=solace,
+    source="Solace's partitioned queues",
+    good_at="As even as possible, totals and each queue, with the fewest moves there can be",
+    traits=Traits(balances=True, gives_up_highest=True),
+)
