@@ -265,7 +265,7 @@ def test_what_is_looked_at_is_bounded_however_many_kinds_there_are(monkeypatch: 
 
 
 def test_more_kinds_for_more_readers_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.assignors.minimal.MOST_ARCS", 16 * 64 - 1)
+    monkeypatch.setattr("baton.assignors.own.minimal.MOST_ARCS", 16 * 64 - 1)
     with pytest.raises(
         AssignorError, match=r"64 kinds of partitions .* 1,024 in all, more than 1,023: .* spec.partitionAttributes"
     ):
