@@ -89,7 +89,7 @@ def main() -> None:
         service_account="driver",
     )
     settings |= SMALL
-    spark = SparkSession.builder.appName(group).config(map={**settings}).getOrCreate()
+    spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={os.environ["QUEUE"]: os.environ["REDIS_URL"]})
     fleet.start(work, checkpoint="/checkpoint").awaitTermination()
 

@@ -7,6 +7,7 @@ from typing import Any
 import redis
 from redis.crc import key_slot
 
+from tests.redis_command import command
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -60,7 +61,7 @@ class Clustered:
                 if any("fail" in line[2] or "handshake" in line[2] for line in lines):
                     return False
                 with node.client() as raw:
-                    found: Mapping[str, Any] = raw.info("replication")  # type: ignore[assignment]
+                    found: Mapping[str, Any] = raw.info("replication")
                 whole = found["connected_slaves"] == 1 if found["role"] == "master" else found["master_link_status"] == "up"
                 if not whole:
                     return False
@@ -99,7 +100,7 @@ class Clustered:
         until(lambda: self.master(key) is target, "the others know")
 
     def _carry(self, source: redis.Redis, target: RedisServer, keys: list[bytes]) -> None:
-        source.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
+        command(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
 
     def _ranges(self) -> Iterator[tuple[int, int, RedisServer]]:
         """The first slot, the last, and who has them."""
@@ -138,7 +139,7 @@ class Clustered:
 
 
 def _offset(raw: redis.Redis, name: str) -> int:
-    return int(raw.info("replication")[name])  # type: ignore[index]
+    return int(raw.info("replication")[name])
 
 
 @contextmanager

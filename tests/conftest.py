@@ -52,7 +52,7 @@ def _needs_the_node(nodeid: str) -> bool:
     return nodeid.startswith(("tests/e2e/", "tests/integration/cluster/"))
 
 
-class _OneNode(LoadFileScheduling):
+class _OneNode(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
     """The tests of one file run in one process, and all that need the machine's one node in one."""
 
     def _split_scope(self, nodeid: str) -> str:

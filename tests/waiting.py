@@ -16,7 +16,7 @@ HOUR = 3600.0
 """Seconds. For what a test shows not to be waited for: nothing here waits so long."""
 
 
-def until(look: Callable[[], T], what: str = "it has come about", seconds: float = 60.0) -> T:
+def until(look: Callable[[], T | None], what: str = "it has come about", seconds: float = 60.0) -> T:
     """The first answer of `look` that is true. Raises AssertionError after so many seconds, with the last answer."""
     begun, seconds = time.monotonic(), max(seconds, PATIENCE)
     while not (found := look()):
@@ -27,7 +27,7 @@ def until(look: Callable[[], T], what: str = "it has come about", seconds: float
 
 
 async def eventually(
-    look: Callable[[], Awaitable[T]],
+    look: Callable[[], Awaitable[T | None]],
     what: str = "it has come about",
     seconds: float = 10.0,
     shown: Callable[[], Awaitable[object]] | None = None,

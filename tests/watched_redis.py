@@ -46,7 +46,7 @@ class Watched:
                 if [_of(each, "master-link-status") for each in followers] != [b"ok"]:
                     return False
             with primary.client() as raw:
-                return bool(raw.info("replication")["connected_slaves"] == 1)  # type: ignore[index]
+                return bool(raw.info("replication")["connected_slaves"] == 1)
 
         until(so, "the Sentinels agree on the primary, and it has a replica")
 
@@ -72,7 +72,7 @@ def _of(fields: dict[object, object], name: str) -> bytes:
 
 
 def _offset(raw: redis.Redis, name: str) -> int:
-    return int(raw.info("replication")[name])  # type: ignore[index]
+    return int(raw.info("replication")[name])
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from random import Random
 
 from baton.assignors import Member, Request, get
+from baton.model.ids import MemberId, QueueName
 
 KAFKA, SERVER, ROCKETMQ = "kafka-clients", "kafka-group-coordinator", "rocketmq-client"
-Group = tuple[dict[str, int], list[frozenset[str]]]
+Group = tuple[dict[QueueName, int], list[frozenset[QueueName]]]
 """Queues, and what every member reads; the last one joins later."""
 
 
@@ -46,23 +47,23 @@ def cases() -> Iterator[Case]:
 def _pair(name: str, assignor: str, peer: str, group: Group, repeats: int) -> Iterator[Case]:
     queues, reads = group
     peer_assignor = "uniform" if peer == SERVER else assignor
-    members = {f"m{place:05}": Member(subscribed) for place, subscribed in enumerate(reads[:-1])}
+    members = {MemberId(f"m{place:05}"): Member(subscribed) for place, subscribed in enumerate(reads[:-1])}
     empty = Request(queues, members)
     yield Case(f"{name}, from nothing", assignor, peer, peer_assignor, empty, repeats)
     first = get(assignor)(empty)
     held = {member: Member(members[member].subscribed, tuple(first.assignment[member]), 1) for member in members}
-    joined = Request(queues, held | {"newcomer": Member(reads[-1], (), 1)})
+    joined = Request(queues, held | {MemberId("newcomer"): Member(reads[-1], (), 1)})
     yield Case(f"{name}, add one", assignor, peer, peer_assignor, joined, max(3, repeats // 5))
 
 
 def _once(name: str, assignor: str, peer: str, group: Group, repeats: int) -> Iterator[Case]:
     queues, reads = group
-    members = {f"m{place:05}": Member(subscribed) for place, subscribed in enumerate(reads[:-1])}
+    members = {MemberId(f"m{place:05}"): Member(subscribed) for place, subscribed in enumerate(reads[:-1])}
     yield Case(name, assignor, peer, assignor, Request(queues, members), repeats)
 
 
-def _queues(count: int, size: int) -> dict[str, int]:
-    return {f"q{place:03}": size for place in range(count)}
+def _queues(count: int, size: int) -> dict[QueueName, int]:
+    return {QueueName(f"q{place:03}"): size for place in range(count)}
 
 
 def _equal(members: int, count: int, size: int) -> Group:
@@ -72,7 +73,7 @@ def _equal(members: int, count: int, size: int) -> Group:
 
 def _odd_sizes(members: int, count: int) -> Group:
     """Queues of 1,001 to 2,997 partitions: whose turn it is differs from queue to queue."""
-    queues = {f"q{place:03}": 1001 + 4 * place for place in range(count)}
+    queues = {QueueName(f"q{place:03}"): 1001 + 4 * place for place in range(count)}
     return queues, [frozenset(queues)] * (members + 1)
 
 

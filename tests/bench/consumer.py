@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -131,12 +131,14 @@ class Bench:
             for _ in range(self._extent.rounds * _SHORT):  # each takes a moment only
                 for side, found in zip(sides, rates, strict=True):
                     numbers = [number % 12 for number in range(per_send)]
-                    send: Callable[[int], object] = {0: side.linger, 1: side.send}.get(
-                        per_send, lambda _, s=side, n=numbers: s.fill(n)
-                    )  # type: ignore[misc]
                     began = time.monotonic()
                     for nth in range(sends):
-                        send(nth % 12)
+                        if per_send == 0:
+                            side.linger(nth % 12)
+                        elif per_send == 1:
+                            side.send(nth % 12)
+                        else:
+                            side.fill(numbers)
                     if not per_send:
                         side.flush()
                     found.append(sends * max(1, per_send) / (time.monotonic() - began))
@@ -183,7 +185,7 @@ class Bench:
 
     def _server_did(self) -> tuple[int, int]:
         """Commands, those of scripts included, and reads from connections: up to now."""
-        stats: dict[str, int] = self._raw.info("stats")  # type: ignore[assignment]
+        stats: dict[str, int] = self._raw.info("stats")
         return stats["total_commands_processed"], stats["total_reads_processed"]
 
 
@@ -193,8 +195,12 @@ def _partitions(number: int) -> str:
 
 def _case(name: str, unit: str, ours: Sequence[float], peer: Sequence[float]) -> Case:
     figures = median(ours), median(peer)
-    rounded = [float(f"{figure:.3g}") for figure in (*figures, figures[0] / figures[1] if figures[1] else 0.0)]
-    return Case(name, *rounded, unit)
+    ratio = figures[0] / figures[1] if figures[1] else 0.0
+    return Case(name, _rounded(figures[0]), _rounded(figures[1]), _rounded(ratio), unit)
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.3g}")
 
 
 def _tell(what: str) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import redis
 
@@ -48,9 +49,10 @@ def read_ours(url: str, queue: str, ledger: Path, handle: Handle) -> None:
 def read_bare(url: str, streams: Sequence[str], handle: Handle) -> None:
     """What somebody writes who has redis-py alone."""
     client = redis.Redis.from_url(url, protocol=2)
-    asked = dict.fromkeys(streams, ">")
+    asked: dict[bytes | str | memoryview[int], int | bytes | str | memoryview[int]] = dict.fromkeys(streams, ">")
     while True:
-        for stream, entries in client.xreadgroup(BARE_GROUP, "reader", asked, count=READ, block=_BLOCK) or ():
+        answer = client.xreadgroup(BARE_GROUP, "reader", asked, count=READ, block=_BLOCK)
+        for stream, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", answer or []):  # by RESP2
             for _, fields in entries:
                 handle(fields[b"v"])
             client.xack(stream, BARE_GROUP, *(entry for entry, _ in entries))

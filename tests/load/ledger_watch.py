@@ -26,7 +26,7 @@ class LedgerWatch:
 
     def __init__(self, kubeconfig: Path, namespace: str, group: str, mount: Path) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
-        self._where = {"namespace": namespace, "field_selector": f"metadata.name={ledger_name(group)}"}
+        self._namespace, self._named = namespace, f"metadata.name={ledger_name(group)}"
         self._mount = mount
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ledger-watch", daemon=True)
@@ -68,12 +68,14 @@ class LedgerWatch:
         listing = client.CoreV1Api(self._api).list_namespaced_config_map
         while not self._over.is_set():
             with contextlib.suppress(Exception):  # the API server comes and goes; a watch that ends is begun again
-                found = self._api.sanitize_for_serialization(listing(**self._where, _request_timeout=(1, 5)))
+                found = self._api.sanitize_for_serialization(
+                    listing(self._namespace, field_selector=self._named, _request_timeout=(1, 5))
+                )
                 for item in found["items"]:
                     self._see(item)
                 since = found["metadata"]["resourceVersion"]
                 stream = watch.Watch().stream(  # type: ignore[no-untyped-call]
-                    listing, resource_version=since, _request_timeout=(1, 60), **self._where
+                    listing, self._namespace, field_selector=self._named, resource_version=since, _request_timeout=(1, 60)
                 )
                 for event in stream:
                     if event["type"] in ("ADDED", "MODIFIED"):

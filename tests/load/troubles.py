@@ -83,7 +83,8 @@ def spells(seed: int, links: Sequence[Ends], processes: Sequence[str], longest: 
     chance = random.Random(seed)
     lengths = [seconds for seconds in _LENGTHS if seconds <= longest]
     while True:
-        places = chance.sample([*links, *processes], chance.choice((1, 1, 2, 3)))
+        everything: list[Ends | str] = [*links, *processes]
+        places = chance.sample(everything, chance.choice((1, 1, 2, 3)))
         troubles = [
             Trouble(where, chance.choice(list(Blow)) if isinstance(where, str) else chance.choice(list(Break)))
             for where in places

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from baton.assignors import Request
-from baton.model import Partition
+from baton.model import Partition, QueueName
 from tests.cluster import packages
 
 HERE = Path(__file__).parent
@@ -95,7 +95,7 @@ def _hands(text: str) -> Hands:
 
 def _partition(text: str) -> Partition:
     queue, number = text.split(":")
-    return Partition(queue, int(number))
+    return Partition(QueueName(queue), int(number))
 
 
 def _built() -> Path:

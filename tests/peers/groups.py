@@ -1,9 +1,10 @@
 """Random groups that both sides can be asked about."""
 
+from collections.abc import Mapping
 from random import Random
 
 from baton.assignors import Member, Request
-from baton.model import Partition
+from baton.model import MemberId, Partition, QueueName
 
 ZONES = ("east", "north", "west")
 
@@ -21,10 +22,10 @@ def a_group(
 
     `contested`: claims of two generations that can overlap. Without `claims` nobody holds anything.
     """
-    queues = {f"q{place}": dice.randint(1, 8) for place in range(dice.randint(1, 4))}
-    names = [f"m{place}" for place in range(dice.randint(1, 8))]
+    queues = {QueueName(f"q{place}"): dice.randint(1, 8) for place in range(dice.randint(1, 4))}
+    names = [MemberId(f"m{place}") for place in range(dice.randint(1, 8))]
     alike = dice.random() < 0.5 if equal is None else equal
-    members: dict[str, Member] = {}
+    members: dict[MemberId, Member] = {}
     taken: set[Partition] = set()
     for name in names:
         some = [queue for queue in queues if alike or dice.random() < 0.6] or [dice.choice(list(queues))]
@@ -49,15 +50,15 @@ def a_strange_group(dice: Random, *, zones: bool = False, static: bool = False, 
 
     `one_room`: every member has a zone, and every partition is in one. Nobody holds anything.
     """
-    queues = {f"q{place}": dice.choice([0, 1, 1, 2, 3, 7]) for place in range(dice.randint(1, 4))}
-    members: dict[str, Member] = {}
-    for name in dice.sample([f"m{place}" for place in range(20)], dice.choice([1, 2, 3, 5, 12])):
+    queues = {QueueName(f"q{place}"): dice.choice([0, 1, 1, 2, 3, 7]) for place in range(dice.randint(1, 4))}
+    members: dict[MemberId, Member] = {}
+    for name in dice.sample([MemberId(f"m{place}") for place in range(20)], dice.choice([1, 2, 3, 5, 12])):
         members[name] = Member(
-            subscribed=frozenset(queue for queue in (*queues, "gone") if dice.random() < 0.6),
+            subscribed=frozenset(queue for queue in (*queues, QueueName("gone")) if dice.random() < 0.6),
             instance=f"i{dice.randint(0, 99)}-{name}" if static and dice.random() < 0.4 else None,
             zone=dice.choice(ZONES) if one_room or (zones and dice.random() < 0.8) else None,
         )
-    where: dict[str, tuple[frozenset[str], ...]] = {}
+    where: dict[QueueName, tuple[frozenset[str], ...]] = {}
     for queue, size in queues.items():
         if one_room or (zones and dice.random() < 0.8):
             where[queue] = tuple(
@@ -66,7 +67,7 @@ def a_strange_group(dice: Random, *, zones: bool = False, static: bool = False, 
     return Request(queues, members, where)
 
 
-def rebalanced(dice: Random, before: Request, owners: dict[Partition, str]) -> Request:
+def rebalanced(dice: Random, before: Request, owners: Mapping[Partition, str]) -> Request:
     """The group after `owners` was carried out, and then a member left, came, or both."""
     members = {
         name: Member(member.subscribed, tuple(sorted(p for p in owners if owners[p] == name)), 2, zone=member.zone)
@@ -77,5 +78,5 @@ def rebalanced(dice: Random, before: Request, owners: dict[Partition, str]) -> R
         del members[dice.choice(sorted(members))]
     if change != "leave":
         pattern = dice.choice(sorted(before.members))
-        members["newcomer"] = Member(before.members[pattern].subscribed, (), 2, zone=before.members[pattern].zone)
+        members[MemberId("newcomer")] = Member(before.members[pattern].subscribed, (), 2, zone=before.members[pattern].zone)
     return Request(before.queues, members, before.zones)

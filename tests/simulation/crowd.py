@@ -59,7 +59,7 @@ class TextApi(Api):
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
         most: int | None = None,
@@ -67,10 +67,10 @@ class TextApi(Api):
         await asyncio.sleep(0.001)
         return self._answer(method, path, query, body)
 
-    def _answer(self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None) -> Json:
+    def _answer(self, method: str, path: str, query: Mapping[str, str] | None, body: Json | list[Json] | None) -> Json:
         path = path.removesuffix("/status")
         if method == "POST":
-            assert body is not None
+            assert isinstance(body, dict)
             if body.get("kind") == "Event":
                 return body
             if body["metadata"]["name"] in self.texts.get(path, {}):

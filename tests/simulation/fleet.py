@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from tests.simulation.order import backwards
+
 from baton.engine import Effect, Grant, GroupState, Pause, State, Step, dump, load, step, summary
 from baton.engine.happenings import Granted
 from baton.engine.observation import (
@@ -103,8 +105,8 @@ class Fleet:
         if self.check_repeats:
             turned = replace(
                 seen,
-                members=dict(reversed(seen.members.items())),
-                queues=dict(reversed(seen.queues.items())),
+                members=backwards(seen.members),
+                queues=backwards(seen.queues),
             )
             other = step(replace(self.operator, view=None), turned, self.now)
             assert (other.state, other.effects, other.happenings) == (done.state, done.effects, done.happenings)

@@ -11,12 +11,12 @@ from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.replica import Replica
-from baton.kube.api import core_path
+from baton.kube.api import core_path, group_path
 from baton.kube.clock import Clock
 from baton.kube.election import Terms
 from baton.kube.events import EVENTS
 from baton.kube.ledger import SIZE_LIMIT
-from baton.kube.objects import GROUP_VERSION, QueueView, group_path, groups_path
+from baton.kube.objects import GROUP_VERSION, QueueView, groups_path
 from baton.kube.times import to_text
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
@@ -158,6 +158,12 @@ class OneReplica:
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.replica.metrics.registry.get_sample_value(name, labels)
+
+    def measured(self, name: str, **labels: str) -> float:
+        """A metric that is there."""
+        found = self.metric(name, **labels)
+        assert found is not None, name
+        return found
 
     # -- waiting
 

@@ -1,6 +1,7 @@
 """What becomes due while a group's loop does something else is looked at all the same."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from tests.simulation.one_replica import OneReplica, in_virtual_time
@@ -39,7 +40,7 @@ async def _staggered(world: OneReplica) -> None:
             world.pod(pod, group)
             leases[pod] = session(world, pod, group)
     for group in GROUPS:
-        await world.until(lambda group=group: world.counts(group), [2, 2])
+        await world.until(partial(world.counts, group), [2, 2])
     for group in GROUPS:
         world.server.request("delete", leases[f"{group}-b"])
         await asyncio.sleep(SPREAD)

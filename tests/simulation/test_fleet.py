@@ -3,6 +3,7 @@ smallest fleet in which it does not hold. What holds in any trouble is in test_s
 """
 
 from dataclasses import replace
+from typing import TypeVar
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,26 +17,32 @@ NAMES = st.sampled_from("abcdef")
 SOME = st.integers(0, 2**12 - 1)
 """A subset, bit by bit: which effects are carried out, which consumers release."""
 
+Operation = tuple[object, ...]
+"""What happens, and to whom: such as ("join", "a")."""
+T = TypeVar("T")
 
-def chosen(things: list, mask: int) -> list:
+
+def chosen(things: list[T], mask: int) -> list[T]:
     return [thing for n, thing in enumerate(things) if mask >> (n % 12) & 1]
 
 
-def play(fleet: Fleet, operation: tuple) -> None:
+def play(fleet: Fleet, operation: Operation) -> None:
     match operation:
-        case ("join", name):
+        case ("join", str(name)):
             if MemberId(name) not in fleet.members:
                 fleet.join(name)
-        case ("leave", name):
+        case ("leave", str(name)):
             fleet.leave(name)
-        case ("terminate", name):
+        case ("terminate", str(name)):
             fleet.terminate(name)
-        case ("scale", partitions):
+        case ("scale", int(partitions)):
             fleet.scale("orders", partitions)
-        case ("subscribe", name, queue):
+        case ("subscribe", str(name), str() | None as queue):
             if MemberId(name) in fleet.members and len(fleet.queues) > 1:
                 wanted = None if queue is None else frozenset({QueueName(queue)})
                 fleet.members[MemberId(name)] = replace(fleet.members[MemberId(name)], subscribed=wanted)
+        case _:
+            raise ValueError(operation)
 
 
 def half_a_cycle(fleet: Fleet, mask: int) -> None:
@@ -65,7 +72,7 @@ MEMBERSHIP = st.one_of(
 )
 @example([[("join", "a")], [("join", "b"), ("join", "c")], [("leave", "a")]], 0, None, Protocol.COOPERATIVE)
 def test_solace_never_moves_more_than_the_lower_bound(
-    batches: list[list[tuple]], bound: int, pay: ObservedQueue | None, protocol: Protocol
+    batches: list[list[Operation]], bound: int, pay: ObservedQueue | None, protocol: Protocol
 ) -> None:
     fleet = Fleet(spec=GroupSpec(max_concurrent_handoffs=bound, protocol=protocol))
     if pay is not None:
@@ -105,7 +112,7 @@ def test_a_fleet_that_is_back_within_the_delay_has_moved_nothing(first: list[str
 
 @settings(max_examples=200)
 @given(st.lists(MEMBERSHIP, min_size=1, max_size=5), st.lists(st.tuples(SOME, st.sampled_from([0, 0.5, 3])), max_size=8))
-def test_partitions_that_do_not_move_are_never_paused(life: list[tuple], faults: list[tuple[int, float]]) -> None:
+def test_partitions_that_do_not_move_are_never_paused(life: list[Operation], faults: list[tuple[int, float]]) -> None:
     fleet = Fleet()
     for name in "ab":
         fleet.join(name)

@@ -5,6 +5,7 @@ from tests.simulation.one_replica import OneReplica, lives
 
 from baton.controller.steps import FITS_AFTER
 from baton.kube.ledger import size
+from baton.model.ids import QueueName
 
 PARTITIONS = 60
 
@@ -86,7 +87,7 @@ def test_a_pod_that_goes_is_replaced_where_there_is_no_room_for_a_plan() -> None
         world.delete_pod("b")
 
         async def owners() -> dict[str, int]:
-            return {name: len(entry.owned["orders"]) for name, entry in (await world.entries()).items() if entry.owned}
+            return {name: len(entry.owned[QueueName("orders")]) for name, entry in (await world.entries()).items() if entry.owned}
 
         await world.until(owners, {"a": PARTITIONS // 2, "c": PARTITIONS // 2})
         await world.until_told("Ready", seconds=FITS_AFTER + 5)

@@ -13,7 +13,8 @@ import pytest
 from tests.simulation.one_replica import OneReplica
 
 from baton.controller.collector import Collector
-from baton.kube.objects import GROUP_VERSION, QueueView, group_path
+from baton.kube.api import group_path
+from baton.kube.objects import GROUP_VERSION, QueueView
 from baton.queues.external import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 

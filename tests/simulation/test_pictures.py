@@ -3,6 +3,7 @@
 import re
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -22,7 +23,7 @@ BASE = {
 }
 
 
-def text(width: int = 120, **changes: object) -> list[str]:
+def text(width: int = 120, /, **changes: object) -> list[str]:
     scenario = parse_scenario(BASE | changes)
     lines = chart(history(scenario, run(scenario)), width, coloured=False)
     return ["".join(ran.text for ran in line) for line in lines]
@@ -171,7 +172,8 @@ def test_names_are_only_ever_words_in_the_drawing(name: str) -> None:
 
 
 def test_nothing_happens_and_that_can_be_drawn_too() -> None:
-    for changes in ({"until": 0}, {"events": []}, {"queues": {}}, {"queues": {"orders": 0}}):
+    nothing: list[dict[str, Any]] = [{"until": 0}, {"events": []}, {"queues": {}}, {"queues": {"orders": 0}}]
+    for changes in nothing:
         ElementTree.fromstring(drawing(**changes))
         assert text(**changes)
 

@@ -81,7 +81,7 @@ def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_doe
     async def story(world: OneReplica) -> None:
         await serve(world)
         before, records = await world.ledger(), dict(world.queues["orders"].records)
-        failures = world.metric("baton_ledger_failures_total", **LABELS)
+        failures = world.measured("baton_ledger_failures_total", **LABELS)
         world.trouble = of_ledgers(fault)
         world.delete_pod("orders-b")
         assert await world.until_told(reason(fault)) <= bound(fault)
@@ -95,11 +95,11 @@ def test_a_ledger_that_cannot_be_written_is_told_and_nothing_is_done_that_it_doe
         assert (await world.ready())[0] == reason(fault)
         assert await world.ledger() == before
         assert world.queues["orders"].records == records, "nothing was granted"
-        assert world.metric("baton_ledger_failures_total", **LABELS) > failures
-        assert world.metric("baton_ledger_failing_seconds", **LABELS) >= 30
+        assert world.measured("baton_ledger_failures_total", **LABELS) > failures
+        assert world.measured("baton_ledger_failing_seconds", **LABELS) >= 30
         assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
         assert (await world.events()).count(reason(fault)) == 1
-        assert world.metric("baton_reconcile_age_seconds", **LABELS) <= 30, "rounds come to their end"
+        assert world.measured("baton_reconcile_age_seconds", **LABELS) <= 30, "rounds come to their end"
         world.trouble = lambda verb, path: None
         assert await world.until_told("Ready") <= LONGEST_PAUSE + REQUEST_TIMEOUT + 1
         await world.until(world.counts, [2, 2])
@@ -136,7 +136,7 @@ def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
         world.pod("orders-a")
         assert await world.until_told(reason(fault)) <= bound(fault) + 3
         assert world.metric("baton_group_ready", **LABELS, reason=reason(fault)) == 0
-        assert world.metric("baton_ledger_failures_total", **LABELS) > 0
+        assert world.measured("baton_ledger_failures_total", **LABELS) > 0
         assert reason(fault) in await world.events()
         assert world.queues == {}, "no queue is claimed"
         world.trouble = lambda verb, path: None
@@ -452,5 +452,5 @@ async def test_a_group_that_said_what_was_wrong_is_not_ready_before_its_ledger_i
     assert len(claimed) > 2 and "orders-b" in await world.ledger()
     world.trouble = lambda verb, path: None
     await world.until_told("Ready")
-    assert "orders-b" not in {name for name, entry in (await world.entries()).items() if entry.owned.get("orders")}
+    assert "orders-b" not in {name for name, entry in (await world.entries()).items() if entry.owned.get(QueueName("orders"))}
     await world.until(world.counts, [4])

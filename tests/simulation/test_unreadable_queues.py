@@ -8,6 +8,7 @@ from tests.unit.controller.memory_queue import MemoryQueue
 from baton.controller.ending import QUEUES_WITHIN
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
+from baton.model.ids import QueueName
 
 PATH = queues_path("shop", "orders")
 
@@ -50,7 +51,7 @@ async def test_a_group_that_is_deleted_waits_until_its_queue_reads_again_and_rel
     await after_a_restart(world)
     world.delete_group("orders")
     await asyncio.sleep(5.0)
-    assert not await gone(world) and not queue.released
+    assert (await gone(world), queue.released) == (False, False)
     partitions(world, 4)
     await world.until(lambda: gone(world), True, 10.0)
     assert queue.released and all(owner.uid is None for owner in queue.records.values())
@@ -96,7 +97,7 @@ async def test_nothing_is_granted_at_a_queue_that_does_not_read_until_it_does(wo
     await asyncio.sleep(20.0)
     entries = await world.entries()
     assert queue.records == before
-    assert not entries["b"].owned.get("orders"), "the ledger says what no queue has recorded"
+    assert not entries["b"].owned.get(QueueName("orders")), "the ledger says what no queue has recorded"
     partitions(world, 4)
     await world.until(world.counts, [4], 10.0)
     uid = (await world.entries())["b"].uid
@@ -112,7 +113,7 @@ async def test_a_queue_that_never_read_again_and_is_gone_holds_nothing_up(world:
     world.delete(PATH)
     await world.until_told("QueueNotFound")
 
-    async def entries() -> dict:
+    async def entries() -> dict[str, object]:
         return {name: entry.owned for name, entry in (await world.entries()).items()}
 
     await world.until(entries, {"a": {}}, 20.0)

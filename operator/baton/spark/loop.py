@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,13 @@ _PARKED = 0.2
 
 Process = Callable[[DataFrame, int], None]
 """The user's function: the rows of a micro-batch, and its id in the query."""
+
+
+class Trigger(Protocol):
+    """The frame with which Spark calls: its session is all that is looked at."""
+
+    @property
+    def sparkSession(self) -> SparkSession: ...  # noqa: N802 - Spark's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ class Loop:
         if self._running.acquire(timeout=seconds):
             self._running.release()
 
-    def __call__(self, clock: DataFrame, batch_id: int) -> None:
+    def __call__(self, clock: Trigger, batch_id: int) -> None:
         """Wait until there is something to read, and see it through. `clock` is the reason of the call; its rows mean nothing."""
         with self._running:
             begun = self._journal.begun(batch_id)

@@ -10,6 +10,9 @@ from baton.spark.executors import POD_NAME_PREFIX
 EXECUTOR_LEDGER = "/etc/baton/assignments"
 """Where the executor pod template mounts the ledger."""
 
+Settings = dict[str, bool | float | int | str | None]
+"""As `SparkSession.builder.config(map=…)` takes them."""
+
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -27,7 +30,7 @@ def conf(
     service_account: str | None = None,
     master: str | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> dict[str, str]:
+) -> Settings:
     """Settings for `SparkSession.builder.config(map=…)`; your own may be added or replace these.
 
     `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's label
@@ -40,7 +43,7 @@ def conf(
     downward API. Outside the cluster give `namespace` and `master` (k8s://https://…), set `spark.driver.host` to an address
     that pods can reach, and Spark's own settings for the credentials (`spark.kubernetes.authenticate.…`).
     """
-    settings = {
+    settings: Settings = {
         "spark.master": master or "k8s://https://kubernetes.default.svc",
         "spark.kubernetes.namespace": namespace or environment.get("POD_NAMESPACE") or _own_namespace(),
         "spark.kubernetes.container.image": image,

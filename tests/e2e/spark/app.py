@@ -46,7 +46,8 @@ def main() -> None:
         executor_cpu="50m",
         executor_memory="512m",
     )
-    spark = SparkSession.builder.appName(group).config(map=settings | {"spark.ui.enabled": "false"}).getOrCreate()
+    settings["spark.ui.enabled"] = "false"
+    spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
     fleet.run(process, checkpoint=os.environ["CHECKPOINT"])
 

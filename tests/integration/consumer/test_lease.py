@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def api(control_plane: Cluster) -> Iterator[kubernetes.client.ApiClient]:
-    with kubernetes.config.new_client_from_config(str(control_plane.kubeconfig)) as client:
+    with kubernetes.config.new_client_from_config(str(control_plane.kubeconfig)) as client:  # type: ignore[no-untyped-call]
         yield client
 
 
@@ -36,10 +36,12 @@ def lease(control_plane: Cluster) -> KubernetesLease:
 def pod(api: kubernetes.client.ApiClient) -> Iterator[dict[str, str]]:
     """Name and uid of a pod: the Lease of one that does not exist would be collected as garbage."""
     pods = kubernetes.client.CoreV1Api(api)
-    spec = {"containers": [{"name": "consumer", "image": "localhost/none"}]}
-    made = pods.create_namespaced_pod("default", {"metadata": {"generateName": "orders-"}, "spec": spec})
-    yield {"name": made.metadata.name, "uid": made.metadata.uid}
-    pods.delete_namespaced_pod(made.metadata.name, "default", grace_period_seconds=0)
+    metadata = kubernetes.client.V1ObjectMeta(generate_name="orders-")
+    spec = kubernetes.client.V1PodSpec(containers=[kubernetes.client.V1Container(name="consumer", image="localhost/none")])
+    made = pods.create_namespaced_pod("default", kubernetes.client.V1Pod(metadata=metadata, spec=spec)).metadata
+    assert made is not None and made.name is not None and made.uid is not None
+    yield {"name": made.name, "uid": made.uid}
+    pods.delete_namespaced_pod(made.name, "default", grace_period_seconds=0)
 
 
 def read(lease: KubernetesLease) -> Manifest:

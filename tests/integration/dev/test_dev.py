@@ -189,7 +189,7 @@ def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
     until((dev.folder / "dev" / "address.json").exists)
     second = subprocess.run([BATON, "dev"], env=dev.environment, capture_output=True, text=True, check=False)
     assert second.returncode == 1 and "another `baton dev` runs" in second.stderr
-    wrong = [BATON, "dev", "run", "--", str(tmp_path / "nothing")]
+    wrong: list[str | Path] = [BATON, "dev", "run", "--", str(tmp_path / "nothing")]
     absent = subprocess.run(wrong, env=dev.environment, capture_output=True, text=True, check=False)
     assert absent.returncode == 1 and "cannot be run" in absent.stderr
     for done in (alone, bare, second, absent):

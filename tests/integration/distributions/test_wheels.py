@@ -64,7 +64,7 @@ class Fresh:
 
     def modules(self, *without: str, beside: Path | None = None) -> dict[str, Any]:
         environment = os.environ | ({"PYTHONPATH": str(beside)} if beside else {})
-        command = [self.python, PROGRAM, "modules", *without]
+        command: list[str | Path] = [self.python, PROGRAM, "modules", *without]
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/", env=environment)
         found: dict[str, Any] = json.loads(done.stdout)
         return found

@@ -30,7 +30,7 @@ async def proposal(world: World, group: str, other_than: str | None = None) -> d
 
     async def so() -> bool:
         found = (await world.status(group)).get("proposal")
-        return bool(found) and found["id"] != other_than
+        return found is not None and found["id"] != other_than
 
     await eventually(so, f"{group} proposes something", 15, lambda: world.get_group(group))
     found: dict[str, Any] = (await world.status(group))["proposal"]

@@ -68,7 +68,7 @@ async def test_a_pod_that_announces_a_slip_is_named_with_the_cure_and_holds_up_n
     await shop.pod("slip-b", "slip", annotations={"baton.dev/capacity": "lots"})
 
     async def of_the_other() -> bool:
-        message = (await shop.condition("slip", "Ready"))["message"]
+        message: str = (await shop.condition("slip", "Ready"))["message"]
         return message.startswith("slip-b: annotation baton.dev/capacity is 'lots', and counts as 1")
 
     await eventually(of_the_other, "the other slip is told")

@@ -43,7 +43,7 @@ async def test_an_operator_that_is_killed_in_mid_handoff_carries_on(empty: World
     assert granted.keys() == revoked.keys()
 
     async def counted() -> bool:
-        return (await empty.status("orders"))["moves"] == 2
+        return bool((await empty.status("orders"))["moves"] == 2)
 
     await eventually(counted, "two moves are counted")
 

@@ -8,7 +8,7 @@ from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.bump import mark
-from baton.model.ids import MemberId, QueueName
+from baton.model.ids import Epoch, MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
 
@@ -53,14 +53,14 @@ async def test_a_handoff_of_an_external_queue_waits_for_the_consumers_word(shop:
     await shop.spread("word", 4)
     await shop.pod("word-b", "word")
 
-    async def revoking() -> dict[int, int]:
+    async def revoking() -> dict[int, Epoch]:
         entry = (await shop.entries("word"))["word-a"]
         return dict(entry.revoking.get(QueueName("word"), {}))
 
     await eventually(revoking, "two partitions are being revoked")
 
     async def not_fenced() -> bool:
-        return (await shop.condition("word", "Fenced"))["reason"] == "NotEnforced"
+        return bool((await shop.condition("word", "Fenced"))["reason"] == "NotEnforced")
 
     await eventually(not_fenced, "it is said that nothing enforces it")
     revoked = await revoking()

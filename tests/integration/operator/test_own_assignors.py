@@ -134,7 +134,7 @@ async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_group
 
     async def outlasted() -> bool:
         spec = (await empty.api.get(lease))["spec"]
-        return to_seconds(spec["renewTime"]) > since + spec["leaseDurationSeconds"]
+        return bool(to_seconds(spec["renewTime"]) > since + spec["leaseDurationSeconds"])
 
     await eventually(outlasted, "the Lease is renewed for longer than it lasts")
     assert await empty.counts("slow") != {"slow-a": 4}, "it still thinks"

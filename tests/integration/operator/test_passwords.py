@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ async def test_a_password_is_shown_nowhere_whatever_goes_wrong_at_its_server(
             condition = await empty.condition(name)
             return condition["reason"] == "QueueUnreachable" and said in condition["message"]
 
-        await eventually(told, f"{name} says {said!r}", 60, lambda name=name: empty.condition(name))
+        await eventually(told, f"{name} says {said!r}", 60, partial(empty.condition, name))
 
         async def event(name: str = name) -> bool:
             return any(one["regarding"]["name"] == name for one in await empty.events("QueueUnreachable"))

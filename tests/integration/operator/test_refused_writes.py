@@ -11,8 +11,8 @@ from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-from baton.kube.api import ApiError, UnavailableError, core_path
-from baton.kube.objects import group_path, groups_path
+from baton.kube.api import ApiError, UnavailableError, core_path, group_path
+from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
 
 Start = Callable[..., Operator]
@@ -30,7 +30,7 @@ class Gate:
 
     async def policy(self) -> None:
         """One that says no (422)."""
-        policy = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [RULE]}}
+        policy: dict[str, Any] = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [RULE]}}
         policy["validations"] = [{"expression": "false", "message": "no ConfigMaps on Sundays"}]
         await self._make("validatingadmissionpolicies", "ValidatingAdmissionPolicy", {"spec": policy})
         binding = {"policyName": self._namespace, "validationActions": ["Deny"], "matchResources": self._selector}
@@ -39,7 +39,12 @@ class Gate:
 
     async def webhook(self, port: int, *rules: dict[str, Any]) -> None:
         """One that is called there, for ConfigMaps and what else `rules` say."""
-        webhook = {"name": "gate.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "rules": [RULE, *rules]}
+        webhook: dict[str, Any] = {
+            "name": "gate.example.com",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "rules": [RULE, *rules],
+        }
         webhook |= {"clientConfig": {"url": f"https://127.0.0.1:{port}/"}, "failurePolicy": "Fail", "timeoutSeconds": 30}
         webhook |= self._selector
         await self._make("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", {"webhooks": [webhook]})

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from charts.render import CHART, KUBE_VERSION
-from tests.cluster import helm_binary
+from tests.cluster import ClusterError, helm_binary
 from tests.cluster.cluster import Cluster as Machine
-from tests.cluster.cluster import ClusterError
 from tests.integration.operator.accounts import of_token
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
@@ -26,7 +25,16 @@ Start = Callable[..., Operator]
 
 def rendered(release: str, *settings: str) -> list[dict[str, Any]]:
     """What `helm install` would make in the namespace of the release's name, but for what runs."""
-    command = [helm_binary(), "template", release, CHART, "--namespace", release, "--kube-version", KUBE_VERSION]
+    command: list[str | Path] = [
+        helm_binary(),
+        "template",
+        release,
+        CHART,
+        "--namespace",
+        release,
+        "--kube-version",
+        KUBE_VERSION,
+    ]
     command += ["--set", f"fullnameOverride={release}", *(word for one in settings for word in ("--set", one))]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [one for one in yaml.safe_load_all(text) if one and one["kind"] not in ("Deployment", "PodDisruptionBudget")]
@@ -97,7 +105,7 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
     await eventually(scaled, "the Deployment has three replicas")
 
     async def settled() -> bool:
-        return (await world.condition("orders", "Settled"))["status"] == "True"
+        return bool((await world.condition("orders", "Settled"))["status"] == "True")
 
     await eventually(settled, "the group is settled", 20, lambda: world.status("orders"))
 

@@ -1,7 +1,7 @@
 """One operator for several namespaces: what happens to one of them is no other's trouble."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Two:
 
 
 @pytest.fixture
-async def two(api: Cluster, kubeconfig: Path, tmp_path: Path) -> "Iterator[Two]":
+async def two(api: Cluster, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Two]:
     number = next(_numbers)
     shop, bank = await namespace(api, f"shop-{number}"), await namespace(api, f"bank-{number}")
     mine = await account(api, f"operator-{number}", kubeconfig, tmp_path, [shop.namespace, bank.namespace])

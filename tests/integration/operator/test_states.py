@@ -17,8 +17,10 @@ from baton.kube.api import group_path
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path
 from baton.kube.times import to_micro_text, to_seconds, to_text
+from baton.model.ids import QueueName
 from baton.model.session import Release
 
+SETTLES = QueueName("settles")
 SETTLED = "--for=condition=Settled"
 
 
@@ -101,9 +103,9 @@ async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, 
     assert not await waited(control_plane, "settles", "--for=condition=Balanced", seconds=1)
     waiting = asyncio.create_task(waited(control_plane, "settles", SETTLED, seconds=120))
     ((giver, revoking),) = [
-        (name, one.revoking["settles"]) for name, one in (await shop.entries("settles")).items() if one.revoking
+        (name, one.revoking[SETTLES]) for name, one in (await shop.entries("settles")).items() if one.revoking
     ]
-    let_go = [Release(uids[giver], "settles", number, epoch) for number, epoch in revoking.items()]
+    let_go = [Release(uids[giver], SETTLES, number, epoch) for number, epoch in revoking.items()]
     await shop.session(giver, uids[giver], "settles", let_go)
     assert await waiting
     assert sorted((await shop.counts("settles")).values()) == [1, 1, 2]
@@ -118,7 +120,7 @@ async def test_a_wait_right_after_a_change_of_the_spec_is_about_that_change(shop
     assert not await waited(control_plane, "asked-more", SETTLED, seconds=1), "a pod is still to come"
 
     async def scaling() -> bool:
-        return (await shop.condition("asked-more", "Settled"))["reason"] == "Scaling"
+        return bool((await shop.condition("asked-more", "Settled"))["reason"] == "Scaling")
 
     await eventually(scaling, "the condition says why")
     await scale(shop, "asked-more", 1)

@@ -36,7 +36,7 @@ def announce(queue: Queue, pod: Pod, partitions: str, name: str | None = None) -
     """By hand."""
     with queue.raw() as raw:
         fields = {"queue": name or queue.name.removeprefix("shop/"), "partitions": partitions}
-        raw.xadd(announcements_key(GROUP.group, pod.uid), fields)  # type: ignore[arg-type]
+        raw.xadd(announcements_key(GROUP.group, pod.uid), fields)
 
 
 async def test_a_grant_is_worked_on_before_the_ledger_names_the_pod_at_all(operator: Operator, queue: Queue) -> None:
@@ -180,7 +180,7 @@ async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Opera
     await granted(queue, other, 0, 2)
     with queue.raw() as raw:
         key = announcements_key(GROUP.group, pod.uid)
-        for _, fields in raw.xrange(key):  # type: ignore[union-attr]
+        for _, fields in raw.xrange(key):
             raw.xadd(key, fields)
     queue.send("b")
     until(lambda: other.values() == [b"b"])
@@ -252,8 +252,7 @@ async def test_one_announcement_for_each_pod_and_round_trip(queue: Queue) -> Non
     await asyncio.gather(queue.operator.grant(0, other, Epoch(2)), queue.operator.pause(1, Epoch(1)))
     with queue.raw() as raw:
         heard = {
-            uid: [fields[b"partitions"] for _, fields in raw.xrange(announcements_key(GROUP.group, uid))]  # type: ignore[union-attr]
-            for uid in (one, other)
+            uid: [fields[b"partitions"] for _, fields in raw.xrange(announcements_key(GROUP.group, uid))] for uid in (one, other)
         }
         assert raw.hget(keys[0].owner, "uid") == other.encode()
     assert heard == {one: [b"0-1", b"0-1"], other: [b"0"]}

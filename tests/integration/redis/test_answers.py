@@ -7,7 +7,7 @@ import pytest
 import redis
 from tests.integration.redis.conftest import Queue, make_queue
 
-from baton.model.ids import Epoch
+from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisReader, reader
 from baton.queues.redis.keys import partition_keys
@@ -142,6 +142,6 @@ async def test_a_stream_of_wake_ups_that_was_emptied_keeps_nobody_from_sending(q
         raw.xdel(keys.wake, *(offset for offset, _ in raw.xrange(keys.wake)))
         raw.delete(keys.owner)
     queue.send("1")
-    assert (await queue.operator.grant(0, "a", Epoch(3))).uid == "a"
+    assert (await queue.operator.grant(0, Uid("a"), Epoch(3))).uid == "a"
     assert owner.wait([0], 10) == {0}
     assert values(owner.read(0, Epoch(3))) == ["1"]

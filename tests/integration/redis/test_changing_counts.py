@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 from tests.integration.redis.conftest import GROUP
+from tests.redis_command import command, table_of
 from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch
@@ -104,8 +105,7 @@ class Producer:
         if self.away > 0:
             return
         if self.table is None:
-            version, text = self.raw.hmget(queue_key(self.queue), "version", "table")
-            self.table = RoutingTable.from_text(int(version), text.decode())
+            self.table = table_of(self.raw, self.queue)
         if not self.waiting:
             return
         partition = self.table.partitions[self.chance.choice(self.waiting)[0]]
@@ -253,12 +253,13 @@ class World:
             pipe.flushall()
             for key, value in keys.items():
                 pipe.restore(key, 0, value)
-            pipe.execute_command("DEBUG", "CHANGE-REPL-ID")
+            command(pipe, "DEBUG", "CHANGE-REPL-ID")
             pipe.execute()
         self.forgotten += 1
 
     def everything(self) -> dict[bytes, bytes]:
-        keys = self.raw.keys()
+        listed = self.raw.keys()
+        keys = [key for key in listed if isinstance(key, bytes)]
         with self.raw.pipeline() as pipe:
             for key in keys:
                 pipe.dump(key)

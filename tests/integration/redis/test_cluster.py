@@ -140,9 +140,9 @@ async def test_no_request_is_half_done_while_a_slot_moves(cluster: Clustered) ->
         source.client() as raw,
     ):
         assert raw.exists(*keys[:-1]) == len(keys) - 1
-        refused = raw.info("stats")["total_error_replies"]  # type: ignore[index]
+        refused = raw.info("stats")["total_error_replies"]
         sent = pool.submit(queue.producer.send_many, [(ours, "a"), (theirs, "2"), (ours, "b"), (theirs, "3")])
-        until(lambda: raw.info("stats")["total_error_replies"] > refused, "it is refused")  # type: ignore[index]
+        until(lambda: raw.info("stats")["total_error_replies"] > refused, "it is refused")
     sent.result(PATIENCE)
     (held_up,) = owner.read(1, Epoch(1))
     assert held_up.redelivered, "its history is in doubt on another node"

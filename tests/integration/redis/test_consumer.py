@@ -311,7 +311,7 @@ async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_o
     assert tries == [False, True, True]
     assert (await queue.operator.dead_letters())[0] == 1
     with queue.raw() as raw:
-        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")  # type: ignore[misc]
+        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
     assert letter[b"why"] == b"ValueError: no such customer"
     pod.stop()
     until(pod.gone)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,13 +28,28 @@ def call(queue: Queue, command: str, *arguments: object, url: str | None = None,
     return CliRunner().invoke(main, words, input=given)
 
 
-def listed(queue: Queue, *arguments: object) -> dict[str, object]:
-    found: dict[str, object] = json.loads(call(queue, "list", "--json", *arguments).output)
+class Letter(TypedDict):
+    letter: str
+    partition: int
+    key: str
+    size: int
+    deliveries: int
+    why: str
+
+
+class Letters(TypedDict):
+    count: int
+    letters: list[Letter]
+    next: str | None
+
+
+def listed(queue: Queue, *arguments: object) -> Letters:
+    found: Letters = json.loads(call(queue, "list", "--json", *arguments).output)
     return found
 
 
 def ids(queue: Queue, *arguments: object) -> list[str]:
-    return [one["letter"] for one in listed(queue, *arguments)["letters"]]  # type: ignore[attr-defined]
+    return [one["letter"] for one in listed(queue, *arguments)["letters"]]
 
 
 async def died(queue: Queue, *values: str, partition: int = 0, why: str = "ValueError: no") -> None:
@@ -57,7 +73,7 @@ async def test_they_are_listed_in_pages_with_reason_tries_and_size(queue: Queue)
     await died(queue, *(str(number) for number in range(7)))
     await died(queue, "elsewhere", partition=1, why="\x1b[31mred\nTypeError")
     everything = listed(queue)
-    first, *_, last = everything["letters"]  # type: ignore[misc]
+    first, *_, last = everything["letters"]
     assert (everything["count"], everything["next"]) == (8, None)
     assert first["key"] == queue.key(0).decode() and (first["size"], first["deliveries"], first["why"]) == (
         1,
@@ -68,9 +84,9 @@ async def test_they_are_listed_in_pages_with_reason_tries_and_size(queue: Queue)
     pages: list[str] = []
     page = listed(queue, "--limit", 3)
     while page["next"]:
-        pages += [one["letter"] for one in page["letters"]]  # type: ignore[attr-defined]
+        pages += [one["letter"] for one in page["letters"]]
         page = listed(queue, "--limit", 3, "--after", page["next"])
-    pages += [one["letter"] for one in page["letters"]]  # type: ignore[attr-defined]
+    pages += [one["letter"] for one in page["letters"]]
     assert pages == ids(queue) and len(pages) == 8
     assert len(ids(queue, "--partition", 0)) == 7
     screen = call(queue, "list", "--limit", 7).output
@@ -133,7 +149,7 @@ async def test_a_letter_that_was_sent_and_did_not_go_is_not_sent_twice(queue: Qu
     with queue.raw() as raw:
         before = raw.dump(dead)
         assert call(queue, "redrive", "--all").exit_code == 0
-        raw.restore(dead, 0, before, replace=True)  # type: ignore[arg-type]
+        raw.restore(dead, 0, before, replace=True)
     assert len(ids(queue)) == 2
     assert call(queue, "redrive", "--all").exit_code == 0
     assert told(read(queue)) == [b"a", b"b"]

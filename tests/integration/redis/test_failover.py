@@ -129,7 +129,7 @@ async def test_who_meets_the_former_primary_again_tries_again_within_patience(pa
 def _errors(server: RedisServer, word: str) -> int:
     """How many answers have begun with this word."""
     with server.client() as raw:
-        errors: dict[str, dict[str, int]] = raw.info("errorstats")  # type: ignore[assignment]
+        errors: dict[str, dict[str, int]] = raw.info("errorstats")
     return errors.get(f"errorstat_{word}", {}).get("count", 0)
 
 

@@ -33,7 +33,7 @@ async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Queue]:
 def add(queue: Queue, *entries: tuple[str, dict[str, str]], partition: int = 0) -> None:
     with queue.raw() as raw:
         for offset, fields in entries:
-            raw.xadd(stream(queue, partition), fields, id=offset)  # type: ignore[arg-type]
+            raw.xadd(stream(queue, partition), fields, id=offset)
 
 
 def stream(queue: Queue, partition: int = 0) -> str:
@@ -46,7 +46,7 @@ def number_of(entry: Entry) -> int:
 
 def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
     with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")  # type: ignore[assignment]
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")
         return [fields for _, fields in letters]
 
 

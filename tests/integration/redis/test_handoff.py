@@ -172,7 +172,7 @@ async def test_entries_say_when_the_queue_took_them_and_where_they_are(queue: Qu
     owner = await queue.granted("a", ONE, partition=1)
     (entry,) = owner.read(1, ONE)
     with queue.raw() as raw:
-        ((offset, _),) = raw.xrange(f"pq:{{{queue.name}}}:1:stream:0")  # type: ignore[misc]
+        ((offset, _),) = raw.xrange(f"pq:{{{queue.name}}}:1:stream:0")
         seconds, _ = raw.time()
     assert entry.queue == queue.name.partition("/")[2]
     assert (entry.partition, entry.offset, entry.key, entry.epoch) == (1, offset.decode(), queue.key(1), ONE)

@@ -37,7 +37,7 @@ async def test_a_dead_letter_keeps_them(queue: Queue) -> None:
     (entry,) = owner.read(0, ONE)
     owner.set_aside(0, ONE, entry.offset, "no")
     with queue.raw() as raw:
-        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")  # type: ignore[misc]
+        ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
     assert json.loads(letter[b"headers"]) == {"n": "1"}
     assert (letter[b"value"], letter[b"why"]) == (b"a", b"no")
 

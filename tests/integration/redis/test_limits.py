@@ -22,7 +22,7 @@ def told(entries: Iterable[Entry]) -> list[tuple[bytes, bool]]:
 
 def dead(queue: Queue, partition: int = 0) -> list[dict[bytes, bytes]]:
     with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")  # type: ignore[assignment]
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:{partition}:dead")
         return [fields for _, fields in letters]
 
 

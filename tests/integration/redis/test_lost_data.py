@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -148,15 +149,14 @@ async def test_a_stream_that_was_deleted_is_made_again_with_its_group_and_the_fe
 async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: PartitionKeys) -> None:
     owner = await queue.granted("owner", ONE)
     with queue.raw() as raw:
-        for number, ask in enumerate(
-            (
-                lambda: queue.send("x"),
-                lambda: owner.read(0, ONE, new=False),
-                lambda: owner.plan(0, ONE, 10),
-                lambda: owner.ack(0, ONE, ["1-0"]),
-                lambda: owner.retry(0, ONE, "1-0", "failed"),
-            )
-        ):
+        asks: tuple[Callable[[], object], ...] = (
+            lambda: queue.send("x"),
+            lambda: owner.read(0, ONE, new=False),
+            lambda: owner.plan(0, ONE, 10),
+            lambda: owner.ack(0, ONE, ["1-0"]),
+            lambda: owner.retry(0, ONE, "1-0", "failed"),
+        )
+        for number, ask in enumerate(asks):
             queue.send("lost", "lost")
             assert len(owner.read(0, ONE)) == 2
             raw.delete(keys.stream)

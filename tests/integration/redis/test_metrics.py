@@ -29,7 +29,7 @@ UID = Uid("uid-of-a")
 class Measured:
     """A consumer with metrics, in a thread; its ledger is a directory."""
 
-    def __init__(self, queue: Queue, directory: Path, handler: Callable[[Entry], None]) -> None:
+    def __init__(self, queue: Queue, directory: Path, handler: Callable[[Entry], object]) -> None:
         self.queue = QueueName(queue.name.removeprefix("shop/"))
         self._directory = directory
         self._registry = CollectorRegistry()
@@ -56,7 +56,7 @@ class Measured:
 
 
 @asynccontextmanager
-async def measured(queue: Queue, directory: Path, handler: Callable[[Entry], None] = lambda _: None) -> AsyncIterator[Measured]:
+async def measured(queue: Queue, directory: Path, handler: Callable[[Entry], object] = lambda _: None) -> AsyncIterator[Measured]:
     running = Measured(queue, directory, handler)
     yield running
     running.ledger({})
@@ -91,7 +91,7 @@ async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> 
     queue.send("a", "b", "c")
     queue.send("of nobody", partition=1)
     await queue.operator.grant(0, UID, Epoch(1))
-    async with measured(queue, tmp_path, lambda _: go_on.wait(PATIENCE) and None) as pod:
+    async with measured(queue, tmp_path, lambda _: go_on.wait(PATIENCE)) as pod:
         pod.ledger({0: 1})
         until(lambda: pod.says("takeover_seconds_count") == 1)
         assert pod.says("lag") == 3

@@ -28,7 +28,7 @@ async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
 
 def dead(queue: Queue) -> list[tuple[bytes, bytes]]:
     with queue.raw() as raw:
-        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:0:dead")  # type: ignore[assignment]
+        letters: list[tuple[bytes, dict[bytes, bytes]]] = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
         return [(fields[b"value"], fields[b"why"]) for _, fields in letters]
 
 

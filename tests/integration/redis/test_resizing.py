@@ -3,10 +3,12 @@
 import itertools
 import threading
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import redis
 from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.redis_command import table_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -200,10 +202,9 @@ def fill(raw: redis.Redis, first: int = 0) -> int:
 
 def accepted_once(raw: redis.Redis, name: str, partitions: int) -> None:
     """Each slot, by the partition that the table names."""
-    version, text = raw.hmget(queue_key(name), "version", "table")
-    table = RoutingTable.from_text(int(version), text.decode())
+    table = table_of(raw, name)
     for partition in range(partitions):
-        slots = raw.hgetall(partition_keys(name, partition).slots)
+        slots = cast("dict[bytes, bytes]", raw.hgetall(partition_keys(name, partition).slots))
         accepted = {int(slot) for slot, value in slots.items() if not value.endswith(b"moved")}
         assert accepted == {slot for slot, home in enumerate(table.partitions) if home == partition}
 

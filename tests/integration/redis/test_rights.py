@@ -1,7 +1,7 @@
 """What the guide gives to Redis users is enough, none of it is too much, and what is missing is named."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,16 +92,17 @@ class Roles:
                 self.drain()
             for look in (self.operator.owners, self.operator.lag, self.operator.stale_refused, self.operator.dead_letters):
                 await look()
-            for ask in (lambda: self.send(1), lambda: self.consumer.read(0, self._epoch)):
+            asks: tuple[Callable[[], object], ...] = (lambda: self.send(1), lambda: self.consumer.read(0, self._epoch))
+            for ask in asks:
                 raw.xgroup_destroy(keys.stream, "baton")
                 raw.delete(keys.stream)
                 ask()
                 raw.delete(keys.progress)
                 ask()
-            for ask in (lambda: self.consumer.read(0, self._epoch), None):
+            for by_the_consumer in (True, False):
                 self.send(1)
                 raw.xgroup_destroy(keys.stream, "baton")
-                ask() if ask else await self.operator.outstanding(0)
+                self.consumer.read(0, self._epoch) if by_the_consumer else await self.operator.outstanding(0)
             raw.delete(keys.stream)
             await self.operator.outstanding(0)
             await self.resized(raw)

@@ -34,7 +34,7 @@ class Waiting:
 
     def until_blocked(self, queue: Queue) -> None:
         with queue.raw() as raw:
-            until(lambda: int(raw.info("clients")["blocked_clients"]), "the wait blocks")  # type: ignore[index]
+            until(lambda: int(raw.info("clients")["blocked_clients"]), "the wait blocks")
 
     def result(self) -> set[int]:
         self._thread.join(PATIENCE)

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -90,13 +91,14 @@ class Member:
 
     def haunt(self, partition: int, epoch: Epoch, offsets: list[str], plan: Plan | None) -> None:
         assert plan is not None
-        for what, attempt in {
+        attempts: dict[str, Callable[[], object]] = {
             "read": lambda: self.reader.read(partition, epoch, 5),
             "ack": lambda: self.reader.ack(partition, epoch, offsets),
             "plan": lambda: self.reader.plan(partition, epoch, 5),
             "read_plan": lambda: list(self.reader.read_plan(partition, epoch, plan)),
             "commit": lambda: self.reader.commit(partition, epoch, plan),
-        }.items():
+        }
+        for what, attempt in attempts.items():
             try:
                 attempt()
                 self.accepted.append(f"{what} {partition}@{epoch}")

@@ -2,16 +2,15 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.spark.world import World
+from tests.integration.spark.world import World, Worlds
 from tests.redis_server import RedisServer
 
-from baton.model import Epoch, MemberId, QueueName, Uid
-from baton.model.ledger import MemberEntry
+from baton.spark.settings import Settings
 
 JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 
@@ -22,7 +21,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if JAVA.is_dir():
         os.environ["JAVA_HOME"] = str(JAVA)
     temporary = f"-Djava.io.tmpdir={tmp_path_factory.mktemp('java')}"  # a killed executor leaves its unpacked libraries there
-    settings = {
+    settings: Settings = {
         "spark.driver.extraJavaOptions": temporary,
         "spark.executor.extraJavaOptions": temporary,
         "spark.executor.memory": "512m",
@@ -51,22 +50,13 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., World]]:
+def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Worlds]:
     made: list[World] = []
 
-    def make(partitions: int, **limits: int) -> World:
-        made.append(World(spark, server.url, tmp_path, partitions, **limits))
+    def make(partitions: int, max_delivered_unacked: int = 10_000) -> World:
+        made.append(World(spark, server.url, tmp_path, partitions, max_delivered_unacked))
         return made[-1]
 
     yield make
     for one in made:
         one.stop()
-
-
-@pytest.fixture
-def entry() -> Callable[..., MemberEntry]:
-    def make(member: str, owned: Mapping[int, int]) -> MemberEntry:
-        queues = {QueueName("orders"): {number: Epoch(epoch) for number, epoch in owned.items()}}
-        return MemberEntry("default/orders", MemberId(member), Uid(f"uid-{member}"), 1, True, queues)
-
-    return make

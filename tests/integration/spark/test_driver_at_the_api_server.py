@@ -3,16 +3,19 @@
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from tests.cluster import Cluster
+from tests.ids import by_queue, epochs
 from tests.integration.spark.world import wait_for
 from tests.waiting import HOUR
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
-from baton.model import Epoch, QueueName, Uid
+from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
 from baton.model.names import driver_lease_name
 from baton.model.session import Release
 from baton.spark.ledger import WatchedLedger
@@ -45,11 +48,19 @@ def driver(api: ApiConnection, group: str, holder: str, **settings: float) -> Dr
     return DriverSession(KubernetesLease(api, NAMESPACE, driver_lease_name(group)), group, holder, **settings)
 
 
-def lease(control_plane: Cluster, group: str):
-    return control_plane.get("lease", f"{group}-driver", "-n", NAMESPACE)
+def entry(member: str, owned: Mapping[int, int]) -> MemberEntry:
+    queues = by_queue({"orders": epochs(owned)})
+    return MemberEntry("default/orders", MemberId(member), Uid(f"uid-{member}"), 1, True, queues)
 
 
-def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, group, sessions):
+def lease(control_plane: Cluster, group: str) -> dict[str, Any]:
+    found: dict[str, Any] = control_plane.get("lease", f"{group}-driver", "-n", NAMESPACE)
+    return found
+
+
+def test_the_lease_says_who_drives_and_what_it_has_let_go(
+    control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession]
+) -> None:
     session = driver(api, group, "driver-1", duration=2 * HOUR, every=HOUR)  # a release does not wait for the next renewal
     sessions.append(session)
     session.say(app="spark-1", executors=("1", "2"))
@@ -67,7 +78,9 @@ def test_the_lease_says_who_drives_and_what_it_has_let_go(control_plane, api, gr
     )
 
 
-def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, sessions):
+def test_the_lease_is_renewed_while_nothing_happens(
+    control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession]
+) -> None:
     session = driver(api, group, "driver-1", duration=3, every=0.2)
     sessions.append(session)
     session.acquire()
@@ -75,7 +88,9 @@ def test_the_lease_is_renewed_while_nothing_happens(control_plane, api, group, s
     wait_for(lambda: lease(control_plane, group)["spec"]["renewTime"] > before, "the Lease is renewed")
 
 
-def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(control_plane, api, group, sessions):
+def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(
+    control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession]
+) -> None:
     first, second = (driver(api, group, name, duration=HOUR) for name in ("driver-1", "driver-2"))
     sessions += [first, second]
     first.say(executors=("1",))
@@ -88,7 +103,9 @@ def test_a_driver_that_stops_leaves_the_group_to_the_next_one_at_once(control_pl
     assert lease(control_plane, group)["spec"]["holderIdentity"] == "driver-2"
 
 
-def test_a_second_driver_waits_for_one_that_died_until_its_lease_has_lapsed(control_plane, api, group, sessions, caplog):
+def test_a_second_driver_waits_for_one_that_died_until_its_lease_has_lapsed(
+    control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession], caplog: pytest.LogCaptureFixture
+) -> None:
     dead = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -105,7 +122,9 @@ def test_a_second_driver_waits_for_one_that_died_until_its_lease_has_lapsed(cont
     assert lease(control_plane, group)["spec"]["leaseTransitions"] == 1
 
 
-def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(api, group, sessions):
+def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(
+    api: ApiConnection, group: str, sessions: list[DriverSession]
+) -> None:
     first = driver(api, group, "driver-1", duration=HOUR)
     first.acquire()
     again = driver(api, group, "driver-1", duration=HOUR)
@@ -113,7 +132,9 @@ def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(api, gro
     again.acquire()
 
 
-def test_a_driver_whose_group_was_taken_over_notices(control_plane, api, group, sessions):
+def test_a_driver_whose_group_was_taken_over_notices(
+    control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession]
+) -> None:
     session = driver(api, group, "driver-1", every=0.2)
     sessions.append(session)
     session.acquire()
@@ -123,7 +144,9 @@ def test_a_driver_whose_group_was_taken_over_notices(control_plane, api, group, 
     wait_for(lambda: session.lost() == "driver-2", "the driver has noticed")
 
 
-def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(control_plane, api, group, entry):
+def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(
+    control_plane: Cluster, api: ApiConnection, group: str
+) -> None:
     view = WatchedLedger(api, NAMESPACE, group)
     try:
         write(control_plane, group, {"exec-1": entry("exec-1", {0: 1}).to_json()})
@@ -139,7 +162,7 @@ def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(cont
         view.close()
 
 
-def test_while_the_api_server_is_away_the_last_ledger_stands(control_plane, api, group, entry):
+def test_while_the_api_server_is_away_the_last_ledger_stands(control_plane: Cluster, api: ApiConnection, group: str) -> None:
     view = WatchedLedger(api, NAMESPACE, group)
     try:
         write(control_plane, group, {"exec-1": entry("exec-1", {0: 1}).to_json()})

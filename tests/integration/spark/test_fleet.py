@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import Row as DataFrameRow
-from tests.integration.spark.world import Row, wait_for
+from tests.integration.spark.world import Row, Worlds, wait_for
+from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
@@ -29,7 +31,7 @@ def in_order(rows: list[Row]) -> bool:
     return all(sequence == sorted(set(sequence)) for sequence in sequences)
 
 
-def test_everything_is_read_once_in_order_on_its_owner_and_committed(world):
+def test_everything_is_read_once_in_order_on_its_owner_and_committed(world: Worlds) -> None:
     orders = world(4)
     orders.share_out(4)
     orders.start()
@@ -43,12 +45,12 @@ def test_everything_is_read_once_in_order_on_its_owner_and_committed(world):
     assert orders.statistics.owner_share == 1.0
 
 
-def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(world):
+def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     seen = []
 
-    def process(rows, batch):
+    def process(rows: DataFrame, batch: int) -> None:
         seen.append((sorted(rows.select("value").collect()), sorted(rows.select("value").collect()), rows.dtypes))
 
     orders.start(process)
@@ -68,7 +70,7 @@ def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(worl
         ]
 
 
-def test_partitions_take_turns_where_a_member_may_not_have_more(world):
+def test_partitions_take_turns_where_a_member_may_not_have_more(world: Worlds) -> None:
     orders = world(4, max_delivered_unacked=50)
     orders.share_out(4)
     for partition in range(4):
@@ -80,7 +82,7 @@ def test_partitions_take_turns_where_a_member_may_not_have_more(world):
     assert in_order(orders.rows)
 
 
-def test_the_example_that_users_copy_does_its_work(world, tmp_path, monkeypatch):
+def test_the_example_that_users_copy_does_its_work(world: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = world(2)
     orders.share_out(2)
     monkeypatch.setenv("OUTPUT", str(tmp_path / "output"))
@@ -89,15 +91,15 @@ def test_the_example_that_users_copy_does_its_work(world, tmp_path, monkeypatch)
     orders.send(*numbers(80))
     wait_for(orders.committed, "all is committed")
     counted = orders.spark.read.parquet(str(tmp_path / "output")).groupBy().sum("orders").first()
-    assert counted[0] == 80
+    assert counted is not None and counted[0] == 80
 
 
-def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(world):
+def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     tries = []
 
-    def fail(rows, batch):
+    def fail(rows: DataFrame, batch: int) -> None:
         tries.append((batch, sorted(row.value.decode() for row in rows.collect())))
         raise ValueError("the sink is full")
 
@@ -119,12 +121,12 @@ def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(wor
     orders.stop()
 
 
-def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committed(world):
+def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committed(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     inside, go_on = threading.Event(), threading.Event()
 
-    def process(rows, batch):
+    def process(rows: DataFrame, batch: int) -> None:
         orders.keep(rows, batch)
         inside.set()
         go_on.wait(PATIENCE)
@@ -140,7 +142,7 @@ def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committe
     assert orders.lag()[0] == 0
 
 
-def test_an_idle_partition_is_released_at_once(world):
+def test_an_idle_partition_is_released_at_once(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     orders.start()
@@ -150,13 +152,13 @@ def test_an_idle_partition_is_released_at_once(world):
     wait_for(lambda: orders.session.word.releases == frozenset(), "the release is withdrawn")
 
 
-def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the_new_owner(world):
+def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the_new_owner(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     second = orders.owner(1)
     inside, go_on = threading.Event(), threading.Event()
 
-    def process(rows, batch):
+    def process(rows: DataFrame, batch: int) -> None:
         orders.keep(rows, batch)
         inside.set()
         go_on.wait(PATIENCE)
@@ -174,7 +176,7 @@ def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the
     assert all(row.redelivered for row in again)
 
 
-def test_a_pod_whose_own_ledger_disagrees_refuses_and_its_range_comes_again(world):
+def test_a_pod_whose_own_ledger_disagrees_refuses_and_its_range_comes_again(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     orders.spoil(0)
@@ -187,13 +189,13 @@ def test_a_pod_whose_own_ledger_disagrees_refuses_and_its_range_comes_again(worl
     assert orders.values() == numbers(40)
 
 
-def test_rows_that_are_lost_in_the_middle_of_the_function_are_not_committed_and_come_again(world):
+def test_rows_that_are_lost_in_the_middle_of_the_function_are_not_committed_and_come_again(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     victim = orders.owner(0)
-    counts = []
+    counts: list[int] = []
 
-    def process(rows, batch):
+    def process(rows: DataFrame, batch: int) -> None:
         if not counts:
             counts.append(rows.count())
             orders.signal(victim, signal.SIGKILL)
@@ -214,7 +216,7 @@ def test_rows_that_are_lost_in_the_middle_of_the_function_are_not_committed_and_
     assert all(row.redelivered for row in orders.rows if row.partition == 0)
 
 
-def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_nothing(world):
+def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_nothing(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     victim, survivor = orders.owner(0), orders.owner(1)
@@ -230,7 +232,7 @@ def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_n
     assert orders.values() == numbers(40)
 
 
-def test_a_queue_that_goes_away_is_waited_for(world, server, caplog):
+def test_a_queue_that_goes_away_is_waited_for(world: Worlds, server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     orders = world(2)
     orders.share_out(2)
     query = orders.start()
@@ -244,12 +246,12 @@ def test_a_queue_that_goes_away_is_waited_for(world, server, caplog):
     assert orders.values() == numbers(40)
 
 
-def test_a_fleet_that_is_stopped_finishes_its_batch(world):
+def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     inside, go_on = threading.Event(), threading.Event()
 
-    def process(rows, batch):
+    def process(rows: DataFrame, batch: int) -> None:
         inside.set()
         go_on.wait(PATIENCE)
         orders.keep(rows, batch)
@@ -266,7 +268,7 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world):
     assert orders.committed()
 
 
-def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world):
+def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     query = orders.start()
@@ -275,13 +277,15 @@ def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world
     assert not query.isActive
 
 
-def test_who_missed_a_deadline_and_holds_up_the_batch_is_replaced_though_it_sends_heartbeats(world, tmp_path):
+def test_who_missed_a_deadline_and_holds_up_the_batch_is_replaced_though_it_sends_heartbeats(
+    world: Worlds, tmp_path: Path
+) -> None:
     orders = world(2)
     orders.share_out(2)
     survivor = orders.owner(1)
     stuck = tmp_path / "stuck"
 
-    def process(rows, batch):
+    def process(rows: DataFrame, batch: int) -> None:
         rows.foreachPartition(partial(stop_once, stuck))
         orders.keep(rows, batch)
 

@@ -1,10 +1,12 @@
 """What the driver planned for a member that has lost the partition, at a real Redis."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
 import pytest
+from pyspark import Accumulator
+from pyspark.sql import SparkSession
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -13,6 +15,8 @@ from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.spark.batch import Range
 from baton.spark.custody import Custody
+from baton.spark.fleet import _Receipts
+from baton.spark.journal import Journal
 from baton.spark.ledger import Ledger
 from baton.spark.locality import Executor
 from baton.spark.loop import Limits, Loop
@@ -30,7 +34,7 @@ class Board:
 
     def __init__(self) -> None:
         self._ledger = Ledger()
-        self._told = []
+        self._told: list[Callable[[], None]] = []
 
     def write(self, *partitions: int) -> None:
         owned = {ORDERS: {partition: Epoch(1) for partition in partitions}}
@@ -41,7 +45,7 @@ class Board:
     def read(self) -> Ledger:
         return self._ledger
 
-    def on_change(self, told) -> None:
+    def on_change(self, told: Callable[[], None]) -> None:
         self._told.append(told)
 
     def close(self) -> None:
@@ -52,8 +56,12 @@ class OneExecutor:
     def registered(self) -> tuple[Executor, ...]:
         return (Executor("1", "10.0.0.1", ME, 0, 0),)
 
+    def resize(self, total: int) -> None: ...
 
-class Disk:
+    def end(self, ids: Iterable[str]) -> None: ...
+
+
+class Disk(Journal):
     """A checkpoint that is full: a batch is planned, and not read."""
 
     def __init__(self) -> None:
@@ -67,8 +75,12 @@ class Disk:
         raise OSError("no space left on device")
 
 
-class Clock:
-    sparkSession = None  # noqa: N815 - Spark's name
+class Unread:
+    """No batch gets as far as its session."""
+
+    @property
+    def sparkSession(self) -> SparkSession:  # noqa: N802 - Spark's name
+        raise AssertionError("a batch is run")
 
 
 @pytest.fixture
@@ -91,15 +103,15 @@ async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room
             custody=Custody(board, lambda releases: None),
             executors=OneExecutor(),
             journal=disk,
-            receipts=None,
-            read=None,
+            receipts=Accumulator(0, [], _Receipts()),
+            read=lambda tasks: iter(()),
             counts=Counts(),
             limits=Limits(10, 1, 1.0),
         )
         board.write(0, 1)
         queue.send("x", "y", partition=1)
         with pytest.raises(OSError, match="space"):
-            loop(Clock(), 1)
+            loop(Unread(), 1)
         assert disk.planned == [[1]]
         board.write(0)
         queue.send("a", "b")
@@ -107,7 +119,7 @@ async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room
 
         def next_batch() -> None:
             try:
-                loop(Clock(), 2)
+                loop(Unread(), 2)
             except OSError:
                 ended.set()
 

@@ -6,10 +6,11 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +27,7 @@ from baton.spark.executors import SparkExecutors
 from baton.spark.reading import Pod
 from baton.spark.session import SilentSession
 
+T = TypeVar("T")
 ORDERS = QueueName("orders")
 
 
@@ -52,13 +54,19 @@ class Row(NamedTuple):
     redelivered: bool
 
 
+class Worlds(Protocol):
+    """Makes one."""
+
+    def __call__(self, partitions: int, max_delivered_unacked: int = 10_000) -> "World": ...
+
+
 class World:
     """One test's queue, ledger and fleet."""
 
-    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, **limits: int) -> None:
+    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, max_delivered_unacked: int) -> None:
         self.spark = spark
         self._url = url
-        self._partitions, self._limits = partitions, limits
+        self._partitions, self._most = partitions, max_delivered_unacked
         self._queue = f"default/{folder.name}".replace("_", "-").lower()
         self.name = QueueName(self._queue.rpartition("/")[2])
         self._ledger, self._mounted, self._checkpoint = folder / "ledger", folder / "mounted", folder / "checkpoint"
@@ -81,7 +89,8 @@ class World:
         """Grant partitions, each above its last epoch, and publish the ledger."""
         for number, executor in owners.items():
             epoch = self._grants.get(number, ("", 0))[1] + 1
-            self._ask(lambda queue, n=number, u=executor, e=epoch: queue.grant(n, Uid(f"uid-{u}"), Epoch(e)))
+            uid = Uid(f"uid-{executor}")
+            self._ask(partial(RedisQueue.grant, partition=number, uid=uid, epoch=Epoch(epoch)))
             self._grants[number] = (executor, epoch)
             self._revoking.discard(number)
         self.publish()
@@ -145,12 +154,21 @@ class World:
 
     # -- the user's part
 
-    def start(self, process: Callable[[DataFrame, int], None] | None = None, **options: float) -> StreamingQuery:
+    def start(
+        self, process: Callable[[DataFrame, int], None] | None = None, *, ledger_wait: float = 2.0, holdup_timeout: float = 5.0
+    ) -> StreamingQuery:
         """Start a fleet with this function, or with one that keeps the rows."""
         pod = LocalPod(self.spark.sparkContext.applicationId, self._mounted)
         surroundings = Directory(self._ledger, pod, session=self.session)
-        queues = {self.name: self._url}
-        self.fleet = Fleet(self.spark, group="group", queues=queues, surroundings=surroundings, **options)
+        queues = {str(self.name): self._url}
+        self.fleet = Fleet(
+            self.spark,
+            group="group",
+            queues=queues,
+            surroundings=surroundings,
+            ledger_wait=ledger_wait,
+            holdup_timeout=holdup_timeout,
+        )
         self.query = self.fleet.start(process or self.keep, checkpoint=str(self._checkpoint))
         return self.query
 
@@ -185,9 +203,9 @@ class World:
         for pid in executor_pids(executor):
             os.kill(pid, number)
 
-    def _ask(self, what):
-        async def ask():
-            queue = RedisQueue(self._url, self._queue, Claimant("default/group", "a test"), **self._limits)
+    def _ask(self, what: Callable[[RedisQueue], Awaitable[T]]) -> T:
+        async def ask() -> T:
+            queue = RedisQueue(self._url, self._queue, Claimant("default/group", "a test"), max_delivered_unacked=self._most)
             try:
                 return await what(queue)
             finally:
@@ -215,4 +233,6 @@ def _jvm() -> str:
     """The driver's JVM: the local cluster's executors are its children."""
     session = SparkSession.getActiveSession()
     assert session is not None
-    return str(session.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    java = session.sparkContext._jvm
+    assert java is not None
+    return str(java.java.lang.ProcessHandle.current().pid())

@@ -122,7 +122,7 @@ class SeedLoop(VirtualTimeLoop):
                 if self._rounds == MOST_AT_ONCE:
                     self._spins()
             else:
-                while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+                while timers and timers[0][2]._cancelled:
                     heappop(timers)
                 if not timers:
                     raise NothingToWaitForError("all tasks wait, and no timer is set")
@@ -166,7 +166,7 @@ class _Call(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            self._callback = self._args = None
+            self._callback = self._args = None  # type: ignore[assignment] # as asyncio does: it holds them no longer
 
 
 def _answer(future: asyncio.Future[T], result: T) -> None:

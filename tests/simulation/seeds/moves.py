@@ -28,7 +28,7 @@ class Moves:
         self._last: dict[Partition, str] = {}
         self._instances: dict[str, str | None] = {}
         self._origins: dict[Partition, str | None] | None = None
-        self._aims: dict[Partition, str | None] = {}
+        self._aims: Mapping[Partition, str | None] = {}
         self._facts: object = None
         self._lower = self._here = self._spent = self._grants = 0
         self.fewest = tenant.spec["assignors"] == ["solace"]

@@ -33,7 +33,8 @@ def bound(tenant: Tenant) -> float:
     turns = -(-partitions // at_once) if at_once else 1
     slowest = max((pod.work + pod.pace for pod in tenant.pods.values()), default=0.0) if _waits(tenant) else 0.0
     longest = max(tenant.max_handoff(), slowest) + REACTION
-    return float(rebalance["resyncSeconds"]) + tenant.session_timeout + 2 * rebalance["delaySeconds"] + (1 + turns) * longest
+    waits = float(rebalance["resyncSeconds"]) + 2 * float(rebalance["delaySeconds"])
+    return waits + tenant.session_timeout + (1 + turns) * longest
 
 
 def _waits(tenant: Tenant) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from tests.simulation.order import backwards
 from tests.simulation.seeds.invariant import InvariantError
 
 from baton.engine import GroupState, PartitionState, State, Step, dump, load, partition_states, step, summary
@@ -75,5 +76,4 @@ def _settled_is_settled(state: GroupState) -> None:
 
 def _repeated(seen: Observation) -> Observation:
     """The same facts, learnt in another order."""
-    backwards = {name: dict(reversed(getattr(seen, name).items())) for name in ("members", "away", "queues")}
-    return replace(seen, **backwards)
+    return replace(seen, members=backwards(seen.members), away=backwards(seen.away), queues=backwards(seen.queues))

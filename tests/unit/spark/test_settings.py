@@ -2,11 +2,12 @@ import re
 
 from baton.spark import conf
 from baton.spark.executors import POD_NAME_PREFIX
+from baton.spark.settings import Settings
 
 POD = {"POD_NAMESPACE": "shop", "POD_IP": "10.1.2.3", "POD_NAME": "driver-abc"}
 
 
-def settings(executor_timeout: float = 10.0) -> dict[str, str]:
+def settings(executor_timeout: float = 10.0) -> Settings:
     return conf("orders", image="i", template="t", environment=POD, executor_timeout=executor_timeout)
 
 
@@ -26,12 +27,12 @@ def test_outside_the_cluster_the_driver_owns_no_pods() -> None:
 def test_every_run_names_its_executors_anew() -> None:
     first, second = settings()[POD_NAME_PREFIX], settings()[POD_NAME_PREFIX]
     assert first != second
-    assert re.fullmatch(r"orders-[0-9a-f]{6}", first)
+    assert re.fullmatch(r"orders-[0-9a-f]{6}", str(first))
 
 
 def test_a_long_group_name_leaves_room_for_the_executor_s_number() -> None:
     found = conf("a-group-with-a-name-that-is-far-too-long-for-pods", image="i", template="t", environment=POD)
-    assert len(found[POD_NAME_PREFIX]) <= 47
+    assert len(str(found[POD_NAME_PREFIX])) <= 47
 
 
 def test_an_executor_is_waited_for_longer_than_it_takes_between_heartbeats() -> None:

@@ -30,7 +30,16 @@ ActAs = Callable[..., Awaitable[Actor]]
 @pytest.fixture(scope="session")
 def rendered() -> list[dict[str, Any]]:
     """What the chart makes of policies and roles, for operators that serve these namespaces."""
-    command = [helm_binary(), "template", "baton", CHART, "--namespace", "baton-system", "--kube-version", KUBE_VERSION]
+    command: list[str | Path] = [
+        helm_binary(),
+        "template",
+        "baton",
+        CHART,
+        "--namespace",
+        "baton-system",
+        "--kube-version",
+        KUBE_VERSION,
+    ]
     command += ["--set", f"watchNamespaces={{{','.join(NAMESPACES)}}}", "--set", "rbac.aggregate=true"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [document for document in yaml.safe_load_all(text) if document]

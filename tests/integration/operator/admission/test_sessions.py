@@ -205,7 +205,7 @@ async def test_without_the_policy_a_condition_says_what_is_not_enforced(shop: Wo
     await shop.group("unbound")
 
     async def told() -> bool:
-        return (await shop.condition("unbound", "SessionsBound"))["reason"] == "NotEnforced"
+        return bool((await shop.condition("unbound", "SessionsBound"))["reason"] == "NotEnforced")
 
     await eventually(told, "it is said")
     message = (await shop.condition("unbound", "SessionsBound"))["message"]
