@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 import pytest
 
 from baton.assignors import names
-from baton.assignors.plan_json.plan import AnswerObject, Queues, answer_line
+from baton.assignors.plan_json.plan import AnswerObject, NumbersByQueue, answer_line
 
 
 class MemberObject(TypedDict):
@@ -27,8 +27,8 @@ class RequestObject(TypedDict):
 class Case(TypedDict):
     name: str
     request: RequestObject
-    assignment: NotRequired[dict[str, Queues]]
-    withheld: NotRequired[dict[str, Queues]]
+    assignment: NotRequired[dict[str, NumbersByQueue]]
+    withheld: NotRequired[dict[str, NumbersByQueue]]
     holds: NotRequired[list[str]]
     kept_at_least: NotRequired[int]
 

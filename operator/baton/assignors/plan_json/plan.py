@@ -34,15 +34,15 @@ _REQUEST = ("assignor", "queues", "members", "zones", "weights", "options")
 _MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
 
 
-Queues = Mapping[str, Sequence[int]]
+NumbersByQueue = Mapping[str, Sequence[int]]
 """Of one member: the numbers of its partitions, by queue."""
 
 
 class AnswerObject(TypedDict):
     """An answer as JSON."""
 
-    assignment: Mapping[str, Queues]
-    withheld: Mapping[str, Queues]
+    assignment: Mapping[str, NumbersByQueue]
+    withheld: Mapping[str, NumbersByQueue]
     moves: int
     """Partitions that somebody holds and another will own."""
     lower_bound: int

@@ -13,7 +13,7 @@ from typing import NotRequired, TypedDict
 
 import pytest
 
-from baton.assignors.plan_json.plan import AnswerObject, Queues, answer_line
+from baton.assignors.plan_json.plan import AnswerObject, NumbersByQueue, answer_line
 
 
 class MemberObject(TypedDict):
@@ -33,11 +33,11 @@ class Case(TypedDict):
     shows: str
     assignors: list[str]
     request: RequestObject
-    owners: dict[str, Queues]
-    withheld: dict[str, Queues]
+    owners: dict[str, NumbersByQueue]
+    withheld: dict[str, NumbersByQueue]
     moves: int
     lower_bound: int
-    theirs: dict[str, Queues]
+    theirs: dict[str, NumbersByQueue]
 
 
 def _cases(file: str) -> list[object]:
@@ -92,7 +92,7 @@ def test_beside_the_server_ours_is_as_even_and_moves_no_more(case: Case, assigno
     assert answered["moves"] <= theirs
 
 
-def _owners(*sides: Mapping[str, Queues]) -> dict[tuple[str, int], str]:
+def _owners(*sides: Mapping[str, NumbersByQueue]) -> dict[tuple[str, int], str]:
     return {
         (queue, number): name
         for side in sides
@@ -102,7 +102,7 @@ def _owners(*sides: Mapping[str, Queues]) -> dict[tuple[str, int], str]:
     }
 
 
-def _unevenness(assignment: Mapping[str, Queues]) -> int:
+def _unevenness(assignment: Mapping[str, NumbersByQueue]) -> int:
     return sum(count**2 for count in Counter(_owners(assignment).values()).values())
 
 
