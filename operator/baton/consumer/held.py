@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
@@ -31,6 +31,8 @@ class HeldEntry(Entry):
     value: Any
     """Bytes, or what a deserializer made of them."""
     lane: Lane = field(repr=False, compare=False, kw_only=True)
+    origin: Entry = field(repr=False, compare=False, kw_only=True)
+    """As it was read, for another try: what a handler has made of this one (`entry.value = …`) is its own."""
     nth: int = field(repr=False, compare=False, kw_only=True)
     """Its place among what this consumer has read."""
     attempt: int = field(default=0, repr=False, compare=False, kw_only=True)
@@ -49,10 +51,25 @@ class HeldEntry(Entry):
             entry.timestamp,
             entry.epoch,
             entry.redelivered,
-            entry.headers,
+            dict(entry.headers),
             lane=lane,
+            origin=entry,
             nth=nth,
         )
+
+    def again(self, attempt: int, *, alone: bool) -> Self:
+        """The same for its next try."""
+        made = self.of(self.origin, self.lane, self.nth)
+        made.attempt, made.alone = attempt, alone
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Elsewhere (`pickle`, for another process) it is an Entry: a word on it counts here only."""
+        values = (self.queue, self.partition, self.offset, self.key, self.value, self.timestamp, self.epoch, self.redelivered)
+        return Entry, (*values, self.headers)
+
+    def __copy__(self) -> Self:
+        return replace(self)
 
     @property
     def size(self) -> int:

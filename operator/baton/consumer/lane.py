@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,7 +105,7 @@ class Lane:
                 self.hold_up()
                 tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
                 self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
-                self._put_back([replace(raw, attempt=tries, alone=raw.alone or alone)])
+                self._put_back([raw.again(tries, alone=raw.alone or alone)])
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True

@@ -8,8 +8,8 @@ from baton.model.ids import Epoch, QueueName
 
 @dataclass(slots=True, unsafe_hash=True)
 class Entry:
-    """One entry of one partition. Nothing changes it; it is not frozen, for to make a frozen one takes six times as long, which
-    is as long as all else that a consumer does with it."""
+    """One entry of one partition. Baton does not change it; it is not frozen, for to make a frozen one takes six times as long,
+    which is as long as all else that a consumer does with it."""
 
     queue: QueueName
     partition: int

@@ -1,5 +1,7 @@
 """A word on an entry is of the try in which it was said, and a partition that failed at a hand-off begins nothing more."""
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -36,6 +38,36 @@ def test_an_acknowledgement_after_another_word_says_that_it_did_not_count() -> N
         entry.nack(delay=60)
         assert not entry.ack().wait(PATIENCE)
         assert queue.acknowledged == []
+
+
+def test_a_next_try_gets_the_entry_as_it_was_read_whatever_a_handler_has_made_of_it() -> None:
+    queue, ledger = InMemoryQueue(2), InMemoryLedger({0: 1})
+    consumer = consumer_of(queue, ledger)
+    tries: list[tuple[object, dict[str, bytes]]] = []
+
+    def handle(entry: HeldEntry) -> None:
+        tries.append((entry.value, dict(entry.headers)))
+        if len(tries) == 4:
+            consumer.stop()
+            ledger.says({}, {0: 1})
+        entry.value = entry.value.decode()
+        entry.headers["seen"] = b"once"  # type: ignore[index]
+        if len(tries) < 3:
+            raise ValueError("the database is away")
+
+    consumer.run(handle)
+    assert tries == [(b"v", {})] * 4
+    assert queue.acknowledged == ["0", "1"]
+
+
+def test_an_entry_that_goes_to_another_process_is_what_was_read_and_a_copy_of_it_can_be_acknowledged() -> None:
+    queue = InMemoryQueue(1)
+    with consumer_of(queue) as consumer:
+        (entry,) = next(consumer.batches())
+        there = pickle.loads(pickle.dumps(entry))
+        assert type(there) is Entry
+        assert (there.queue, there.offset, there.key, there.value) == (entry.queue, entry.offset, entry.key, entry.value)
+        assert copy.copy(entry).ack().wait(PATIENCE)
 
 
 def test_an_entry_that_comes_again_waits_until_its_handler_has_returned() -> None:
