@@ -6,7 +6,8 @@ from tests.integration.redis.conftest import Queue
 from baton.model.ids import Epoch
 from baton.queues.entry import Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.redis import RedisReader
+from baton.queues.redis import RedisReader, scripts
+from baton.queues.redis.keys import partition_keys
 
 pytestmark = pytest.mark.integration
 
@@ -107,6 +108,47 @@ async def test_the_stream_is_trimmed_one_batch_behind(queue: Queue) -> None:
             owner.commit(0, ONE, plan)
             assert len(content(owner, ONE, plan)) == 1000, "the last batch can still be read"
             assert raw.xlen(f"pq:{{{queue.name}}}:0:stream:0") <= 2100
+
+
+async def test_a_large_batch_is_trimmed_by_as_many_scripts_as_it_takes_also_after_one_that_was_killed_between_two(
+    queue: Queue,
+) -> None:
+    """So many entries at once: the server serves nobody meanwhile."""
+    batch = 20_000
+    await queue.limited(2 * batch)
+    owner = await queue.granted("a", ONE)
+    keys = partition_keys(queue.name, 0)
+    with queue.raw() as raw:
+        for nth in range(4):
+            queue.send(*map(str, range(batch)))
+            plan = planned(owner, ONE, batch)
+            assert plan.count == batch
+            if nth == 2:
+                _, outstanding, more = scripts.COMMIT.run(raw, keys, ("a", ONE, plan.end))
+                assert (outstanding, more) == (0, 1)
+                assert raw.xlen(keys.stream) > batch
+            else:
+                owner.commit(0, ONE, plan)
+                assert raw.xlen(keys.stream) == batch, "the last batch is kept, and no other"
+        single = await queue.granted("b", TWO)
+        queue.send(*map(str, range(batch)))
+        while entries := single.read(0, TWO, 1000):
+            single.ack(0, TWO, [entry.offset for entry in entries])
+        assert raw.xlen(keys.stream) == 0
+    assert (await queue.operator.lag())[0] == 0
+
+
+async def test_a_plan_has_so_many_single_entries_only_that_to_commit_it_is_soon_done(queue: Queue) -> None:
+    queue.send(*map(str, range(3000)))
+    owner = await queue.granted("a", ONE)
+    for _ in range(2):
+        owner.read(0, ONE, 1000)
+    counts = []
+    while plan := owner.plan(0, ONE, 10_000):
+        counts.append(plan.count)
+        owner.commit(0, ONE, plan)
+    assert counts == [1000, 1000, 1000]
+    assert (await queue.operator.lag())[0] == 0
 
 
 async def test_large_plans_are_read_in_pages(queue: Queue) -> None:

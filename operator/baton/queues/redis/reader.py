@@ -4,6 +4,7 @@ Every request names its owner and epoch, and is refused by the server where that
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Self
@@ -147,11 +148,11 @@ class RedisReader:
         position.more = False
         if answer[0] in (b"FULL", b"NONE"):
             position.tail = answer[1]
-            self._holds(position, 0, full=answer[0] == b"FULL")
+            self._holds(position, answer[2], full=answer[0] == b"FULL")
             return None
-        _, start, end, count, seen, last = answer
+        _, start, end, count, seen, last, outstanding = answer
         position.tail, position.more = end, end < last
-        self._holds(position, count)
+        self._holds(position, outstanding)
         return Plan(partition, epoch, FIRST_SEGMENT, start, end, count, seen)
 
     def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> Iterator[Entry]:
@@ -172,8 +173,14 @@ class RedisReader:
     def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> None:
         """Finish with everything in the plan. Raises ValueError for a plan that is not the queue's."""
         position = self._position(partition, epoch)
-        _planned(self._ask(scripts.COMMIT, partition, (uid or self._uid, epoch, plan.end)), plan)
-        self._finished(position, 0)
+        arguments = (uid or self._uid, epoch, plan.end)
+        answer = self._ask(scripts.COMMIT, partition, arguments)
+        _planned(answer, plan)
+        _, outstanding, more = answer
+        self._finished(position, outstanding)
+        with suppress(StaleOwner, QueueUnreachable):  # it is committed; what is not trimmed yet the next commit trims
+            while more:
+                _, _, more = self._ask(scripts.COMMIT, partition, arguments)
 
     # Both
 

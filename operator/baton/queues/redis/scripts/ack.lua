@@ -7,28 +7,28 @@ local refused = fence(ARGV[1], ARGV[2], ARGV[3])
 if refused then return refused end
 local ids, highest, alike = {}, '', true
 local served, left = unserved()
+local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0) -- up to here all is finished with
 for entry_id in ARGV[4]:gmatch('%S+') do
   local waits = left and number(entry_id) > served and number(entry_id) <= left
-  if not waits then -- else a former owner had it, and this one was not handed it yet
+  if number(entry_id) > committed and not waits then -- else a former owner had it, and this one was not handed it yet
     ids[#ids + 1] = entry_id
     alike = alike and #entry_id == #ids[1]
     if entry_id > highest then highest = entry_id end -- of ids of one length: by their digits
   end
 end
-if #ids == 0 then return {'OK', 0, handed_out()} end
-local done = redis.call('XACK', STREAM, GROUP, unpack(ids))
+if #ids == 0 then return {'OK', 0, outstanding()} end
+local done = finish_singly(ids)
 local pending = summary()
 if done < #ids then -- some were acknowledged before, and are gone; or were never handed out, and must stay
   local until_now = last_handed_out()
   for _, entry_id in ipairs(ids) do
     if number(entry_id) <= until_now then redis.call('XDEL', STREAM, entry_id) end
   end
-elseif alike and not of_owner()[9] and (pending[1] == 0 or number(pending[2]) > number(highest)) then
+elseif alike and not of_owner()[9] and (pending[1] == 0 or number(pending[2]) > number(highest)) and trim(number(highest) - 1) then
   -- All up to the highest is finished with, where no batch that was committed is kept. To cut takes a fraction of the time of
-  -- deleting one by one.
+  -- deleting one by one; where batches of an earlier epoch are many, it goes on with the next acknowledgement.
   redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', number(highest), SEGMENT + 1))
 else
   redis.call('XDEL', STREAM, unpack(ids))
 end
-if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end
-return {'OK', done, handed_out(pending)}
+return {'OK', done, outstanding(pending)}

@@ -73,6 +73,13 @@ local function at_least(n)
   return n + 1
 end
 
+-- Whether nothing is to be done: all that is in the stream was committed. That is seen there, for no count may make up its mind that
+-- entries are passed over.
+local function nothing_left()
+  local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
+  return #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) == 0
+end
+
 -- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
 -- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
 -- out. So the numbers go on at the time in microseconds, which is above all that were ever given, and everything before is marked.
@@ -87,10 +94,12 @@ local function look()
     left = redis.call('XLEN', STREAM)
     next = at_least(next)
     seen = left > 0 and next or 0
+  elseif nothing_left() then
+    left = 0
   end
   if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
   redis.call('HSET', PROGRESS, 'history', now_in, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
-  if left == 0 then redis.call('HSET', PROGRESS, 'committed', next) end
+  if nothing_left() then redis.call('HSET', PROGRESS, 'committed', next) end
   return next, true
 end
 
@@ -114,6 +123,16 @@ local function make_again()
   known_of_owner = nil
 end
 
+-- Removes entries up to this one that are finished with, but for those that share a node of the stream with others: so many at a time,
+-- for the server serves nobody meanwhile. Answer: whether that was all.
+local function trim(number)
+  local NODES, TIMES = 1000, 5
+  for _ = 1, TIMES do
+    if redis.call('XTRIM', STREAM, 'MINID', '~', id(number + 1), 'LIMIT', NODES) == 0 then return true end
+  end
+  return false
+end
+
 -- What is pending, as XPENDING sums it up.
 local function summary()
   local found = redis.pcall('XPENDING', STREAM, GROUP)
@@ -131,9 +150,26 @@ local function handed_out(pending)
   return pending[1] - tonumber(waiting or 0)
 end
 
--- Delivered or planned under the epoch in force, and not finished with.
-local function outstanding()
-  return handed_out() + tonumber(redis.call('HGET', PROGRESS, 'count') or 0)
+-- Delivered or planned under the epoch in force, and not finished with. Both begin with the first entry that is to be done, so the
+-- smaller of them is a part of the other.
+local function outstanding(pending)
+  return math.max(handed_out(pending), tonumber(redis.call('HGET', PROGRESS, 'count') or 0))
+end
+
+-- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once; and then it is
+-- not there for the plan to finish with. Nothing else of what is done is counted singly. Answer: how many there were.
+local function finish_singly(ids)
+  local planned = tonumber(redis.call('HGET', PROGRESS, 'planned') or 0)
+  local of_plan, others = {}, {}
+  for _, entry_id in ipairs(ids) do
+    local to = number(entry_id) <= planned and of_plan or others
+    to[#to + 1] = entry_id
+  end
+  local from_plan = #of_plan > 0 and redis.call('XACK', STREAM, GROUP, unpack(of_plan)) or 0
+  local done = from_plan + (#others > 0 and redis.call('XACK', STREAM, GROUP, unpack(others)) or 0)
+  if from_plan > 0 then redis.call('HINCRBY', PROGRESS, 'count', -from_plan) end
+  if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end
+  return done
 end
 
 -- What the queue's spec allows (the operator writes it here): the entries that one member may hold of the whole queue, and the
@@ -153,11 +189,10 @@ local function set_aside(entry_id, deliveries, why)
     redis.call('XADD', DEAD, '*', 'offset', entry_id, 'key', fields['k'], 'value', fields['v'], 'timestamp', fields['t'],
       'deliveries', deliveries, 'why', why, unpack(headers))
     redis.call('HINCRBY', PROGRESS, 'dead', 1)
-    redis.call('HINCRBY', PROGRESS, 'done', 1)
   end
   local served, left = unserved()
   if left and number(entry_id) > served and number(entry_id) <= left then redis.call('HINCRBY', OWNER, 'waiting', -1) end
-  redis.call('XACK', STREAM, GROUP, entry_id)
+  finish_singly({entry_id})
   redis.call('XDEL', STREAM, entry_id)
 end
 
@@ -223,7 +258,7 @@ end
 -- Lets the numbers go on behind the highest id that the stream ever had; where that is beyond all numbers, as soon as there is
 -- nothing to do, in a new stream. Answer: the last number now, or nil: not yet.
 local function skip(last)
-  local left = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0)
+  local left = nothing_left() and 0 or last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0)
   local top = redis.pcall('XADD', STREAM, '*', 'w', '') -- an error: it is the highest that there is
   if type(top) == 'string' then redis.call('XDEL', STREAM, top) end
   local next = type(top) == 'string' and number(top) or HIGHEST

@@ -70,7 +70,7 @@ elseif wanted > 0 then
       elseif entry[2] then
         set_foreign_aside(entry)
       else
-        redis.call('XACK', STREAM, GROUP, entry[1]) -- somebody deleted it by hand: there is nothing to hand out
+        finish_singly({entry[1]}) -- somebody deleted it by hand: there is nothing to hand out
       end
       behind = entry[1]
     end

@@ -11,7 +11,7 @@ local _, redeliveries = limits()
 local entry = redis.call('XPENDING', STREAM, GROUP, ARGV[4], ARGV[4], 1)[1]
 if entry and ARGV[6] ~= '1' and (redeliveries == 0 or entry[4] <= redeliveries) then
   redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, ARGV[4], 'RETRYCOUNT', entry[4] + 1, 'JUSTID')
-  return {'OK', 1, handed_out()}
+  return {'OK', 1, outstanding()}
 end
 if entry then set_aside(ARGV[4], entry[4], ARGV[5]) end
-return {'OK', 0, handed_out()}
+return {'OK', 0, outstanding()}

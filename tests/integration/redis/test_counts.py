@@ -1,0 +1,256 @@
+"""What is counted of a partition is what there is, whatever its owners do with it: done, still to do, and in somebody's hands."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.entry import Plan
+from baton.queues.fence import PartitionPaused
+from baton.queues.redis.keys import partition_keys
+
+pytestmark = pytest.mark.integration
+
+ONE = Epoch(1)
+SOME = st.integers(1, 8)
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[RedisServer]:
+    """A server that can be told that it is another one now."""
+    with RedisServer(debug=True) as running:
+        yield running
+
+
+@pytest.fixture
+async def queue(forgetful: RedisServer, new_name: Callable[[], str]) -> AsyncIterator[Queue]:
+    made = await make_queue(forgetful.url, 1, new_name())
+    yield made
+    await made.close()
+
+
+async def test_entries_that_were_read_singly_and_planned_too_are_done_once(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", ONE)
+    read = owner.read(0, ONE, 2)
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None
+    assert await queue.operator.outstanding(0) == 3
+    owner.ack(0, ONE, [read[0].offset])
+    owner.retry(0, ONE, read[1].offset, "failed")
+    owner.set_aside(0, ONE, read[1].offset, "hopeless")
+    assert (await queue.operator.lag(), await queue.operator.outstanding(0)) == ({0: 1}, 1)
+    owner.commit(0, ONE, plan)
+    assert (await queue.operator.lag(), await queue.operator.outstanding(0)) == ({0: 0}, 0)
+
+
+async def test_nothing_is_passed_over_in_a_new_history_after_entries_were_read_in_both_ways(queue: Queue) -> None:
+    """What was counted twice was as many new entries that were taken for done."""
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    read = owner.read(0, ONE)
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None
+    owner.ack(0, ONE, [entry.offset for entry in read])
+    owner.commit(0, ONE, plan)
+    queue.send("c", "d")
+    with queue.raw() as raw:
+        raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None
+    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"c", b"d"]
+
+
+async def test_what_somebody_else_added_is_no_part_of_what_a_plan_counts(queue: Queue) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", ONE)
+    owner.ack(0, ONE, [owner.read(0, ONE)[1].offset])
+    with queue.raw() as raw:
+        raw.xadd(partition_keys(queue.name, 0).stream, {"some": "thing"})
+    queue.send("d")
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None and plan.count == 3
+    owner.commit(0, ONE, plan)
+    assert await queue.operator.lag() == {0: 0}
+
+
+async def test_a_late_acknowledgement_leaves_the_last_batch_to_be_read(queue: Queue) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    read = owner.read(0, ONE)
+    plan = owner.plan(0, ONE, 100)
+    assert plan is not None
+    owner.commit(0, ONE, plan)
+    owner.ack(0, ONE, [entry.offset for entry in read])
+    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"a", b"b"]
+    assert await queue.operator.lag() == {0: 0}
+
+
+async def test_a_member_that_reads_in_both_ways_holds_no_more_than_it_may(queue: Queue) -> None:
+    await queue.limited(4)
+    queue.send(*"abcdefgh")
+    owner = await queue.granted("a", ONE)
+    assert len(owner.read(0, ONE, 3)) == 3
+    plan = owner.plan(0, ONE, 2)
+    assert plan is not None and plan.count == 2
+    assert await queue.operator.outstanding(0) == 3
+    owner.commit(0, ONE, plan)
+    assert await queue.operator.outstanding(0) == 1
+    assert len(owner.read(0, ONE, 8)) == 3
+
+
+class OwnersOfAPartition(RuleBasedStateMachine):
+    """One partition and whoever owns it, beside what should be known of each entry."""
+
+    url: str
+    names: Callable[[], str]
+    redeliveries: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.queue = self.loop.run_until_complete(make_queue(self.url, 1, self.names()))
+        self.loop.run_until_complete(self.queue.limited(20, self.redeliveries))
+        self.raw: Any = self.queue.raw()
+        self.keys = partition_keys(self.queue.name, 0)
+        self.epoch, self.paused, self.sent = Epoch(1), False, 0
+        self.to_do: dict[bytes, str] = {}
+        """By value, which is unlike all others, the offset where it is known."""
+        self.received: list[tuple[bytes, str]] = []
+        """Under this epoch."""
+        self.held: set[bytes] = set()
+        self.planned: set[bytes] = set()
+        self.plan: Plan | None = None
+        self.reader = self.loop.run_until_complete(self.queue.granted("a", self.epoch))
+        self.send(8)
+
+    def finish(self, values: set[bytes]) -> None:
+        for value in values:
+            self.to_do.pop(value, None)
+        self.held -= values
+        self.planned -= values
+
+    def count_the_dead(self) -> None:
+        self.finish({fields[b"value"] for _, fields in self.raw.xrange(self.keys.dead)})
+
+    @rule(count=SOME)
+    def send(self, count: int) -> None:
+        values = [f"{self.sent + nth}" for nth in range(count)]
+        self.sent += count
+        self.queue.send(*values)
+        self.to_do |= {value.encode(): "" for value in values}
+
+    @rule(count=SOME)
+    def read(self, count: int) -> None:
+        try:
+            entries = self.reader.read(0, self.epoch, count)
+            self.plan, self.planned = None, set()
+        except PartitionPaused:
+            entries = []
+        for entry in entries:
+            assert entry.value in self.to_do, "what was finished with does not come again"
+            self.received.append((entry.value, entry.offset))
+            self.held.add(entry.value)
+        self.count_the_dead()
+
+    @precondition(lambda self: self.received)
+    @rule(which=st.lists(st.integers(0, 7), min_size=1))
+    def acknowledge(self, which: list[int]) -> None:
+        """Of what it received last, also what was finished with."""
+        some = [self.received[-1 - nth % len(self.received)] for nth in which]
+        self.reader.ack(0, self.epoch, [offset for _, offset in some])
+        self.finish({value for value, _ in some if value in self.held})
+
+    @precondition(lambda self: self.held)
+    @rule(which=st.integers(0, 7), hopeless=st.booleans())
+    def fail(self, which: int, hopeless: bool) -> None:
+        held = [each for each in self.received if each[0] in self.held]
+        value, offset = held[which % len(held)]
+        if hopeless:
+            self.reader.set_aside(0, self.epoch, offset, "hopeless")
+        else:
+            self.reader.retry(0, self.epoch, offset, "failed")
+        self.count_the_dead()
+        assert not hopeless or value not in self.to_do
+
+    @rule(limit=SOME)
+    def make_a_plan(self, limit: int) -> None:
+        with suppress(PartitionPaused):
+            plan = self.reader.plan(0, self.epoch, limit)
+            if self.plan is not None:
+                assert plan is not None and plan.end == self.plan.end
+            self.plan = plan
+            if plan is not None:
+                self.planned = {entry.value for entry in self.reader.read_plan(0, self.epoch, plan)}
+                assert plan.count == len(self.planned)
+                assert self.planned <= set(self.to_do), "what was finished with does not come again"
+
+    @precondition(lambda self: self.plan)
+    @rule(twice=st.booleans())
+    def commit(self, twice: bool) -> None:
+        plan = self.plan
+        assert plan is not None
+        for _ in range(1 + twice):
+            self.reader.commit(0, self.epoch, plan)
+        self.finish(set(self.planned))
+        self.plan = None
+
+    @rule(what=st.sampled_from(("restart", "pause", "grant", "foreign entry", "history")))
+    def something_else_happens(self, what: str) -> None:
+        match what:
+            case "restart":
+                self.reader = self.queue.reader("a")
+            case "pause":
+                self.loop.run_until_complete(self.queue.operator.pause(0, self.epoch))
+            case "grant":
+                self.grant()
+            case "foreign entry":
+                self.raw.xadd(self.keys.stream, {"some": "thing"})
+            case "history":
+                self.raw.execute_command("DEBUG", "CHANGE-REPL-ID")
+
+    def grant(self) -> None:
+        self.epoch = Epoch(self.epoch + 1)
+        self.loop.run_until_complete(self.queue.operator.grant(0, Uid("a"), self.epoch))
+        self.plan = None
+        self.planned, self.held, self.received = set(), set(), []
+
+    @invariant()
+    def counts_are_what_there_is(self) -> None:
+        counted = self.loop.run_until_complete(self.queue.operator.lag())[0]
+        assert counted == len(self.to_do)
+        assert self.loop.run_until_complete(self.queue.operator.outstanding(0)) == len(self.held | self.planned)
+
+    def teardown(self) -> None:
+        """Whatever came before, all that is to do comes, in order."""
+        try:
+            self.loop.run_until_complete(self.queue.limited(10_000, 0))
+            self.grant()
+            found: list[int] = []
+            while len(found) <= self.sent and (entries := self.reader.read(0, self.epoch, 100)):
+                found += [int(entry.value) for entry in entries]
+                self.reader.ack(0, self.epoch, [entry.offset for entry in entries])
+            assert found == sorted(int(value) for value in self.to_do)
+            assert self.loop.run_until_complete(self.queue.operator.lag()) == {0: 0}
+        finally:
+            self.raw.close()
+            self.loop.run_until_complete(self.queue.close())
+            self.loop.close()
+
+
+@pytest.mark.parametrize("redeliveries", [0, 2])
+def test_counts_hold_in_any_order_of_events(forgetful: RedisServer, new_name: Callable[[], str], redeliveries: int) -> None:
+    machine = type(
+        "Owners", (OwnersOfAPartition,), {"url": forgetful.url, "names": staticmethod(new_name), "redeliveries": redeliveries}
+    )
+    # To shrink one takes minutes.
+    as_they_come = settings(max_examples=40, stateful_step_count=30, deadline=None, phases=(Phase.generate,))
+    run_state_machine_as_test(machine, settings=as_they_come)
