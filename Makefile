@@ -8,6 +8,9 @@ SIDE_BY_SIDE := --numprocesses $(shell cores=$$(nproc 2>/dev/null || getconf _NP
 unexport PYTHONDONTWRITEBYTECODE
 export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
 
+# Each has an app.py of its own, so each is checked by itself.
+EXAMPLES := $(sort $(dir $(wildcard manifests/examples/*/*.py)))
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -54,6 +57,7 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@for example in $(EXAMPLES); do $(BIN)/mypy $$example || exit; done
 	$(BIN)/lint-imports
 
 .PHONY: quick

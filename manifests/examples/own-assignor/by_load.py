@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from baton.assignors import Answer, Request
-from baton.model import Partition
+from baton.model import MemberId, Partition
 
 
 def assign(request: Request) -> Answer:
     """Who should own what. Members that have nothing in the end may be left out."""
     owners = {partition: name for name, member in request.members.items() for partition in member.owned}
     loads = dict.fromkeys(request.members, Fraction(0))
-    hands: dict[str, list[Partition]] = {name: [] for name in request.members}
+    hands: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
     for weight, partition in _heaviest_first(request):
         readers = [name for name, member in request.members.items() if partition.queue in member.subscribed]
         if not readers:
             continue
 
-        def cost(name: str, weight: Fraction = weight, partition: Partition = partition) -> tuple[Fraction, bool, str]:
+        def cost(name: MemberId, weight: Fraction = weight, partition: Partition = partition) -> tuple[Fraction, bool, str]:
             load = (loads[name] + weight) / request.members[name].capacity
             return load, owners.get(partition) != name, name  # of equals, who has it already
 
