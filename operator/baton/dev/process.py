@@ -3,16 +3,19 @@
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Sequence
-from types import FrameType
+from queue import SimpleQueue
 from typing import Any
 
 import urllib3
 
+from baton.dev.companion import Companion
 from baton.dev.folder import DevError, DevFolder
 
 GRACE = 30.0
 """Seconds, as a pod's terminationGracePeriodSeconds are by default."""
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 class LocalProcess:
@@ -26,27 +29,35 @@ class LocalProcess:
         self.name, self._uid = str(found["name"]), str(found["uid"])
 
     def run(self, command: Sequence[str]) -> int:
-        """The command's exit code; 128 and the signal's number where a signal ended it. SIGTERM is passed on; Ctrl-C reaches it
-        by itself."""
+        """The command's exit code; 128 and the signal's number where a signal ended it. A signal that asks this process to end is
+        handed on, unless the command has got it by itself (Ctrl-C)."""
+        events: SimpleQueue[int | None] = SimpleQueue()
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # as by nohup
+        numbers = _ENDING - {signal.SIGHUP} if ignored else _ENDING
+        before = {number: signal.signal(number, lambda got, _: events.put(got)) for number in numbers}
         try:
-            child = subprocess.Popen(command, env=os.environ | self.environment())
-        except OSError as error:
-            self._request("DELETE", f"/processes/{self.name}")
-            raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
-
-        def ends(number: int, _frame: FrameType | None) -> None:
-            self._quietly("PATCH")
-            if number == signal.SIGTERM:
-                child.terminate()
-
-        before = {number: signal.signal(number, ends) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            code = child.wait()
+            child = self._started(command)
+            companion = Companion(child.pid)
+            threading.Thread(target=lambda: (child.wait(), events.put(None)), daemon=True).start()
+            ending = False
+            while (got := events.get()) is not None:
+                if not companion.has_got_it():
+                    child.send_signal(got)
+                if not ending:
+                    self._quietly("PATCH")
+                ending = True
+            companion.stop()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._quietly("DELETE")
-        return code if code >= 0 else 128 - code
+        return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+    def _started(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+        try:
+            return subprocess.Popen(command, env=os.environ | self.environment())
+        except OSError as error:
+            raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
 
     def environment(self) -> dict[str, str]:
         """What a pod's spec would set, and where the stand-in for the API server is."""

@@ -89,8 +89,8 @@ def says(dev: Dev, *words: str) -> Callable[[], bool]:
     return lambda: all(word in dev.last() for word in words)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_two_consumers_share_and_hand_over_in_order(dev: Dev, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("send", "number"), [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)])
+def test_two_consumers_share_and_hand_over_in_order(dev: Dev, send: Callable[[int, int], None], number: signal.Signals) -> None:
     dev.start("--partitions", "4", "--delay", "0")
     until((dev.folder / "dev" / "address.json").exists, "it says where it is")
     url = json.loads((dev.folder / "dev" / "address.json").read_text())["redis_url"]
@@ -112,11 +112,11 @@ def test_two_consumers_share_and_hand_over_in_order(dev: Dev, number: signal.Sig
         second = dev.consumer("b")
         until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
         send(20, 40)
-        os.killpg(first.pid, number)
+        send(first.pid, number)
         until(says(dev, "orders-2: 0-3"), "the second has all", 60)
         until(lambda: first.poll() is not None, "the first has ended")
         send(40, 60)
-    os.killpg(second.pid, number)
+    send(second.pid, number)
     until(lambda: second.poll() is not None, "the second has ended")
     sent.write_text("".join(json.dumps({"key": f"key-{key}", "sequence": 59}) + "\n" for key in range(KEYS)))
     checked = CliRunner().invoke(main, ["check-order", "--json", *map(str, records), "--produced", str(sent)])
@@ -129,7 +129,7 @@ def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
     until((dev.folder / "dev" / "address.json").exists)
     killed, _ = dev.consumer("a"), dev.consumer("b")
     until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
-    os.killpg(killed.pid, signal.SIGKILL)
+    killed.kill()
     until(lambda: "|" not in dev.last() and "0-1" in dev.last(), "the other has both when the session has lapsed", 60)
 
 

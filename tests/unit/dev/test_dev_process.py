@@ -1,0 +1,127 @@
+"""Signals to `baton dev run` reach what it runs, once each, and nothing outlives it."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from tests.waiting import until
+
+from baton.dev.folder import Address, DevFolder
+from baton.dev.server import DevServer
+
+BATON = Path(sys.executable).parent / "baton"
+CHILD = """
+import signal, sys
+
+def got(number, frame):
+    print(signal.Signals(number).name, flush=True)
+    if number == signal.SIGTERM:
+        sys.exit(3)
+
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, got)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+COMMAND = [str(BATON), "dev", "run", "--", sys.executable, "-c", CHILD]
+
+
+class Dev:
+    """The part of `baton dev` that processes come to."""
+
+    def __init__(self, path: Path) -> None:
+        self.server = DevServer("dev", "orders", lambda: None)
+        self.environment = {**os.environ, "BATON_DEV_FOLDER": str(path)}
+        self._folder = DevFolder(path)
+
+    def start(self) -> None:
+        self.server.start()
+        self._folder.announce(Address(self.server.url, self.server.token, "redis://127.0.0.1:1/0", "dev", "orders"))
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[Dev]:
+    made = Dev(tmp_path)
+    made.start()
+    yield made
+    made.server.close()
+
+
+@pytest.fixture
+def run(dev: Dev) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> "subprocess.Popen[str]":
+        process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, env=dev.environment, start_new_session=True)
+        started.append(process)
+        assert line(process) == "ready"
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def line(process: "subprocess.Popen[str]") -> str:
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    return output.readline().strip()
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "group"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_comes_once_whether_it_was_for_one_process_or_for_the_group(
+    dev: Dev,
+    run: Callable[[], "subprocess.Popen[str]"],
+    send: Callable[[int, int], None],
+    number: signal.Signals,
+) -> None:
+    process = run()
+    send(process.pid, number)
+    assert line(process) == number.name
+    until(lambda: dev.server.processes()[0].ending, "it is known that it ends")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.communicate()[0].split() == ["SIGTERM"]
+    assert process.returncode == 3 and dev.server.processes() == []
+
+
+def test_ctrl_c_at_a_terminal_comes_once(dev: Dev) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(COMMAND[0], COMMAND, dev.environment)
+    with os.fdopen(terminal, "r+b", buffering=0) as screen:
+        said = ""
+
+        def says(word: str) -> None:
+            nonlocal said
+            while word not in said:
+                said += os.read(screen.fileno(), 1024).decode()
+
+        says("ready")
+        screen.write(b"\x03")
+        says("SIGINT")
+        os.kill(pid, signal.SIGTERM)
+        says("SIGTERM")
+        assert said.count("SIGINT") == 1
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+def test_what_it_runs_ends_with_it_even_if_it_is_killed(run: Callable[[], "subprocess.Popen[str]"]) -> None:
+    process = run()
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.communicate()[0] == "", "nobody has its output open any more"
+
+
+def test_what_ends_by_a_signal_has_the_exit_code_of_a_shell(dev: Dev) -> None:
+    command = [*COMMAND[:-3], "sh", "-c", "kill -KILL $$"]
+    assert subprocess.run(command, env=dev.environment, check=False).returncode == 128 + signal.SIGKILL
+    assert dev.server.processes() == []
