@@ -94,12 +94,14 @@ def _quiet() -> None:
 async def _serve(url: str, name: str, partitions: int, delay: float, folder: "DevFolder", started: bool) -> None:
     from baton.dev.folder import Address
     from baton.dev.group import NAMESPACE, DevGroup
+    from baton.model.names import DEV_QUEUE_VARIABLE
     from baton.queues.protocol import QueueUnreachable
     from baton.queues.redis.url import read
 
     _quiet()
+    os.environ[DEV_QUEUE_VARIABLE] = f"{NAMESPACE}/{name}"
     try:
-        place = read(url).place
+        place = read(url, stands_in="--redis-url").place
     except QueueUnreachable as problem:
         refuse(str(problem))
     group = DevGroup(url, name, partitions, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"))

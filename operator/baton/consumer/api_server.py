@@ -54,7 +54,10 @@ class ApiConnection:
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
         token, authority = account / "token", account / "ca.crt"
         if not host or not port:
-            raise ValueError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster")
+            raise ValueError(
+                "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod of a cluster; without a "
+                "cluster start the program by `baton dev run -- …`"
+            )
         if not token.is_file() or not authority.is_file():
             raise ValueError(f"{account} has no token: do not set automountServiceAccountToken to false in the pod's spec")
         pool = urllib3.PoolManager(maxsize=4, ca_certs=str(authority))

@@ -93,7 +93,10 @@ class Consumer:
         pod = Pod.from_environment()
         url = redis_url or os.environ.get("BATON_REDIS_URL")
         if not url:
-            raise ValueError("set BATON_REDIS_URL in the container's env, from the Secret with the queue's URL")
+            raise ValueError(
+                "set BATON_REDIS_URL in the container's env, from the Secret with the queue's URL; without a cluster start the "
+                "program by `baton dev run -- …`"
+            )
         try:
             read(url, own=True)
         except QueueUnreachable as problem:

@@ -4,15 +4,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import cast
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
-
 from baton.consumer.measured import MeasuredAssignments, MeasuredReader, Stays
 from baton.consumer.reader import Reader
 from baton.consumer.source import Assignments
+from baton.model.extras import extra
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.queues.protocol import QueueUnreachable
+
+with extra("metrics"):
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+    from prometheus_client.core import GaugeMetricFamily
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 

@@ -4,14 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context
-from opentelemetry.trace import Link, SpanKind, Tracer, TracerProvider
-from opentelemetry.util.types import AttributeValue
-
 from baton import __version__
 from baton.consumer.handler import Handler, is_coroutine_function
+from baton.model.extras import extra
 from baton.queues.entry import Entry
+
+with extra("opentelemetry"):
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, SpanKind, Tracer, TracerProvider
+    from opentelemetry.util.types import AttributeValue
 
 _LONGEST_HEADER = 8192
 _MOST_LINKS = 128

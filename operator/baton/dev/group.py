@@ -51,7 +51,7 @@ class DevGroup:
         claimant = Claimant(f"{NAMESPACE}/{name}", folder.uid)
 
         async def connect() -> QueueAdapter:
-            return RedisQueue(url, f"{NAMESPACE}/{name}", claimant)
+            return RedisQueue(url, f"{NAMESPACE}/{name}", claimant, stands_in="--redis-url")
 
         self._connect = connect
         self._worker = QueueWorker(self._queue, connect, self._clock, self._news.set)

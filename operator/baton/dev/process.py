@@ -12,6 +12,7 @@ import urllib3
 
 from baton.dev.companion import Companion
 from baton.dev.folder import DevError, DevFolder
+from baton.model.names import DEV_QUEUE_VARIABLE
 
 GRACE = 30.0
 """Seconds, as a pod's terminationGracePeriodSeconds are by default."""
@@ -38,7 +39,7 @@ class LocalProcess:
         try:
             child = self._started(command)
             companion = Companion(child.pid)
-            threading.Thread(target=lambda: (child.wait(), events.put(None)), daemon=True).start()
+            threading.Thread(target=_say_its_end, args=(child, events), daemon=True).start()
             ending = False
             while (got := events.get()) is not None:
                 if not companion.has_got_it():
@@ -69,6 +70,7 @@ class LocalProcess:
             "BATON_GRACE_SECONDS": str(GRACE),
             "BATON_API_SERVER": address.api,
             "BATON_API_TOKEN": address.token,
+            DEV_QUEUE_VARIABLE: f"{address.namespace}/{address.group}",
             "POD_NAME": self.name,
             "POD_NAMESPACE": address.namespace,
             "POD_UID": self._uid,
@@ -90,3 +92,8 @@ class LocalProcess:
         if answer.status != 200:
             raise DevError(f"`baton dev` refused: {answer.status}: start it again")
         return answer.json()
+
+
+def _say_its_end(child: "subprocess.Popen[bytes]", events: "SimpleQueue[int | None]") -> None:
+    child.wait()
+    events.put(None)

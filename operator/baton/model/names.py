@@ -58,3 +58,7 @@ def session_lease_name(pod: MemberId) -> str:
 def driver_lease_name(group: str) -> str:
     """The Lease of the one live driver of a group, which speaks for its executors. Its holderIdentity is the driver pod's UID."""
     return f"{group}-driver"
+
+
+DEV_QUEUE_VARIABLE = "BATON_DEV_QUEUE"
+"""In the environment of what `baton dev run` runs: the queue that there is, namespace/name."""

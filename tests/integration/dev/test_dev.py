@@ -89,8 +89,8 @@ def says(dev: Dev, *words: str) -> Callable[[], bool]:
     return lambda: all(word in dev.last() for word in words)
 
 
-@pytest.mark.parametrize(("send", "number"), [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)])
-def test_two_consumers_share_and_hand_over_in_order(dev: Dev, send: Callable[[int, int], None], number: signal.Signals) -> None:
+@pytest.mark.parametrize(("kill", "number"), [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)])
+def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[int, int], None], number: signal.Signals) -> None:
     dev.start("--partitions", "4", "--delay", "0")
     until((dev.folder / "dev" / "address.json").exists, "it says where it is")
     url = json.loads((dev.folder / "dev" / "address.json").read_text())["redis_url"]
@@ -112,11 +112,11 @@ def test_two_consumers_share_and_hand_over_in_order(dev: Dev, send: Callable[[in
         second = dev.consumer("b")
         until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
         send(20, 40)
-        send(first.pid, number)
+        kill(first.pid, number)
         until(says(dev, "orders-2: 0-3"), "the second has all", 60)
         until(lambda: first.poll() is not None, "the first has ended")
         send(40, 60)
-    send(second.pid, number)
+    kill(second.pid, number)
     until(lambda: second.poll() is not None, "the second has ended")
     sent.write_text("".join(json.dumps({"key": f"key-{key}", "sequence": 59}) + "\n" for key in range(KEYS)))
     checked = CliRunner().invoke(main, ["check-order", "--json", *map(str, records), "--produced", str(sent)])

@@ -67,6 +67,6 @@ def test_a_file_without_a_password_is_named_with_its_option(tmp_path: Path, cont
     with (
         RedisServer(password=FIRST) as server,
         RedisProducer(f"redis://127.0.0.1:{server.port}/0?password_file={file}", NAME, patience=0.1) as producer,
-        pytest.raises(QueueUnreachable, match="option password_file, which names no file with one: mount the Secret there"),
+        pytest.raises(QueueUnreachable, match="option password_file, which names no file with one: put one there"),
     ):
         producer.send("key", "value")

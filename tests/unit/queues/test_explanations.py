@@ -1,6 +1,13 @@
 """What a consumer or producer is told leads to the cause, also where only the operator knows it."""
 
-from baton.queues.redis.connection import absent
+from socket import gaierror
+
+import pytest
+from redis.exceptions import AuthenticationError, ConnectionError  # noqa: A004 - the library's name
+
+from baton.model.names import DEV_QUEUE_VARIABLE
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.connection import absent, explained
 from baton.queues.redis.url import read
 
 
@@ -8,3 +15,34 @@ def test_of_a_queue_that_is_not_there_the_group_s_conditions_say_why() -> None:
     told = absent(read("redis://redis.shop"), "queue", "shop/orders")
     assert told.startswith("Redis at redis.shop:6379, database 0, has no queue shop/orders.")
     assert told.endswith("The conditions of that group say what it waits for: kubectl describe consumergroups -n shop.")
+
+
+def test_of_a_queue_that_is_not_there_the_name_may_be_the_slip() -> None:
+    told = absent(read("redis://redis.shop"), "queue", "shop/order")
+    assert "Either the name has a slip: kubectl get partitionedqueues -n shop names those that there are." in told
+
+
+def said(url: str, error: Exception) -> str:
+    with pytest.raises(QueueUnreachable) as told, explained(read(url), "dev/order"):
+        raise error
+    return str(told.value)
+
+
+def test_under_baton_dev_nothing_is_said_of_what_only_a_cluster_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DEV_QUEUE_VARIABLE, "dev/orders")
+    nowhere = ConnectionError("no")
+    nowhere.__cause__ = gaierror()
+    slip = absent(read("redis://127.0.0.1"), "queue", "dev/order")
+    texts = [
+        slip,
+        absent(read("redis://127.0.0.1"), "queue", "dev/orders"),
+        said("redis://127.0.0.1", AuthenticationError("WRONGPASS")),
+        said("redis://redis", nowhere),
+    ]
+    for url in ("redis://127.0.0.1?password=secret", "redis://127.0.0.1?password_file=/secret"):
+        with pytest.raises(QueueUnreachable) as refused:
+            read(url)
+        texts.append(str(refused.value))
+    assert "has no queue dev/order. Did you mean dev/orders?" in slip
+    for word in ("kubectl", "Secret", "namespace", "operator", "Service", "spec."):
+        assert not [text for text in texts if word in text]

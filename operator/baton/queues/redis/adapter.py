@@ -11,6 +11,7 @@ from baton.queues.protocol import Claimant, Owner, QueueConflict, Resizing
 from baton.queues.redis import answers, backlog, records, scripts
 from baton.queues.redis.announcing import Announcing
 from baton.queues.redis.batch import Batches, Hint, Request
+from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.recalling import known
 from baton.queues.redis.resizer import Resizer
@@ -60,7 +61,7 @@ class RedisQueue:
         self._queue = queue
         self._limits = (max_delivered_unacked, max_redeliveries)
         self._claimant = claimant
-        self._url = read(url, asker="The operator", stands_in=stands_in)
+        self._url = read(url, asker="`baton dev`" if dev_queue() else "The operator", stands_in=stands_in)
         self._announcing = Announcing(self._url, queue, claimant.group)
         self._transport = Transport(self._url, queue, self._announcing, TlsFiles(tls_folder, queue.partition("/")[0]))
         self._resizer = Resizer(self._transport, queue, self._keys)

@@ -26,6 +26,7 @@ from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
 from baton.queues.redis.credentials import CredentialFileError, Credentials
 from baton.queues.redis.denials import denied, is_denial
+from baton.queues.redis.development import dev_queue
 from baton.queues.redis.locating import NodeSearch, PrimarySearch, Search, UnlocatedError, asking
 from baton.queues.redis.primary import NotPrimaryError, leaving
 from baton.queues.redis.tls_files import TlsFileError, TlsFiles, reading
@@ -196,6 +197,8 @@ def _unknown_host(url: RedisUrl, queue: str) -> str:
         )
     host, namespace = str(url.options.get("host", "")), queue.partition("/")[0]
     said = f"{url.asker} cannot resolve '{host}', the host of {queue}"
+    if dev_queue():
+        return f"{said}: correct it in {url.stands_in}."
     if "." in host or ":" in host:
         return f"{said}: correct it in {url.stands_in}, or see whether the cluster's DNS has it and answers."
     return (
@@ -232,13 +235,18 @@ def _unlocated(error: UnlocatedError, url: RedisUrl, queue: str) -> str:
 
 def absent(url: RedisUrl, what: str, queue: str) -> str:
     """There is no such thing as `what` of a queue: where, why, and the cure."""
+    said = f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}."
+    if there := dev_queue():
+        if there == queue:
+            return f"{said} Work goes on when `baton dev` has made it: see what it says, and whether its Redis is this one."
+        return f"{said} Did you mean {there}? `baton dev` makes no other; its --queue gives it another name."
     namespace = queue.rpartition("/")[0]
+    within = f" -n {namespace}" if namespace else ""
     return (
-        f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}. Either it is another database than "
-        "spec.source.redis of the PartitionedQueue says: correct the URL here. Or the queue was not made yet, or has lost its "
-        "data: work goes on when the operator has made it, for a ConsumerGroup that names it. The conditions of that group say "
-        "what it waits for: kubectl describe consumergroups"
-        f"{f' -n {namespace}' if namespace else ''}."
+        f"{said} Either the name has a slip: kubectl get partitionedqueues{within} names those that there are. Or it is another "
+        "database than spec.source.redis of the PartitionedQueue says: correct the URL here. Or the queue was not made yet, or "
+        "has lost its data: work goes on when the operator has made it, for a ConsumerGroup that names it. The conditions of "
+        f"that group say what it waits for: kubectl describe consumergroups{within}."
     )
 
 
@@ -274,4 +282,4 @@ def _refused_password(url: RedisUrl, queue: str) -> str:
             f"{url.place} refused the user or password for {queue} that stands in {' and '.join(url.files.values())}. It is read "
             "again at each try: put the right one there."
         )
-    return f"{url.place} refused the user or password for {queue}. Put the right one into the URL in its Secret."
+    return f"{url.place} refused the user or password for {queue}. Put the right one into {url.stands_in}."

@@ -46,7 +46,7 @@ class Credentials(CredentialProvider):
             text = ""
         if not 0 < len(text) <= LARGEST:
             raise CredentialFileError(
-                f"The queue's URL has the option {option}, which names no file with one: mount the Secret there, so that this "
-                f"process can read it (one line, {LARGEST} bytes at most), or correct the option."
+                f"The queue's URL has the option {option}, which names no file with one: put one there that this process "
+                f"can read (one line, {LARGEST} bytes at most; in a pod, mount the Secret), or correct the option."
             )
         return text

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from baton.model.redis_url import EXAMPLES, MOST_HOSTS, SCHEMES, SOCKET
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.development import dev_queue
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
@@ -190,7 +191,7 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
         raise _no_url(url)
     files = {name: where.pop(name) for name in FILE_OPTIONS if name in where}
     if files and (not own or parts.password or (parts.username and "username_file" in files)):
-        why = "give user and password once" if own else "write user and password before the host, in its Secret: it is read again"
+        why = "give user and password once" if own else f"write user and password before the host{_in_secret()}"
         raise QueueUnreachable(
             f"The queue's URL has the option {next(iter(files))}, which is for consumers and producers: {why}."
         )
@@ -208,6 +209,10 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
         stands_in=stands_in,
         _traces=_traces(password, url),
     )
+
+
+def _in_secret() -> str:
+    return "" if dev_queue() else ", in a Secret that spec.source.redis.urlSecretRef names"
 
 
 def _sentinels(parts: SplitResult) -> Sentinels:
@@ -258,7 +263,7 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
         if name in SECRET_OPTIONS:
             raise QueueUnreachable(
                 f"The queue's URL has the option {name}: put user and password before the host, as in "
-                "redis://user:password@host:6379/0, in a Secret that spec.source.redis.urlSecretRef names."
+                f"redis://user:password@host:6379/0{_in_secret()}."
             )
         if name in FILE_OPTIONS:
             made[name] = value
