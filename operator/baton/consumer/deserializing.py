@@ -7,8 +7,9 @@ from typing import Any
 
 from baton.consumer.held import HeldEntry
 from baton.consumer.lane import Lane
-from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said
+from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said, then
 from baton.model.options import function
+from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +43,9 @@ class Deserializers:
                 readable.append(self._applied(entry))
             except Retry as error:
                 place = (entry.queue, entry.partition, entry.offset)
-                log.warning("%s/%d entry %s cannot be read yet; it is tried again", *place, exc_info=error)
-                others.append((entry, outcome_of(error)))
+                outcome = outcome_of(error)
+                log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
+                others.append((entry, outcome))
                 held_up.add(entry.lane)
             except Exception as error:
                 others.append((entry, DeadLetter(bounded(f"it cannot be read: {said(error)}"))))

@@ -25,10 +25,11 @@ class Hearing(Protocol):
 
 @dataclass(slots=True, unsafe_hash=True)
 class HeldEntry(Entry):
-    """What a handler gets: an entry that is this consumer's for now."""
+    """What a handler gets: an entry that is this consumer's for now. Two are equal, and hash alike, by what the queue says of
+    them; not by key and value, of which deserializers make what they like."""
 
-    key: Any
-    value: Any
+    key: Any = field(compare=False)
+    value: Any = field(compare=False)
     """Bytes, or what a deserializer made of them."""
     lane: Lane = field(repr=False, compare=False, kw_only=True)
     origin: Entry = field(repr=False, compare=False, kw_only=True)
@@ -39,6 +40,8 @@ class HeldEntry(Entry):
     """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
     alone: bool = field(default=False, repr=False, compare=False, kw_only=True)
     """It is a batch of its own."""
+    failed_by: str = field(default="", repr=False, compare=False, kw_only=True)
+    """Why its last try failed."""
 
     @classmethod
     def of(cls, entry: Entry, lane: Lane, nth: int) -> Self:
@@ -57,10 +60,10 @@ class HeldEntry(Entry):
             nth=nth,
         )
 
-    def again(self, attempt: int, *, alone: bool) -> Self:
+    def again(self, attempt: int, why: str, *, alone: bool) -> Self:
         """The same for its next try."""
         made = self.of(self.origin, self.lane, self.nth)
-        made.attempt, made.alone = attempt, alone
+        made.attempt, made.failed_by, made.alone = attempt, why, alone
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -73,8 +76,9 @@ class HeldEntry(Entry):
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
-        return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers.items())
+        """Bytes of key, value and headers, as the queue has them."""
+        read = self.origin
+        return len(read.key) + len(read.value) + sum(len(name) + len(value) for name, value in read.headers.items())
 
     def ack(self) -> Acknowledgement:
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an

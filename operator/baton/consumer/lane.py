@@ -105,7 +105,7 @@ class Lane:
                 self.hold_up()
                 tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
                 self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
-                self._put_back([raw.again(tries, alone=raw.alone or alone)])
+                self._put_back([raw.again(tries, why, alone=raw.alone or alone)])
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True

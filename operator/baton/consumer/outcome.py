@@ -65,6 +65,13 @@ def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> 
     return DeadLetter(why) if isinstance(error, hopeless) else Nack(why)
 
 
+def then(outcome: Nack | DeadLetter) -> str:
+    """What comes of it, for a log."""
+    if isinstance(outcome, DeadLetter):
+        return "it goes to the dead letters"
+    return "it is tried again" + (f" in {outcome.delay:g} s" if outcome.delay else "")
+
+
 def bounded(why: str) -> str:
     """As a queue takes it. Raises TypeError for what is no text."""
     if not isinstance(why, str):

@@ -2,16 +2,17 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from baton.consumer.batch import Batch
 from baton.consumer.delivery import Delivery
 from baton.consumer.held import HeldEntry
 from baton.consumer.loop import ConsumerLoop
-from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, outcome_of
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Reject, Retry, outcome_of, then
 from baton.consumer.terms import HandlerTerms
 from baton.consumer.work import SURE_FOR
+from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
 
@@ -63,20 +64,26 @@ class Progress:
     def failed(self, error: Exception, *entries: HeldEntry) -> None:
         """The handler has raised."""
         outcome = outcome_of(error, self._terms.dead_letter_on)
-        first, more = entries[0], f" and {len(entries) - 1} more" if len(entries) > 1 else ""
         if self._terms.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
             delay = outcome.delay if isinstance(outcome, Nack) else 0.0
             outcome = Nack(outcome.why, delay, alone=True)
-        then = (
-            "it goes to the dead letters"
-            if isinstance(outcome, DeadLetter)
-            else "it is tried again" + (", entry by entry" if more else "")
-        )
-        place = (first.queue, first.partition, first.offset)
-        log.error("the handler failed on %s/%d entry %s%s; %s", *place, more, then, exc_info=error)
+        _log(error, outcome, entries)
         self._outcomes += [(entry, outcome) for entry in entries]
         self._count += len(entries)
         self._failed = True
+
+
+def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEntry]) -> None:
+    """In one line; with the traceback of an exception that says nothing on purpose, the first time."""
+    first, more = entries[0], f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+    what, why = f"{first.queue}/{first.partition} entry {first.offset}{more}", one_line(outcome.why, 500)
+    comes = then(outcome) + (", entry by entry" if more and isinstance(outcome, Nack) else "")
+    if isinstance(error, (Retry, Reject)):
+        log.warning("the handler does not take %s: %s; %s", what, why, comes)
+    elif first.failed_by.partition(":")[0] == type(error).__name__:
+        log.error("the handler failed on %s once more: %s; %s", what, why, comes)
+    else:
+        log.error("the handler failed on %s: %s; %s", what, why, comes, exc_info=error)
 
 
 def _sure(entry: HeldEntry) -> bool:

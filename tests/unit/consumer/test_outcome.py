@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -98,3 +99,17 @@ def test_an_acknowledgement_of_nothing_is_complete() -> None:
     receipt = Acknowledgement()
     receipt.expect(0)
     assert receipt.wait(0)
+
+
+def test_a_deserialized_entry_has_the_size_that_the_queue_has_of_it_and_can_be_kept_in_a_set() -> None:
+    (raw,) = lane("value").waiting
+    others = [{"n": 1}, ["n", 1], 5, "ä", None, b""]
+    for other in others:
+
+        def becomes(_: bytes, made: object = other) -> object:
+            return made
+
+        (entry,), _ = Deserializers(key=becomes, value=becomes).apply([raw])
+        assert (entry.key, entry.value, entry.size) == (other, other, raw.size)
+        assert {entry} == {raw} and replace(entry, value=[]) == entry
+        assert entry not in {replace(entry, offset="another"), replace(entry, redelivered=True)}

@@ -1,6 +1,7 @@
 """A word on an entry is of the try in which it was said, and a partition that failed at a hand-off begins nothing more."""
 
 import copy
+import logging
 import pickle
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
+from baton.consumer import Batch, Reject, Retry
 from baton.consumer.held import HeldEntry
 from baton.consumer.terms import HandlerOptions
 from baton.queues.entry import Entry
@@ -146,3 +148,52 @@ def test_what_is_behind_an_entry_that_its_handler_wants_again_waits(asynchronous
 
     consumer.run(handle_in_loop if asynchronous else handle, **options)
     assert seen == [*range(78), *range(77, 300)]
+
+
+def test_a_traceback_is_logged_once_for_each_kind_of_exception_and_none_for_what_is_on_purpose(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue, ledger = InMemoryQueue(2), InMemoryLedger({0: 1})
+    consumer = consumer_of(queue, ledger)
+    raised = [ValueError("a\nb"), ValueError("c"), KeyError("d"), Retry("it rains", delay=0.01), Reject("it is late")]
+
+    def handle(entry: HeldEntry) -> None:
+        if entry.offset == "0":
+            raise raised.pop(0)
+        ledger.says({})
+        consumer.stop()
+
+    with caplog.at_level(logging.WARNING):
+        consumer.run(handle)
+    records = [record for record in caplog.records if "the handler" in record.message]
+    assert [(record.message, record.exc_info is not None) for record in records] == [
+        ("the handler failed on orders/0 entry 0: ValueError: a b; it is tried again", True),
+        ("the handler failed on orders/0 entry 0 once more: ValueError: c; it is tried again", False),
+        ("the handler failed on orders/0 entry 0: KeyError: 'd'; it is tried again", True),
+        ("the handler does not take orders/0 entry 0: it rains; it is tried again in 0.01 s", False),
+        ("the handler does not take orders/0 entry 0: it is late; it goes to the dead letters", False),
+    ]
+
+
+def test_a_batch_that_fails_is_logged_with_its_traceback_and_the_entry_to_blame_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue, ledger = InMemoryQueue(2), InMemoryLedger({0: 1})
+    consumer = consumer_of(queue, ledger)
+    tries: list[list[str]] = []
+
+    def handle(batch: Batch) -> None:
+        tries.append([entry.offset for entry in batch])
+        if len(tries) < 3:
+            raise ValueError("no")
+        if tries[-1] == ["1"]:
+            ledger.says({})
+            consumer.stop()
+
+    with caplog.at_level(logging.WARNING):
+        consumer.run(handle, max_entries=2, max_wait=60)
+    records = [record for record in caplog.records if "the handler" in record.message]
+    assert [(record.message, record.exc_info is not None) for record in records] == [
+        ("the handler failed on orders/0 entry 0 and 1 more: ValueError: no; it is tried again, entry by entry", True),
+        ("the handler failed on orders/0 entry 0 once more: ValueError: no; it is tried again", False),
+    ]
