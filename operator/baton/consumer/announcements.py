@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from baton.consumer.handler import in_event_loop
 from baton.consumer.source import Assignments
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
@@ -55,6 +56,8 @@ class AnnouncedAssignments:
         """When the queue lets a partition of this epoch be taken away (monotonic), as far as it has said."""
         self._silent_at = float("-inf")
         """When it was asked for that last, and did not answer (monotonic)."""
+        self._asking = threading.Lock()
+        """By who asks for it."""
         self._closed = threading.Event()
 
     def current(self) -> MemberEntry | None:
@@ -67,18 +70,32 @@ class AnnouncedAssignments:
 
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
         """Seconds until a partition that is called back is taken away, counted from when the pod first heard of it; None: the
-        queue does not say. It is asked, once, where it has not been heard; where it did not answer, again after a while."""
-        if self._ends.get(partition, (0, None))[0] < epoch and time.monotonic() - self._silent_at >= LOOK_AGAIN:
-            try:
-                found = self._announcements.look([partition])
-            except QueueUnreachable:
-                self._silent_at = time.monotonic()
-                return None
-            self._hear_ends(found)
-            if self._ends.get(partition, (0, None))[0] < epoch:
-                self._ends[partition] = (epoch, None)
+        queue does not say. It is asked, once, where it has not been heard; where it did not answer, again after a while. An
+        event loop does not wait for that: None, until it is known."""
+        if not self._knows(partition, epoch):
+            if not in_event_loop():
+                self._ask(partition, epoch)
+            elif not self._asking.locked():
+                threading.Thread(target=self._ask, args=(partition, epoch), name="baton-time-left", daemon=True).start()
         told, end = self._ends.get(partition, (0, None))
         return None if end is None or told != epoch else max(0.0, end - time.monotonic())
+
+    def _knows(self, partition: Partition, epoch: Epoch) -> bool:
+        """The queue has been heard, or asked; or it did not answer a while ago."""
+        return self._ends.get(partition, (0, None))[0] >= epoch or time.monotonic() - self._silent_at < LOOK_AGAIN
+
+    def _ask(self, partition: Partition, epoch: Epoch) -> None:
+        with self._asking:
+            if self._knows(partition, epoch):
+                return
+            try:
+                self._hear_ends(self._announcements.look([partition]))
+            except QueueUnreachable:
+                self._silent_at = time.monotonic()
+                return
+            with self._lock:
+                if self._ends.get(partition, (0, None))[0] < epoch:
+                    self._ends[partition] = (epoch, None)
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._ledger.watch(changed)
@@ -128,11 +145,12 @@ class AnnouncedAssignments:
 
     def _hear_ends(self, records: Records) -> None:
         now = time.monotonic()
-        for partition, record in records.items():
-            epoch, end = self._ends.get(partition, (0, None))
-            newer = record.epoch > epoch or (record.epoch == epoch and end is None)
-            if newer and record.paused and record.within is not None:
-                self._ends[partition] = (record.epoch, now + record.within)
+        with self._lock:
+            for partition, record in records.items():
+                epoch, end = self._ends.get(partition, (0, None))
+                newer = record.epoch > epoch or (record.epoch == epoch and end is None)
+                if newer and record.paused and record.within is not None:
+                    self._ends[partition] = (record.epoch, now + record.within)
 
     def _know(self, records: Records) -> None:
         """What the queues say now, beside what the ledger has told."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from baton.consumer.holding import Holding, Notice, Phase
 from baton.model.ids import Partition
@@ -38,10 +39,11 @@ class Call:
     time_left: Callable[[], float | None] | None = None
     """For `on_revoked`."""
 
-    def __call__(self) -> object:
-        """What the callback returns: if that is awaitable, it still has to run."""
+    def ready(self) -> Callable[[], object]:
+        """To be called; if what it returns is awaitable, that still has to run. The queue may be asked for the time left: not for
+        an event loop to wait for."""
         partitions = sorted(holding.partition for holding in self.holdings)
-        return self.function(partitions) if self.time_left is None else self.function(partitions, self.time_left())
+        return partial(self.function, partitions, *(() if self.time_left is None else (self.time_left(),)))
 
 
 class Notices:

@@ -31,11 +31,17 @@ def is_coroutine_function(handler: Handler) -> bool:
 
 def outside_of_event_loops(cure: str) -> None:
     """Raises RuntimeError in a thread whose event loop runs: nothing else would run there, and no coroutine."""
+    if in_event_loop():
+        raise RuntimeError(f"an event loop runs in this thread, which would stand still: {cure}")
+
+
+def in_event_loop() -> bool:
+    """An event loop runs in this thread: whoever waits here keeps all its tasks waiting."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise RuntimeError(f"an event loop runs in this thread, which would stand still: {cure}")
+        return False
+    return True
 
 
 class HandlerRun:

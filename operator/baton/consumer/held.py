@@ -106,5 +106,6 @@ class HeldEntry(Entry):
         return self.lane.holding.hearing.still_mine(self.lane.holding)
 
     def time_left(self) -> float | None:
-        """Seconds until its partition is taken away; None: it is not called back, or the time is not known."""
+        """Seconds until its partition is taken away; None: it is not called back, or the time is not known. Called in an event
+        loop it does not wait for the queue's answer, and is None until then."""
         return self.lane.holding.hearing.time_left(self.lane.holding)

@@ -65,7 +65,7 @@ def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
     """Call a callback to its end. What it raises is logged: a program that cannot take a partition up gets its entries all the
     same."""
     try:
-        handler.complete(due())
+        handler.complete(due.ready()())
     except Exception:
         log.exception("a callback failed, and the consumer goes on")
     except BaseException:
@@ -126,7 +126,7 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], term
 
 async def call_async(loop: ConsumerLoop, due: Call) -> None:
     try:
-        await awaited(due())
+        await awaited((await asyncio.to_thread(due.ready) if due.time_left else due.ready())())
     except Exception:
         log.exception("a callback failed, and the consumer goes on")
     except BaseException:

@@ -1,5 +1,6 @@
 """What the ledger says and what the queue says, put together by epochs."""
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -214,6 +215,45 @@ def test_a_queue_that_was_away_is_asked_for_the_time_left_again_after_a_while(mo
     monkeypatch.setattr(announcements, "LOOK_AGAIN", 0.0)
     assert 0 < (left(FIVE, Epoch(2)) or 0) <= HOUR and pod.queue.looks == 1
     assert left(FIVE, Epoch(1)) is None and left(FIVE, Epoch(2)) and pod.queue.looks == 1, "a late question takes nothing away"
+
+
+def test_an_event_loop_does_not_wait_for_the_queues_word_on_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod, answers, asked = Pod(), threading.Event(), []
+    pod.queue.records[FIVE] = record("me@2 paused")._replace(within=HOUR)
+    look = pod.queue.look
+
+    def slow(partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
+        asked.append(threading.current_thread())
+        assert answers.wait(PATIENCE)
+        return look(partitions)
+
+    async def handle() -> None:
+        for _ in range(3):
+            assert pod.assignments.left(FIVE, Epoch(2)) is None, "it does not wait"
+        answers.set()
+        await asyncio.to_thread(until, lambda: pod.assignments.left(FIVE, Epoch(2)))
+        assert 0 < (pod.assignments.left(FIVE, Epoch(2)) or 0) <= HOUR
+
+    monkeypatch.setattr(pod.queue, "look", slow)
+    asyncio.run(handle())
+    assert pod.queue.looks == 1 and threading.main_thread() not in asked
+
+
+def test_threads_do_not_wait_one_after_the_other_for_a_queue_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod, together = Pod(), threading.Barrier(8)
+    away = Mock(side_effect=QueueUnreachable("it is away"))
+    monkeypatch.setattr(pod.queue, "look", away)
+
+    def ask() -> None:
+        together.wait(PATIENCE)
+        assert pod.assignments.left(FIVE, Epoch(2)) is None
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert away.call_count == 1
 
 
 def test_each_kind_of_failure_is_told_once_and_listening_goes_on(caplog: pytest.LogCaptureFixture) -> None:

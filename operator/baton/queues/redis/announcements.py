@@ -4,6 +4,7 @@ An announcement says nothing that is believed: who owns a partition stands in it
 one that is forged, old or repeated costs a question.
 """
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from re import ASCII, fullmatch
@@ -35,7 +36,7 @@ _FIELDS = (b"queue", b"partitions")
 
 
 class RedisAnnouncements:
-    """Of one pod, for all queues of its group on one server. One thread waits and looks; another may interrupt it.
+    """Of one pod, for all queues of its group on one server. One thread waits; any may look, or interrupt it.
 
     Raises QueueUnreachable; the next call begins with the last announcements again.
     """
@@ -50,6 +51,8 @@ class RedisAnnouncements:
         self._wakeup = Wakeup(self._url, self._key)
         self._clients: dict[QueueName, redis.Redis] = {}
         """In a cluster, by queue. The one that was used last is the last."""
+        self._looking = threading.Lock()
+        """By who uses these."""
         self._after = _BEGIN
         """The last announcement that was read."""
 
@@ -85,7 +88,7 @@ class RedisAnnouncements:
         failure = None
         for queue, asked in by_queue.items():
             try:
-                with explained(self._url, f"{self._namespace}/{queue}"):
+                with self._looking, explained(self._url, f"{self._namespace}/{queue}"):
                     found |= self._look(self._client_of(queue), asked)
             except QueueUnreachable as problem:
                 failure = problem
