@@ -15,8 +15,8 @@ class Entry:
     partition: int
     offset: str
     """Its place in the partition, opaque: grows along the partition; acknowledge with it."""
-    key: bytes
-    value: bytes
+    key: bytes = field(hash=False)
+    value: bytes = field(hash=False)
     timestamp: int
     """When the queue took it, by the server's clock: milliseconds since 1970."""
     epoch: Epoch

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -111,5 +112,6 @@ def test_a_deserialized_entry_has_the_size_that_the_queue_has_of_it_and_can_be_k
 
         (entry,), _ = Deserializers(key=becomes, value=becomes).apply([raw])
         assert (entry.key, entry.value, entry.size) == (other, other, raw.size)
+        assert hash(pickle.loads(pickle.dumps(entry))) == hash(pickle.loads(pickle.dumps(raw)))
         assert {entry} == {raw} and replace(entry, value=[]) == entry
         assert entry not in {replace(entry, offset="another"), replace(entry, redelivered=True)}
