@@ -1,6 +1,6 @@
-"""Who should own what: pure functions of a request, by name.
+"""Who should own what: pure functions of a request, by name. `get("solace")(Request(...))` returns an `Answer`.
 
-`get("solace")(Request(...))` answers with an `Answer`. No assignor does I/O, asks for the time or rolls dice.
+An assignor of the user's own imports from here only: the modules below are not a public interface.
 """
 
 from baton.assignors.contract import AssignorError

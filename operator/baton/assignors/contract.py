@@ -1,7 +1,4 @@
-"""What an assignor of the user's own is held to, each time it is asked.
-
-Nobody here can vouch for it, and who owns what rests on its word: so an answer that breaks a rule of `Assignor` is not used.
-"""
+"""The rules for the answers of an installed assignor. Baton checks each answer, and uses none that breaks a rule."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,7 +12,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import format_numbers
 
 LONGEST = 300
-"""Characters of somebody else's error message that are told."""
+"""Characters that Baton shows of an error message that is not its own."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,8 +26,8 @@ class AssignorError(Exception):
 
 
 def checked(name: str, assignor: Assignor) -> Assignor:
-    """Asks it, and lets only an answer pass that keeps the contract. Members without anything may be left out of an answer, and
-    partitions may come in any order. Raises AssignorError."""
+    """The assignor with its answers checked and sorted. An answer may leave out members that get nothing, and may list partitions
+    in any order. Raises AssignorError."""
 
     def ask(request: Request) -> Answer:
         try:
@@ -42,8 +39,8 @@ def checked(name: str, assignor: Assignor) -> Assignor:
         if not isinstance(answer, Answer):
             raise AssignorError(name, f"answered with {type(answer).__name__} instead of baton.assignors.Answer")
         made = Answer(
-            {**dict.fromkeys(request.members, ()), **_hands(name, request, answer.assignment, "assignment")},
-            {member: hand for member, hand in _hands(name, request, answer.withheld, "withheld").items() if hand},
+            {**dict.fromkeys(request.members, ()), **_owned_by(name, request, answer.assignment, "assignment")},
+            {member: owned for member, owned in _owned_by(name, request, answer.withheld, "withheld").items() if owned},
         )
         _check_complete(name, request, made)
         return made
@@ -52,7 +49,8 @@ def checked(name: str, assignor: Assignor) -> Assignor:
 
 
 def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
-    """Asks it twice, the second time with everything listed the other way round. Raises AssignorError if that mattered."""
+    """The assignor, asked twice: the second time members and queues are listed in reverse. Raises AssignorError where the answers
+    differ."""
 
     def ask(request: Request) -> Answer:
         answer = assignor(request)
@@ -66,29 +64,29 @@ def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
 
 
 def told(error: BaseException) -> str:
-    """Somebody else's exception on one line."""
+    """The exception's type and message on one line, at most LONGEST characters of the message."""
     words = " ".join(str(error).split())
     words = words if len(words) <= LONGEST else words[:LONGEST] + "…"
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _where(error: BaseException) -> str:
-    frames = extract_tb(error.__traceback__)[1:]  # the first is ours
+    frames = extract_tb(error.__traceback__)[1:]  # the first is Baton's
     return f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
-def _hands(name: str, request: Request, side: object, field: str) -> dict[MemberId, tuple[Partition, ...]]:
-    """One side of the answer, sorted, when every word of it makes sense by itself."""
+def _owned_by(name: str, request: Request, side: object, field: str) -> dict[MemberId, tuple[Partition, ...]]:
+    """One field of the answer, sorted. Raises AssignorError where it names no member or no partition of the request."""
     if not isinstance(side, Mapping):
         raise AssignorError(name, f"answered with a {field} that is {type(side).__name__}, no mapping of members to partitions")
-    hands: dict[MemberId, tuple[Partition, ...]] = {}
-    for member, hand in side.items():
+    owned_by: dict[MemberId, tuple[Partition, ...]] = {}
+    for member, owned in side.items():
         if member not in request.members:
             raise AssignorError(name, f"gave something to {member!r}, which is not a member")
-        if not isinstance(hand, Iterable) or isinstance(hand, str):
-            raise AssignorError(name, f"gave {member} {type(hand).__name__} instead of partitions")
-        hands[member] = tuple(sorted(_partition(name, request, member, one) for one in hand))
-    return hands
+        if not isinstance(owned, Iterable) or isinstance(owned, str):
+            raise AssignorError(name, f"gave {member} {type(owned).__name__} instead of partitions")
+        owned_by[member] = tuple(sorted(_partition(name, request, member, one) for one in owned))
+    return owned_by
 
 
 def _partition(name: str, request: Request, member: MemberId, one: object) -> Partition:
@@ -107,11 +105,11 @@ def _partition(name: str, request: Request, member: MemberId, one: object) -> Pa
 
 
 def _check_complete(name: str, request: Request, answer: Answer) -> None:
-    """Every partition that somebody reads once, and no other."""
+    """Raises AssignorError unless every partition that somebody reads has one owner."""
     owners: dict[Partition, MemberId] = {}
     for side in (answer.assignment, answer.withheld):
-        for member, hand in side.items():
-            for partition in hand:
+        for member, owned in side.items():
+            for partition in owned:
                 if partition in owners:
                     to = f"{owners[partition]} and to {member}" if owners[partition] != member else f"{member} twice"
                     raise AssignorError(name, f"gave partition {partition.number} of {partition.queue} to {to}")

@@ -1,4 +1,4 @@
-"""What an assignor is asked, and what it answers."""
+"""An assignor's input and output."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,46 +15,46 @@ class Member:
     """One member as an assignor sees it."""
 
     subscribed: frozenset[QueueName]
-    """The queues it reads. Those that do not exist are ignored."""
+    """The queues that it reads. Assignors ignore queues that do not exist."""
     owned: Sequence[Partition] = ()
-    """What it claims to own, in any order; a `PartitionList` is taken as it is. Claims on what does not exist are ignored."""
+    """What it claims to own, in any order. Assignors ignore claims on partitions that do not exist."""
     generation: int = NO_GENERATION
-    """The assignment that its claims come from: where several claim a partition, the newest generation wins."""
+    """The assignment that its claims come from. Where several members claim a partition, the newest generation wins."""
     instance: str | None = None
     """The identity of a static member."""
     zone: str | None = None
     seat: int = 0
-    """Its rank by joining; equal ranks go by name. `solace`, `contiguous` and `minimal` look at it."""
+    """Its rank by joining. Equal ranks go by name."""
     capacity: Fraction = Fraction(1)
-    """How much it can carry compared with the others, above 0. Only `minimal` looks at it."""
+    """How much load it can carry compared with other members, above 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who is there, and what there is to own. The order of its mappings means nothing.
+    """The members, and the partitions that they should own. The order of the mappings means nothing.
 
-    Assignors take a request as it is: who makes one from untrusted input checks it first (`baton.cli.plan`).
+    Assignors do not check a request. `baton plan` checks what a user gives it (`baton.assignors.plan_json`).
     """
 
     queues: Mapping[QueueName, int]
     """The number of partitions of each queue."""
     members: Mapping[MemberId, Member]
     zones: Mapping[QueueName, tuple[frozenset[str], ...]] = field(default_factory=dict)
-    """Per queue and partition: the zones that have a replica of it. A queue without an entry is in no zone."""
+    """By queue and partition: the zones with a replica of it. A queue without an entry is in no zone."""
     options: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[QueueName, tuple[Fraction, ...]] = field(default_factory=dict)
-    """Per queue and partition: its share of the load, from 0; 1 each in a queue without an entry. Only `minimal` looks at it."""
+    """By queue and partition: its share of the load, from 0. Each partition of a queue without an entry has 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who should own what. Every member of the request has a key in `assignment`; partitions are sorted (our own assignors answer
-    with a `PartitionList` each)."""
+    """Who should own what. Every member of the request has a key in `assignment`. Partitions are sorted; built-in assignors
+    answer with a `PartitionList` each."""
 
     assignment: Mapping[MemberId, Sequence[Partition]]
     """What each member may have at once."""
     withheld: Mapping[MemberId, Sequence[Partition]] = field(default_factory=dict)
-    """What a cooperative assignor will give to a member once the present holder has let go."""
+    """What a cooperative assignor will give to a member once the present holder has released it (Kafka, KIP-429)."""
 
     def owners(self) -> dict[Partition, MemberId]:
         """Who owns each partition in the end: the assignment together with what is withheld."""

@@ -1,4 +1,4 @@
-"""Whose a partition is, where several members claim it: the newest generation wins, and equal generations are all holders."""
+"""Who holds a partition that several members claim: those of the newest generation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,38 +10,38 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Whose is what. Whether a holder is still subscribed makes no difference here: until it lets go, it holds."""
+    """Who holds what. A member that is not subscribed any more holds its partitions until it releases them."""
 
-    hands: Mapping[MemberId, PartitionList]
-    """What each member claims."""
+    owned_by: Mapping[MemberId, PartitionList]
+    """What each member claims, whether or not it holds that."""
     alone: Mapping[QueueName, Sequence[MemberId | None]]
-    """By queue and number the only holder, if there is just one. Queues that nobody claims anything of are missing."""
+    """By queue and number: the holder, or None where there is none or several. Queues without any claim are missing."""
     several: Mapping[Partition, tuple[MemberId, ...]]
     """Partitions with several holders, sorted."""
     doubtful: frozenset[MemberId]
-    """The members some of whose claims do not stand: all others hold what they claim, alone."""
+    """The members that do not hold all that they claim alone. Every other member does."""
 
     def held_alone(self, queues: Iterable[QueueName]) -> Iterator[tuple[Partition, MemberId]]:
-        """By queue and number."""
+        """Each partition of these queues that has one holder, with the holder; by queue and number."""
         for queue in queues:
             for number, name in enumerate(self.alone.get(queue, ())):
                 if name is not None:
                     yield Partition(queue, number), name
 
     def holders(self) -> dict[Partition, tuple[MemberId, ...]]:
-        """By partition; nearly always just one."""
+        """The holders by partition, sorted; nearly always one."""
         alone = {partition: (name,) for partition, name in self.held_alone(self.alone)}
         return alone | dict(self.several)
 
 
 def holdings(request: Request) -> Holdings:
-    """Claims on what does not exist (any more) are dropped."""
-    hands = {name: PartitionList.of(request.members[name].owned) for name in sorted(request.members)}
+    """The holders of all that the members claim. It drops claims on partitions that do not exist."""
+    owned_by = {name: PartitionList.of(request.members[name].owned) for name in sorted(request.members)}
     newest: dict[QueueName, list[MemberId | None]] = {}
     several: dict[Partition, list[MemberId]] = {}
     doubtful: set[MemberId] = set()
-    for name, hand in hands.items():
-        for queue, number in hand.pairs():
+    for name, owned in owned_by.items():
+        for queue, number in owned.pairs():
             column = newest.get(queue)
             if column is None:
                 column = newest[queue] = [None] * request.queues.get(queue, 0)
@@ -64,14 +64,14 @@ def holdings(request: Request) -> Holdings:
     for (queue, number), names in several.items():
         newest[queue][number] = None
         doubtful.update(names)
-    return Holdings(hands, newest, {partition: tuple(names) for partition, names in several.items()}, frozenset(doubtful))
+    return Holdings(owned_by, newest, {partition: tuple(names) for partition, names in several.items()}, frozenset(doubtful))
 
 
 def holders(request: Request) -> dict[Partition, tuple[MemberId, ...]]:
-    """Per claimed partition that exists, the members whose claim is the newest, sorted; nearly always just one."""
+    """By claimed partition that exists: the members with the newest claim, sorted; nearly always one."""
     return holdings(request).holders()
 
 
 def exists(queues: Mapping[QueueName, int], partition: Partition) -> bool:
-    """A claim on what does not exist any more is ignored."""
+    """Whether the queue is there and has a partition of that number."""
     return 0 <= partition.number < queues.get(partition.queue, 0)

@@ -1,4 +1,4 @@
-"""What a member has, in two columns: a million partitions are two million references, and not a million objects."""
+"""A member's partitions in two columns: a million partitions are two million references, and not a million objects."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -9,22 +9,22 @@ from typing import overload
 from baton.model.ids import Partition, QueueName
 
 _PARTITION = partial(tuple.__new__, Partition)
-"""Made from a pair, without a call into Python."""
+"""Makes a Partition from a pair without a call into Python."""
 
 
 class PartitionList(Sequence[Partition]):
-    """Partitions, sorted and each once. Reads like a tuple of them; who has many to go through takes the columns."""
+    """Partitions, sorted and each once. It reads like a tuple of them; a loop over many partitions is faster over the columns."""
 
     __slots__ = ("numbers", "queues")
 
     def __init__(self, queues: tuple[QueueName, ...] = (), numbers: tuple[int, ...] = ()) -> None:
-        """Per partition its queue and its number; by queue, then number."""
+        """Each partition's queue and number, in the order of queues, then numbers."""
         self.queues = queues
         self.numbers = numbers
 
     @classmethod
     def of(cls, partitions: Iterable[tuple[QueueName, int]]) -> "PartitionList":
-        """From partitions in any order."""
+        """From partitions in any order, repeated ones too."""
         if isinstance(partitions, PartitionList):
             return partitions
         listed = list(partitions)
@@ -40,7 +40,7 @@ class PartitionList(Sequence[Partition]):
 
     @classmethod
     def joined(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
-        """From hands that have nothing in common."""
+        """From lists without a partition in common."""
         parts = [part for part in parts if part.numbers]
         if len(parts) > 1:
             parts.sort(key=itemgetter(0))
@@ -50,7 +50,7 @@ class PartitionList(Sequence[Partition]):
 
     @classmethod
     def in_a_row(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
-        """From hands each of which comes after the one before it."""
+        """From lists of which each begins after the end of the list before it."""
         parts = list(parts)
         if len(parts) < 2:
             return parts[0] if parts else NOTHING
@@ -60,18 +60,18 @@ class PartitionList(Sequence[Partition]):
         )
 
     def at(self, places: Sequence[int]) -> "PartitionList":
-        """Those at these places, which rise."""
+        """The partitions at these indexes, which ascend."""
         if len(places) < 2:  # an itemgetter of one makes no tuple
             return PartitionList(tuple(self.queues[one] for one in places), tuple(self.numbers[one] for one in places))
         pick = itemgetter(*places)
         return PartitionList(pick(self.queues), pick(self.numbers))
 
     def pairs(self) -> Iterable[tuple[QueueName, int]]:
-        """Partitions as plain pairs, which are made much faster."""
+        """Queue and number of each partition. Plain pairs are much faster to make than Partitions."""
         return zip(self.queues, self.numbers, strict=True)
 
     def by_queue(self) -> Iterator[tuple[QueueName, list[int]]]:
-        """Each queue that it has something of, with the numbers."""
+        """Each queue of which there is a partition, with the numbers."""
         for queue, pairs in groupby(self.pairs(), itemgetter(0)):
             yield queue, [number for _, number in pairs]
 
@@ -107,7 +107,7 @@ NOTHING = PartitionList()
 
 
 def whole(queues: Iterable[QueueName], sizes: Mapping[QueueName, int]) -> Iterator[PartitionList]:
-    """All partitions of each of these queues."""
+    """All partitions of each of these queues, one list per queue."""
     queues = list(queues)
     counted = tuple(range(max((sizes[queue] for queue in queues), default=0)))
     for queue in queues:

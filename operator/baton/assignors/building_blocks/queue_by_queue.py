@@ -1,6 +1,6 @@
-"""Assignors that share out every queue for itself, among those that read it (RocketMQ's and Runnel's do).
+"""Assignors that look at one queue at a time, as RocketMQ's and Runnel's do.
 
-With several queues the members that come first have the rests of all of them: the price of looking at one queue at a time.
+Where a queue cannot be divided evenly, its first readers get more. With several queues the same members get more of each.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,12 +11,12 @@ from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, QueueName
 
 Deal = Callable[[QueueName, Sequence[int], Sequence[MemberId]], Iterable[Sequence[int]]]
-"""Which of these numbers of a queue (ascending) each of these readers gets (ascending), in the order of the readers (at least
-one). Readers that come after the last one with something may be left out."""
+"""From a queue, partition numbers (ascending) and readers (at least one) to the numbers of each reader (ascending), in the
+readers' order. It may leave out the readers after the last one that gets something."""
 
 
 def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> Answer:
-    """Deals every queue out among its readers, which are asked in `order`."""
+    """Divides each queue among its readers by `deal`. `order` lists all members."""
     subscribed = readable(request)
     queues: dict[MemberId, list[QueueName]] = {name: [] for name in request.members}
     numbers: dict[MemberId, list[int]] = {name: [] for name in request.members}
@@ -33,7 +33,7 @@ def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> A
 
 
 def in_runs(_: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
-    """A `Deal`: each reader gets consecutive numbers. Where these runs cannot all be equal, the first ones are longer by one."""
+    """A `Deal`: each reader gets consecutive numbers. Where it cannot be even, the first readers get one more."""
     floor, longer = divmod(len(numbers), len(readers))
     for place in range(len(readers) if floor else longer):
         first = floor * place + min(place, longer)

@@ -1,4 +1,4 @@
-"""Dealing out partitions in turn, in slices instead of one by one."""
+"""Partitions given out in turn, by slices instead of one by one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -7,9 +7,10 @@ Taker = TypeVar("Taker")
 
 
 def in_rounds(wants: Mapping[Taker, int]) -> Iterable[tuple[Taker, slice]]:
-    """In every round one to each, in this order, until each has as many as it wants (from 1): the slices of what is dealt out.
+    """Each round gives one to every taker, in this order, until each has as many as it wants (at least 1). Yields takers
+    with slices of what is given out.
 
-    The rounds in which the same takers take part are dealt together, so a taker may come up several times.
+    A slice covers all rounds in which the same takers take part, so a taker may come up several times.
     """
     first = done = 0
     takers: Sequence[Taker] = list(wants)

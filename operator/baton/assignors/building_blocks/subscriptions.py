@@ -11,7 +11,7 @@ Place = int
 
 
 def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
-    """Each member's subscriptions that exist."""
+    """By member: the queues of its subscription that exist."""
     known: dict[frozenset[QueueName], frozenset[QueueName]] = {}
     for member in request.members.values():
         if member.subscribed not in known:
@@ -20,7 +20,8 @@ def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
 
 
 def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple[int, ...]]:
-    """Per queue that somebody reads, in order: the places of its readers. Queues with the same readers share one tuple."""
+    """By queue that somebody reads, in order of names: the indexes of its readers in `subscribed`, ascending. Queues with the
+    same readers share one tuple."""
     alike: dict[frozenset[QueueName], list[int]] = defaultdict(list)
     for place, queues in enumerate(subscribed):
         alike[queues].append(place)
@@ -40,7 +41,7 @@ def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple
 
 
 def by_seat(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
-    """In the order of joining, then by name."""
+    """The members in the order of joining, then by name."""
     return sorted(members, key=lambda name: (members[name].seat, name))
 
 

@@ -1,4 +1,4 @@
-"""Which members are near which partitions (Kafka calls it racks, KIP-881)."""
+"""Which members are near which partitions (Kafka's racks, KIP-881)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,32 +10,33 @@ NOWHERE: frozenset[str] = frozenset()
 
 
 def zones_of(request: Request, partition: Partition) -> frozenset[str]:
-    """Where a partition has replicas; empty where nobody says."""
+    """The zones with a replica of a partition; empty where the request names none."""
     zones = request.zones.get(partition.queue)
     return zones[partition.number] if zones is not None else NOWHERE
 
 
 def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
-    """Given the members' zones: whether some partition is nearer to one of them than another partition is."""
+    """Whether some partition is nearer to one of the members' zones than another partition is. `partitions` has the zones of
+    each."""
     everywhere = NOWHERE.union(*partitions.values()) if partitions else NOWHERE
     return not everywhere.isdisjoint(members) and any(zones != everywhere for zones in partitions.values())
 
 
 class Nearness:
-    """Members of a request and partitions of some of its queues; where zones do not matter, everybody is near everything."""
+    """How near a request's members and the partitions of some of its queues are. Where zones do not matter, nothing is far."""
 
     def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
         self._zones = {
             partition: zones_of(request, partition)
-            for hand in whole(queues if request.zones else (), request.queues)
-            for partition in hand
+            for partitions in whole(queues if request.zones else (), request.queues)
+            for partition in partitions
         }
         homes = {name: member.zone for name, member in request.members.items() if member.zone}
         self.matters = zones_matter(homes.values(), self._zones)
         self._homes: Mapping[MemberId, str] = homes if self.matters else {}
 
     def zones(self, partition: Partition) -> frozenset[str]:
-        """Where a partition has replicas."""
+        """The zones with a replica of a partition."""
         return self._zones.get(partition, NOWHERE)
 
     def far(self, member: MemberId, partition: Partition) -> bool:
@@ -49,7 +50,7 @@ class Nearness:
         return home is not None and home in self._zones[partition]
 
     def rarest_first(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Partitions with the fewest members near them first; equal ones keep their order."""
+        """The partitions with the fewest members near them first. Others keep their order."""
         residents: dict[str, int] = {}
         for home in self._homes.values():
             residents[home] = residents.get(home, 0) + 1

@@ -1,8 +1,8 @@
-"""Kafka's RangeAssignor: every queue for itself in runs of partitions, so that partition n of queues of one size meets one owner.
+"""Kafka's RangeAssignor: each queue by itself, in runs of partitions.
 
-The first members of each queue get the rests, so with many queues the same members have more; that is the price of partitions
-with equal numbers being together (co-partitioning). With zones (KIP-881), partitions are first matched to members near them, as
-far as sizes and co-partitioning stay what they were.
+So one member owns partition n of all queues of one size (co-partitioning). The first members of each queue get what remains, so
+with many queues the same members have more. With zones (KIP-881), members first get partitions near them, as long as counts and
+co-partitioning stay the same.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 def range_(request: Request) -> Answer:
-    """Kafka's answer, exactly. Static members come first, by instance; then dynamic ones by name."""
+    """Exactly Kafka's answer. Static members come first, by instance; dynamic members follow by name (KIP-345)."""
     order = by_instance(request.members)
     if not request.zones:
         return queue_by_queue(request, order, in_runs)
@@ -38,7 +38,7 @@ def range_(request: Request) -> Answer:
 
 
 def _match_zones(queues: Sequence["_Queue"]) -> None:
-    """Queues with the same readers and the same size are co-partitioned, and matched together or not at all."""
+    """Gives out what is near. Queues with the same readers and size are co-partitioned: one member gets partition n of all."""
     alike: dict[tuple[tuple[MemberId, ...], int], list[_Queue]] = defaultdict(list)
     for queue in queues:
         alike[tuple(queue.readers), queue.size].append(queue)
@@ -50,7 +50,7 @@ def _match_zones(queues: Sequence["_Queue"]) -> None:
 
 
 def _match_together(queues: Sequence["_Queue"]) -> None:
-    """Partition n of all these queues goes to the first member that is near to it in every one and has room in every one."""
+    """Gives partition n of all these queues to the first member that is near to it and has room in every queue."""
     first = queues[0]
     if not first.any_zone:
         return
@@ -66,7 +66,7 @@ def _match_together(queues: Sequence["_Queue"]) -> None:
 
 
 class _Queue:
-    """One queue while it is shared out: what is left of it, and how much each reader may still have."""
+    """One queue: the numbers that nobody has yet, and how many more each reader may have."""
 
     def __init__(
         self, request: Request, name: QueueName, readers: Sequence[MemberId], assignment: dict[MemberId, list[Partition]]
@@ -101,7 +101,7 @@ class _Queue:
             del self._left[number]
 
     def fill(self, near_only: bool) -> None:
-        """Each reader in turn takes the lowest numbers left, up to its room."""
+        """Gives each reader in turn the lowest numbers left, as many as it has room for."""
         anybodys = iter(list(self._left))
         for reader in self.readers:
             fitting = (number for number in self._left if self.is_near(reader, number)) if near_only else anybodys

@@ -1,4 +1,4 @@
-"""Kafka's RoundRobinAssignor: all partitions of all queues are dealt out in turn."""
+"""Kafka's RoundRobinAssignor: members get all partitions of all queues in turn."""
 
 from bisect import bisect_left
 from itertools import groupby
@@ -10,7 +10,7 @@ from baton.assignors.request import Answer, Request
 
 
 def round_robin(request: Request) -> Answer:
-    """Kafka's answer, exactly: queues by name, members by instance and then by name; who does not read a queue is passed over."""
+    """Exactly Kafka's answer: queues by name, members by instance and then by name. It skips members that do not read a queue."""
     subscribed = readable(request)
     order = by_instance(request.members)
     dealt: list[list[PartitionList]] = [[] for _ in order]

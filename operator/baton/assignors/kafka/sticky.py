@@ -1,6 +1,6 @@
 """Kafka's StickyAssignor and CooperativeStickyAssignor: as even as single moves can make it, and owners keep what they have.
 
-A claim of a newer generation wins; claims of the same generation on one partition cancel each other (KIP-54, KIP-429,
+The newest generation's claim wins. Claims of one generation on the same partition cancel each other (KIP-54, KIP-429,
 KAFKA-12984).
 """
 
@@ -15,26 +15,26 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 def sticky(request: Request) -> Answer:
-    """The target at once, for an eager protocol: everybody lets go of everything first."""
+    """The whole target at once, for an eager protocol: all members release everything first (KIP-54)."""
     return Answer(_target(request, holdings(request)))
 
 
 def cooperative_sticky(request: Request) -> Answer:
-    """As `sticky`, but what somebody else still holds is withheld: first its holder lets go, then the next request gives it.
+    """As `sticky`, but it withholds what another member still holds. After the release the next request gives it (KIP-429).
 
-    Where several members hold a partition with equal claims, all but its receiver must let go first.
+    Where several members hold a partition with equal claims, all except its receiver must release it first.
     """
     before = holdings(request)
     assignment = _target(request, before)
     withheld: dict[MemberId, PartitionList] = {}
-    for name, hand in assignment.items():
-        if hand is before.hands[name]:
+    for name, owned in assignment.items():
+        if owned is before.owned_by[name]:
             continue
-        waits = _held_by_others(name, hand, before)
+        waits = _held_by_others(name, owned, before)
         if waits:
             withheld[name] = PartitionList.of_sorted(waits)
             gone = set(waits)
-            assignment[name] = PartitionList.of_sorted([pair for pair in hand.pairs() if pair not in gone])
+            assignment[name] = PartitionList.of_sorted([pair for pair in owned.pairs() if pair not in gone])
     return Answer(assignment, withheld)
 
 
@@ -50,12 +50,12 @@ def _target(request: Request, before: Holdings) -> dict[MemberId, PartitionList]
     return share_among_readers(request, queues, before, nearness)
 
 
-def _held_by_others(name: MemberId, hand: PartitionList, before: Holdings) -> list[tuple[QueueName, int]]:
-    """What is not free, and not this member's alone."""
+def _held_by_others(name: MemberId, owned: PartitionList, before: Holdings) -> list[tuple[QueueName, int]]:
+    """The partitions among `owned` that some other member holds."""
     waits: list[tuple[QueueName, int]] = []
     if not before.alone:
         return waits
-    for queue, number in hand.pairs():
+    for queue, number in owned.pairs():
         column = before.alone.get(queue)
         if column is None:
             continue

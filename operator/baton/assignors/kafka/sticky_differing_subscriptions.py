@@ -1,4 +1,4 @@
-"""The sticky assignor where members read different queues (Kafka's general assignment)."""
+"""The sticky assignors where members read different queues (Kafka's general assignment)."""
 
 import heapq
 from collections import defaultdict
@@ -14,12 +14,12 @@ from baton.model.ids import MemberId, Partition, QueueName
 def share_among_readers(
     request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness
 ) -> dict[MemberId, PartitionList]:
-    """Keeps what is held by a reader (and near to it, where zones matter), gives the rest to the emptiest readers, then moves
-    single partitions as long as one move makes two members more even.
+    """Readers keep what they hold (and what is near to them, where zones matter). The readers with the fewest get the rest. Then
+    single partitions move, as long as a move makes two members more even.
 
-    Kafka's algorithm with three differences: a partition goes back to an earlier owner only if that one still reads its queue;
-    instead of a partition another of the same queue is sent back only if it comes from the same member; and what Kafka leaves
-    to the order of a HashMap goes by name and number. Every step makes two members more even, so it ends.
+    This is Kafka's algorithm with three differences. A partition goes back to an earlier owner only if that member still reads
+    its queue. Another partition of the queue goes back in its place only if it came from the same member. Where Kafka leaves the
+    order to a HashMap, names and numbers decide. Every move makes two members more even, so the moves come to an end.
     """
     return _Table(request, queues, before, nearness).run()
 
@@ -29,16 +29,16 @@ class _Table:
         self._request = request
         self._nearness = nearness
         self._subscribed = {name: member.subscribed.intersection(queues) for name, member in request.members.items()}
-        self._hands: dict[MemberId, dict[Partition, None]] = {name: {} for name in sorted(request.members)}
+        self._owned_by: dict[MemberId, dict[Partition, None]] = {name: {} for name in sorted(request.members)}
         self._owner: dict[Partition, MemberId] = {}
-        self._readers = {queue: [name for name in self._hands if queue in self._subscribed[name]] for queue in queues}
+        self._readers = {queue: [name for name in self._owned_by if queue in self._subscribed[name]] for queue in queues}
         self._must_revoke = False
         for partition, name in before.held_alone(queues):
             if partition.queue not in self._subscribed[name] or nearness.far(name, partition):
                 self._must_revoke = True
             else:
                 self._take(name, partition)
-        self._emptiest = {queue: [(len(self._hands[name]), name) for name in names] for queue, names in self._readers.items()}
+        self._emptiest = {queue: [(len(self._owned_by[name]), name) for name in names] for queue, names in self._readers.items()}
         for heap in self._emptiest.values():
             heapq.heapify(heap)
         self._moved: dict[tuple[QueueName, MemberId, MemberId], set[Partition]] = defaultdict(set)
@@ -57,36 +57,36 @@ class _Table:
         if not self._must_revoke:
             self._even_out(free, earlier)
         self._even_out(partitions, earlier)
-        return {name: PartitionList.of(hand) for name, hand in self._hands.items()}
+        return {name: PartitionList.of(owned) for name, owned in self._owned_by.items()}
 
     def _take(self, name: MemberId, partition: Partition) -> None:
-        self._hands[name][partition] = None
+        self._owned_by[name][partition] = None
         self._owner[partition] = name
 
     def _grow(self, name: MemberId, partition: Partition) -> None:
-        self._take(name, partition)  # the heaps notice when the member comes up
+        self._take(name, partition)  # _emptiest_of corrects the heaps later
 
     def _shrink(self, name: MemberId, partition: Partition) -> None:
-        del self._hands[name][partition]
+        del self._owned_by[name][partition]
         for queue in self._subscribed[name]:
-            heapq.heappush(self._emptiest[queue], (len(self._hands[name]), name))
+            heapq.heappush(self._emptiest[queue], (len(self._owned_by[name]), name))
 
     def _emptiest_reader(self, queue: QueueName) -> tuple[int, MemberId]:
         return self._emptiest_of(self._emptiest[queue])
 
     def _emptiest_of(self, heap: list[tuple[int, MemberId]]) -> tuple[int, MemberId]:
-        while heap[0][0] != len(self._hands[heap[0][1]]):
-            heapq.heapreplace(heap, (len(self._hands[heap[0][1]]), heap[0][1]))
+        while heap[0][0] != len(self._owned_by[heap[0][1]]):
+            heapq.heapreplace(heap, (len(self._owned_by[heap[0][1]]), heap[0][1]))
         return heap[0]
 
     def _give_near(self, partitions: Iterable[Partition]) -> None:
-        """To the emptiest near reader. Partitions of a queue in the same zones are near to the same ones, and share a heap."""
+        """Gives each to the near reader with the fewest. Partitions of one queue in the same zones share a heap."""
         heaps: dict[tuple[QueueName, frozenset[str]], list[tuple[int, MemberId]]] = {}
         for partition in partitions:
             alike = partition.queue, self._nearness.zones(partition)
             if alike not in heaps:
                 near = (name for name in self._readers[partition.queue] if not self._nearness.far(name, partition))
-                heaps[alike] = [(len(self._hands[name]), name) for name in near]
+                heaps[alike] = [(len(self._owned_by[name]), name) for name in near]
                 heapq.heapify(heaps[alike])
             if heaps[alike]:
                 self._grow(self._emptiest_of(heaps[alike])[1], partition)
@@ -97,9 +97,9 @@ class _Table:
         while changed:
             changed = False
             for partition in partitions:
-                enough = len(self._hands[self._owner[partition]]) - 1
+                enough = len(self._owned_by[self._owner[partition]]) - 1
                 before = earlier.get(partition)
-                if before is not None and partition.queue in self._subscribed[before] and len(self._hands[before]) < enough:
+                if before is not None and partition.queue in self._subscribed[before] and len(self._owned_by[before]) < enough:
                     self._move(partition, before)
                     changed = True
                 else:
@@ -109,7 +109,7 @@ class _Table:
                         changed = True
 
     def _move(self, partition: Partition, receiver: MemberId) -> None:
-        """Moves this partition or, if one of its queue came the opposite way before, that one back (which saves a move)."""
+        """Moves this partition. If one of its queue moved the opposite way, that one moves back instead: it saves a move."""
         giver = self._owner[partition]
         back = [p for p in self._moved.get((partition.queue, receiver, giver), ()) if self._owner[p] == giver]
         moving = min(back, default=partition)
@@ -123,7 +123,7 @@ class _Table:
 
 
 def _earlier_owners(request: Request) -> dict[Partition, MemberId]:
-    """Per partition the newest claimant of those that missed the last generation; equal ones by name."""
+    """By partition: the newest claimant among the members that missed the last generation; of equal ones the first by name."""
     newest = max((member.generation for member in request.members.values()), default=0)
     owners: dict[Partition, tuple[int, MemberId]] = {}
     for name in sorted(request.members):

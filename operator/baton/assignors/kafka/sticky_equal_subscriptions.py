@@ -1,4 +1,4 @@
-"""The sticky assignor where all members read the same queues (Kafka's constrained assignment)."""
+"""The sticky assignors where all members read the same queues (Kafka's constrained assignment)."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from baton.model.ids import MemberId, Partition, QueueName
 def share_equally(
     request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness
 ) -> dict[MemberId, PartitionList]:
-    """Totals within one; what each member holds stays up to its share; the rest is dealt out by name.
+    """Totals within one. Each member keeps what it holds, up to its share; members get the rest in turn, by name.
 
-    Where zones matter, a member keeps only what is near to it, and partitions go to near members first. Kafka leaves the order of
-    members that keep the greater share to a HashMap; here it is by name.
+    Where zones matter, a member keeps only what is near to it, and partitions go to near members first. Where Kafka leaves to a
+    HashMap which members keep one more, names decide here.
     """
     return _Deal(request, queues, before, nearness).run()
 
@@ -29,7 +29,7 @@ class _Deal:
         self._before = before
         self._nearness = nearness
         self._floor, self._greater = divmod(sum(self._sizes.values()), len(request.members))
-        """What everybody has at least, and how many members may still have one more."""
+        """The least total, and how many members may still have one more."""
         self._ceiling = self._floor + (self._greater > 0)
         self._kept: dict[MemberId, PartitionList] = {}
         self._dealt: dict[MemberId, list[PartitionList]] = {name: [] for name in sorted(request.members)}
@@ -39,7 +39,7 @@ class _Deal:
         self._eager: deque[MemberId] = deque()
         """At the floor, and may have one more."""
         self._owner = {queue: list(before.alone[queue]) for queue in queues if queue in before.alone}
-        """By number, of those that keep something; None: free."""
+        """By queue and number: the member that keeps it; None: free."""
 
     def run(self) -> dict[MemberId, PartitionList]:
         for name in self._dealt:
@@ -62,7 +62,7 @@ class _Deal:
         return PartitionList.in_a_row(parts)
 
     def _keep(self, name: MemberId) -> None:
-        """Lowest numbers first, whatever the queue."""
+        """Lets a member keep its lowest numbers, whatever the queue, up to its share."""
         mine = self._mine(name)
         if (count := len(mine.numbers)) < self._floor:
             self._wanting.append(name)
@@ -77,14 +77,14 @@ class _Deal:
         self._count[name] = len(mine.numbers)
 
     def _mine(self, name: MemberId) -> PartitionList:
-        """What it holds alone, and near to it."""
-        hand = self._before.hands[name]
-        if not hand.numbers:
-            return hand
-        if not self._nearness.matters and name not in self._before.doubtful and self._owner.keys() >= set(hand.queues):
-            return hand
+        """What the member holds alone; where zones matter, only what is near to it."""
+        owned = self._before.owned_by[name]
+        if not owned.numbers:
+            return owned
+        if not self._nearness.matters and name not in self._before.doubtful and self._owner.keys() >= set(owned.queues):
+            return owned
         mine: list[tuple[QueueName, int]] = []
-        for queue, number in hand.pairs():
+        for queue, number in owned.pairs():
             owners = self._owner.get(queue, ())
             if not 0 <= number < len(owners) or owners[number] != name:
                 continue
@@ -108,12 +108,12 @@ class _Deal:
         if not self._greater:
             self._eager.clear()
 
-    def _give(self, name: MemberId, hand: PartitionList) -> None:
-        self._dealt[name].append(hand)
-        self._count[name] += len(hand.numbers)
+    def _give(self, name: MemberId, owned: PartitionList) -> None:
+        self._dealt[name].append(owned)
+        self._count[name] += len(owned.numbers)
 
     def _deal_near(self, free: Sequence[Partition]) -> list[Partition]:
-        """In turn to those below the floor, else to those at it, near members only; returns what could not be dealt so."""
+        """Gives partitions to near members only: in turn to those below the floor, else to those at it. Returns the rest."""
         turn = 0
         rest: list[Partition] = []
         for partition in free:
@@ -144,7 +144,7 @@ class _Deal:
         return next((place for place in places if self._nearness.near(names[place], partition)), None)
 
     def _deal(self, free: Sequence[Partition]) -> None:
-        """In rounds to those below the floor, then one each to those at it."""
+        """Gives partitions in turn to members below the floor, then one to each member at it."""
         wants = {name: self._floor - self._count[name] for name in self._wanting}
         for name, share in in_rounds(wants):
             self._give(name, PartitionList.of(free[share]))

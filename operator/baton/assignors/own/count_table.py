@@ -1,7 +1,7 @@
-"""Who has how many of each kind, and what one more or one less would cost.
+"""How many partitions of each kind every member has, and what one more or one less would cost.
 
-An arc is a kind and one of its readers. Numbers only, and lists instead of objects: the assignor `minimal` goes over the arcs of
-thousands of members many times.
+An arc is a kind and one of its readers (an arc of a flow network). Arcs are numbers, and their values stand in lists: the
+assignor `minimal` visits the arcs of thousands of members many times.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ Arc = int
 
 
 class CountTable:
-    """Starts with what everybody holds. Loads are numbers of partitions; weights are not looked at."""
+    """It begins with what the members hold. A load is a number of partitions; weights do not count."""
 
     def __init__(self, group: GroupedRequest) -> None:
         self.group = group
         self.kind: list[int] = []
         self.member: list[Place] = []
         self.held: list[int] = []
-        """How many of the kind are at home with the member."""
+        """By arc: how many of the kind the member holds."""
         self.far: list[bool] = []
         self.of_kind: list[range] = []
         self.of_member: list[list[Arc]] = [[] for _ in group.members]
@@ -38,10 +38,10 @@ class CountTable:
         for arc, member in enumerate(self.member):
             self.of_member[member].append(arc)
         self.worth = 1 + sum(len(kind.partitions) for kind in group.kinds)
-        """A kept partition outweighs all zone mismatches together."""
+        """The price of a move, above all zone mismatches together."""
         scale = lcm(*(capacity.numerator for capacity in group.capacity))
         self.step = [scale * capacity.denominator // capacity.numerator for capacity in group.capacity]
-        """By member: what a load of 1 adds to the unevenness, load² / capacity."""
+        """By member: what a load of 1 adds to the unevenness, the sum of load² / capacity."""
 
     def _add(self, kind: PartitionKind, held: Mapping[Place | None, int]) -> None:
         self.of_kind.append(range(len(self.kind), len(self.kind) + len(kind.readers)))
@@ -59,30 +59,30 @@ class CountTable:
             self.load[member] += count
 
     def up(self, member: Place) -> int:
-        """What one partition more adds to the unevenness: the sum of load² / capacity."""
+        """What one partition more adds to the unevenness."""
         return (2 * self.load[member] + 1) * self.step[member]
 
     def down(self, member: Place) -> int:
-        """What one partition less takes away from it."""
+        """What one partition less takes from the unevenness."""
         return (2 * self.load[member] - 1) * self.step[member]
 
     def gain(self, arc: Arc) -> int:
-        """What one more of the kind costs in moves and zone mismatches (negative: a partition that is at home)."""
+        """What one more of the kind costs in moves and zone mismatches. Negative: it has fewer than it held."""
         return self.far[arc] - self.worth * (self.count[arc] < self.held[arc])
 
     def loss(self, arc: Arc) -> int:
-        """What one less costs."""
+        """What one less of the kind costs in moves and zone mismatches."""
         return self.worth * (self.count[arc] <= self.held[arc]) - self.far[arc]
 
     def put(self, arc: Arc, units: int) -> None:
         self.count[arc] += units
         self.load[self.member[arc]] += units
 
-    def hands(self) -> list[PartitionList]:
-        """The partitions themselves, by place. Everybody keeps what it holds, lowest first; the rest is dealt out in turn."""
+    def owned_by(self) -> list[PartitionList]:
+        """The partitions of each member. Members keep the lowest numbers that they hold, and get the rest in turn."""
         everything = [kind.partitions for kind in self.group.kinds]
         at: list[list[int]] = [[] for _ in self.load]
-        """By place, where in all of it the member's are."""
+        """By member: the indexes of its partitions in all kinds together."""
         first = 0
         for number, (part, arcs) in enumerate(zip(everything, self.of_kind, strict=True)):
             room = {self.member[arc]: self.count[arc] for arc in arcs if self.count[arc]}
@@ -95,12 +95,12 @@ class CountTable:
         row = PartitionList.in_a_row(everything)
         for mine in at:
             mine.sort()
-        hands = [row.at(mine) for mine in at]
+        owned_by = [row.at(mine) for mine in at]
         in_order = all(before[-1] < after[0] for before, after in pairwise(everything))
-        return hands if in_order else [PartitionList.of(hand.pairs()) for hand in hands]
+        return owned_by if in_order else [PartitionList.of(owned.pairs()) for owned in owned_by]
 
     def _keep(self, number: int, kind: Sequence[int], room: dict[Place, int], at: list[list[int]]) -> list[int]:
-        """Lets everybody keep what it holds of a kind, as far as there is room for it; returns the rest."""
+        """Lets members keep what they hold of a kind, as far as they have room; returns the rest."""
         claimants = self.group.kinds[number].homes
         homes = chain.from_iterable([place] * room.get(place, 0) for place in claimants) if claimants else self._homes[number]
         rest: list[int] = []
@@ -118,7 +118,7 @@ class CountTable:
 
 
 def _homes(kind: PartitionKind, home: Mapping[QueueName, Sequence[Place | None]]) -> list[Place | None]:
-    """Where each of the kind is at home; nothing where nobody holds any."""
+    """The holder of each partition of the kind. Empty: nobody holds any."""
     if not any(queue in home for queue in set(kind.partitions.queues)):
         return []
     homes: list[Place | None] = []

@@ -1,11 +1,10 @@
-"""Among the most even assignments the one with the fewest moves, and among those the fewest zone mismatches.
+"""The fewest moves among the most even assignments, and among those the fewest zone mismatches.
 
-Two assignments that are equally even differ by cycles of units (A gives B's to B, B gives C's to C, C gives A's to A), and by
-paths whose giver has exactly one step more than the receiver, so that the two swap loads. A node for every height of step closes
-such paths to cycles. The table costs least exactly when no cycle costs less than nothing (Klein 1967). Cycles are found by
-lowering distances (Bellman and Ford), starting from the arcs that cost less than nothing, and cancelled. When no distance can be
-lowered, the distances are the proof. A search that goes on for long ends without one: with the table as even as it was, and with
-fewer moves than at the start.
+Two equally even assignments differ by cycles of units: A gives one to B, B to C, C to A. They also differ by paths whose giver
+has one step of load more than the receiver, so that the two swap loads. A node for each height of such a step closes these paths
+to cycles. The table costs least exactly when no cycle has a negative cost (Klein 1967). The search lowers distances (Bellman and
+Ford), from the arcs with a negative cost on, and cancels the cycles that it finds. When it can lower no distance, the distances
+are the proof. A long search ends without a proof: the table is as even as it was, with fewer moves than at the start.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,20 +13,20 @@ from baton.assignors.building_blocks.subscriptions import Place
 from baton.assignors.own.count_table import Arc, CountTable
 
 MOST_HOPS = 20_000_000
-"""Arcs that are looked at, which takes two or three seconds. Where everything moves they are about as many as the square of the
-kinds times the members.
+"""Arcs that one search visits, in two or three seconds. Where everything moves, it visits about the square of the kinds times the
+members.
 """
 
 _Node = int
-"""Kinds, then members, then heights of step as they come up."""
+"""Kinds come first, then members, then heights of step as the search meets them."""
 _NO_NODE = _NO_ARC = -1
 _Hop = tuple[_Node, _Node, Arc]
 """From a node to the next one, and the arc between them."""
 
 
 def settle(table: CountTable, hops: int = MOST_HOPS, *, swap_loads: bool = True) -> int:
-    """Cancels cycles until there are none, or so many hops are over; returns how many are left. `swap_loads` False: every load
-    stays as it is."""
+    """Cancels cycles until there are none, or for so many hops; returns the hops that are left. With `swap_loads` False every
+    load stays as it is."""
     return _Settling(table, hops, swap_loads).run() if any(table.held) or any(table.far) else hops
 
 
@@ -41,16 +40,16 @@ class _Settling:
         self._heights = self._members + len(table.of_member)
         """The node of the first height."""
         self._distance = [0] * self._heights
-        """The search starts from everywhere."""
+        """The search starts from every node."""
         self._before = [_NO_NODE] * self._heights
         self._via = [_NO_ARC] * self._heights
         self._height: dict[int, _Node] = {}
         self._with_step: list[dict[Place, None]] = []
-        """Per height: the members that would take that much unevenness away by giving a unit."""
+        """By height: the members that would lower the unevenness by that much if they gave a unit."""
         for member in range(len(table.of_member)):
             self._equals(table.down(member))[member] = None
         self._guests: list[dict[Arc, None]] = [{} for _ in table.of_member]
-        """By member: the arcs on which it has more than it held. It can give one away at no cost in moves."""
+        """By member: the arcs on which it has more than it held. To give one of these away costs no move."""
         for arc, (count, held) in enumerate(zip(table.count, table.held, strict=True)):
             if count > held:
                 self._guests[table.member[arc]][arc] = None
@@ -81,7 +80,7 @@ class _Settling:
         return self._with_step[self._node(height) - self._heights]
 
     def _cheap(self) -> Iterator[_Node]:
-        """Where arcs start that cost less than nothing."""
+        """The nodes at which arcs with a negative cost begin."""
         table = self._table
         for arc, (count, held, far) in enumerate(zip(table.count, table.held, table.far, strict=True)):
             if far or count < held:
@@ -91,7 +90,7 @@ class _Settling:
                     yield self._members + table.member[arc]
 
     def _lower(self, active: Iterable[_Node]) -> dict[_Node, None]:
-        """One round over the active nodes; returns those that came nearer."""
+        """One round over the active nodes; returns the nodes whose distance it lowered."""
         nearer: dict[_Node, None] = {}
         distance, before, via = self._distance, self._before, self._via
         farthest = max(distance[: self._members])
@@ -107,7 +106,8 @@ class _Settling:
         return nearer
 
     def _next(self, node: _Node, farthest: int) -> Sequence[tuple[_Node, Arc, int]]:
-        """Where it leads from a node, without what costs a move and so leads nearer to no kind, for none is farther than this."""
+        """The next nodes from a node, with arcs and costs. It omits arcs that cost a move and so can lower no distance: no kind
+        is farther than `farthest`."""
         table = self._table
         kind, member, count, held, far, worth = table.kind, table.member, table.count, table.held, table.far, table.worth
         first = self._members
@@ -122,7 +122,7 @@ class _Settling:
         return hops
 
     def _cycles(self, starts: Iterable[_Node]) -> Iterator[list[_Hop]]:
-        """The disjoint cycles among the predecessors that can be reached from these nodes."""
+        """The disjoint cycles among the predecessors of these nodes."""
         seen: dict[_Node, _Node] = {}
         for start in starts:
             node = start
@@ -144,7 +144,7 @@ class _Settling:
         return cycle
 
     def _cost(self, cycle: Iterable[_Hop]) -> int:
-        """0 where the cycle is not open any more."""
+        """What a unit around the cycle costs. 0: an arc of the cycle can take no unit any more."""
         table, total = self._table, 0
         for here, there, arc in cycle:
             if there >= self._heights:
@@ -162,7 +162,7 @@ class _Settling:
         return total
 
     def _push(self, cycle: Iterable[_Hop]) -> list[_Node]:
-        """One unit around the cycle; returns the steps that have other members now."""
+        """Moves one unit around the cycle; returns the heights that have other members now."""
         table, first = self._table, self._members
         swapped = {there - first: None for here, there, _ in cycle if here >= self._heights}
         swapped |= {here - first: None for here, there, _ in cycle if there >= self._heights}

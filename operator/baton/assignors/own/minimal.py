@@ -1,7 +1,7 @@
 """Baton's own: the most even assignment that exists, with the fewest moves, then the fewest zone mismatches.
 
-Even means: the sum of load² / capacity is least, where a load is the weight of what a member has (where nothing weighs anything,
-the number). `docs/concepts/minimal.md` has the proof.
+The most even assignment has the least sum of load² / capacity. A member's load is the weight of its partitions.
+`docs/concepts/minimal.md` has the proof.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from baton.assignors.request import Answer, Request
 from baton.model.ids import Partition
 
 MOST_ARCS = 1_000_000
-"""Pairs of a kind and a reader of it: 130 MB, and five seconds where everything moves."""
+"""Pairs of a kind of partitions and a reader of it: 130 MB, and five seconds where everything moves."""
 
 
 def minimal(request: Request) -> Answer:
-    """Nothing that is more even exists; of what is as even, nothing moves less; of that, nothing has fewer zone mismatches.
+    """No assignment is more even. Of those as even none moves less, and of those none has fewer zone mismatches.
 
     Where much moves, the search for the fewest moves ends early (`fewest_moves`), and more may move than has to. Where partitions
-    weigh differently, all of this is proved for small groups only (`unequal_weights`).
+    weigh differently, this is proved for small groups only (`unequal_weights`). Raises AssignorError above MOST_ARCS.
     """
     group = grouped(request)
     _check_room(group)
@@ -45,18 +45,18 @@ def _check_room(group: GroupedRequest) -> None:
 
 
 def _count(group: GroupedRequest) -> Sequence[PartitionList]:
-    """All partitions weigh the same."""
+    """The answer where all partitions weigh the same: by numbers of partitions."""
     table = CountTable(group)
     level(table)
     settle(table)
-    return table.hands()
+    return table.owned_by()
 
 
 def _weigh(group: GroupedRequest) -> Sequence[PartitionList]:
-    hands: list[list[Partition]] = [[] for _ in group.members]
+    owned_by: list[list[Partition]] = [[] for _ in group.members]
     for partition, place in weigh(group).items():
-        hands[place].append(partition)
-    return [PartitionList.of(hand) for hand in hands]
+        owned_by[place].append(partition)
+    return [PartitionList.of(owned) for owned in owned_by]
 
 
 MINIMAL = Declaration(

@@ -1,10 +1,10 @@
-"""From what is held to the most even assignment there is.
+"""From what the members hold to the most even assignment.
 
 A unit can go along a path: a member gives one of a kind to a reader of it, which gives one of another kind to a reader of that,
 and so on. Only the ends of a path change their load. An assignment is the most even one exactly when no path makes it more even
-(Harvey, Ladner, Lovász and Tamir 2003, for semi-matchings): the sum of load² / capacity is convex and separable, so a path of
-negative cost is the only way down. One search backwards from the emptiest members visits every node once, and finds a path or
-proves that there is none. As in Dinic's algorithm, one search serves many units: they take all shortest paths that it saw.
+(Harvey, Ladner, Lovász and Tamir 2003, for semi-matchings): the sum of load² / capacity is convex and separable. One search
+backwards from the members with the least load visits every node once. It finds a path or proves that there is none. As in
+Dinic's algorithm, one search serves many units: they take all shortest paths that it found.
 """
 
 import heapq
@@ -18,14 +18,15 @@ _UNSEEN = -1
 
 
 def level(table: CountTable) -> None:
-    """Gives out what nobody holds, then moves units along paths until the table is as even as can be."""
+    """Gives out what nobody holds, then moves units along paths until no path makes the table more even."""
     _deal(table)
     while _Search(table).improve():
         pass
 
 
 def _deal(table: CountTable) -> None:
-    """What is free goes to the emptiest readers: first near ones, up to an even share of everything, then any."""
+    """Gives what is free to the readers with the least load: first to near ones, up to an even share of everything, then to
+    any."""
     sizes = [len(kind.partitions) for kind in table.group.kinds]
     free = [size - sum(table.count[arc] for arc in arcs) for size, arcs in zip(sizes, table.of_kind, strict=True)]
     fewest_readers_first = sorted(range(len(sizes)), key=lambda kind: len(table.of_kind[kind]))
@@ -39,11 +40,11 @@ def _deal(table: CountTable) -> None:
 
 
 def _deal_out(table: CountTable, units: int, arcs: Sequence[Arc], most: int | None) -> int:
-    """One by one to whom it makes the least uneven, up to a load of `most`; returns how many went out."""
+    """Gives units one by one to the reader that makes the table least uneven, up to a load of `most`; returns how many."""
     if not units:
         return 0
     if most is None and len({table.step[table.member[arc]] for arc in arcs}) == len({table.gain(arc) for arc in arcs}) == 1:
-        _pour(table, units, arcs)
+        _give_out_at_once(table, units, arcs)
         return units
     emptiest = [(table.up(table.member[arc]), table.gain(arc), place, arc) for place, arc in enumerate(arcs)]
     heapq.heapify(emptiest)
@@ -57,45 +58,45 @@ def _deal_out(table: CountTable, units: int, arcs: Sequence[Arc], most: int | No
     return units
 
 
-def _pour(table: CountTable, units: int, arcs: Sequence[Arc]) -> None:
-    """The same where the members differ in nothing but their load: all that come under water end at its level, the first ones
-    one above it."""
+def _give_out_at_once(table: CountTable, units: int, arcs: Sequence[Arc]) -> None:
+    """The same where the members differ only in their loads: all that get something end at one level, the first ones one above
+    it."""
     loads = [table.load[table.member[arc]] for arc in arcs]
-    volume, wet, surface = units, 0, 0
+    volume, takers, level = units, 0, 0
     for load in sorted(loads):
-        if wet and (volume + load) // (wet + 1) < load:
+        if takers and (volume + load) // (takers + 1) < load:
             break
-        volume, wet = volume + load, wet + 1
-        surface, above = divmod(volume, wet)
+        volume, takers = volume + load, takers + 1
+        level, above = divmod(volume, takers)
     for arc, load in zip(arcs, loads, strict=True):
-        if load <= surface:
+        if load <= level:
             one_more = above > 0
             above -= one_more
-            table.put(arc, surface - load + one_more)
+            table.put(arc, level - load + one_more)
 
 
 class _Search:
-    """One search over the whole table, and the moves along what it saw."""
+    """One search over the whole table, and the moves along the paths that it found."""
 
     def __init__(self, table: CountTable) -> None:
         self._table = table
         self._depth = [_UNSEEN] * len(table.of_member)
         self._kind_depth = [_UNSEEN] * len(table.of_kind)
-        """How far a unit must go to a root: a kind is as deep as those that take from it, those that give of it are one deeper.
-        Each group of roots begins deeper than the one before it ended, so their paths do not meet."""
+        """How far a unit must go to a root. A kind is as deep as the members that take from it; members that give of it are one
+        deeper. Each group of roots begins deeper than the group before it ended, so their paths do not meet."""
         self._give_at = [0] * len(table.of_member)
         self._take_at = [0] * len(table.of_kind)
-        """The first of its arcs that was not tried in vain."""
+        """The first of its arcs that may still serve."""
 
     def improve(self) -> bool:
-        """Moves units along the paths that it finds; False: there were none, so there are none."""
+        """Moves units along the paths that it finds. False: no path exists."""
         table, improved, first = self._table, False, 0
         height = [(2 * load + 1) * step for load, step in zip(table.load, table.step, strict=True)]
         for price, equals in groupby(sorted(range(len(height)), key=height.__getitem__), height.__getitem__):
             roots = [member for member in equals if self._depth[member] == _UNSEEN]
             reached = self._spread(roots, first)
             fuller = [(-table.down(member), self._depth[member], member) for member in reached if table.down(member) > price]
-            heapq.heapify(fuller)  # of the fullest the nearest first: short paths are few moves
+            heapq.heapify(fuller)  # of equal loads the nearest first: short paths cost few moves
             while fuller:
                 _, depth, giver = fuller[0]
                 if self._move(giver, first):
@@ -110,7 +111,7 @@ class _Search:
         return improved
 
     def _spread(self, roots: list[Place], first: int) -> list[Place]:
-        """Everybody whose units can reach one of the roots, nearest first."""
+        """The members whose units can reach one of the roots, nearest first."""
         reached = list(roots)
         table, depth, kind_depth = self._table, self._depth, self._kind_depth
         for root in roots:
@@ -129,7 +130,7 @@ class _Search:
         return reached
 
     def _move(self, giver: Place, first: int) -> bool:
-        """One unit from the giver to a root, if a path is still open and that makes the two more even."""
+        """Moves one unit from the giver to a root, if there is a path left and the move makes the two more even."""
         table, price, at = self._table, self._table.down(giver), giver
         path: list[tuple[Arc, Arc]] = []
         while self._depth[at] > first or table.up(at) >= price:
@@ -149,7 +150,7 @@ class _Search:
         return True
 
     def _step(self, giver: Place, first: int) -> tuple[Arc, Arc] | None:
-        """An arc on which it gives, and one on which the next, nearer to a root, takes."""
+        """An arc on which the giver gives, and one on which a member nearer to a root takes. None: there are none left."""
         table, depth, arcs = self._table, self._depth[giver], self._table.of_member[giver]
         while depth > first and self._give_at[giver] < len(arcs):
             given = arcs[self._give_at[giver]]

@@ -1,7 +1,7 @@
-"""Partitions that are alike: read by the same members, near to the same ones, of the same weight.
+"""Kinds of partitions: those of one kind have the same readers, zones and weight.
 
-Who has how many of each kind is all that totals, moves and zone mismatches depend on, so a group of a thousand members and a
-million partitions of a few kinds is a small problem.
+Totals, moves and zone mismatches depend only on how many of each kind a member has. So a thousand members and a million
+partitions of a few kinds are a small problem.
 """
 
 from collections import defaultdict
@@ -16,41 +16,41 @@ from baton.assignors.request import Request
 from baton.model.ids import MemberId, Partition, QueueName
 
 Zones = frozenset[str] | None
-"""Of the members' zones, those with a replica. None: near everybody, or nobody says."""
+"""The members' zones that have a replica. None: all of them, or the request names none."""
 _Likeness = tuple[Zones, Fraction, tuple[Place, ...]]
 _ONE = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionKind:
-    """Partitions that are alike."""
+    """Partitions with the same readers, zones, weight and claimants."""
 
     readers: tuple[Place, ...]
     near: Zones
     weight: Fraction
     homes: tuple[Place, ...]
-    """The readers that claim each of them equally, where several do; with any of these they are at home."""
+    """The readers that claim each of them equally, where several do. A partition that goes to one of these makes no move."""
     partitions: PartitionList
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedRequest:
-    """A request by kinds."""
+    """A request by kinds of partitions."""
 
     members: Sequence[MemberId]
     """By place."""
     kinds: Sequence[PartitionKind]
     home: Mapping[QueueName, Sequence[Place | None]]
-    """By queue and number: the one reader whose claim is the newest, alone. Queues that nobody claims anything of are missing."""
+    """By queue and number: the reader that alone has the newest claim. Queues without any claim are missing."""
     zone: Sequence[str | None]
     capacity: Sequence[Fraction]
 
     def far(self, kind: PartitionKind, place: Place) -> bool:
-        """A member with a zone, and a partition with replicas, but none there."""
+        """Whether the member has a zone and partitions of this kind have replicas in other zones only."""
         return kind.near is not None and self.zone[place] is not None and self.zone[place] not in kind.near
 
     def held(self) -> dict[Partition, Place]:
-        """The partitions with one home."""
+        """The one holder of each partition that has one."""
         return {
             Partition(queue, number): place
             for queue, places in self.home.items()
@@ -60,7 +60,7 @@ class GroupedRequest:
 
 
 def grouped(request: Request) -> GroupedRequest:
-    """The request by kinds; kinds in the order of their first partition."""
+    """The request by kinds, in the order of their first partitions."""
     members = by_seat(request.members)
     place = {name: number for number, name in enumerate(members)}
     subscribed = readable(request)
@@ -101,7 +101,7 @@ def _kinds(
             own[like].append(number)
         for like, numbers in own.items():
             parts[id(read_by[queue]), like].append(PartitionList((queue,) * len(numbers), tuple(numbers)))
-    return [PartitionKind(same[places], *like, PartitionList.in_a_row(hands)) for (places, like), hands in parts.items()]
+    return [PartitionKind(same[places], *like, PartitionList.in_a_row(lists)) for (places, like), lists in parts.items()]
 
 
 def _likenesses(

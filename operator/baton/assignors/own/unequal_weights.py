@@ -1,8 +1,8 @@
 """The assignor `minimal` where partitions weigh differently.
 
-The most even assignment of unequal weights is as hard to find as any partition of numbers into equal sums (it is NP-hard), so a
-small group is searched through, which proves the answer, and a large one is improved by moves and swaps until none helps. Then
-partitions of equal weight change places where that saves moves or zone mismatches, which is exact again.
+To find the most even assignment of unequal weights is NP-hard, as it is to divide numbers into equal sums. A full search proves
+the answer for a small group. Moves and swaps improve a large one until none helps. Then partitions of equal weight change
+members where that saves moves or zone mismatches, which is exact again.
 """
 
 import heapq
@@ -20,23 +20,23 @@ from baton.assignors.own.weighted_loads import Cost, Loads
 from baton.model.ids import Partition
 
 MOST_STEPS = 30_000
-"""How far a search goes before it takes what it has: well below a second."""
+"""Steps of a search before it takes the best so far: well below a second."""
 MOST_TRADES = 1_000
-"""How many times a start is improved."""
+"""Improvements of one start."""
 PARTNERS = 8
-"""How many of the fullest members try to change something, and with how many of the emptiest."""
+"""How many members with the highest loads try a trade, and with how many of those with the lowest."""
 
 Owners = dict[Partition, Place]
 
 
 def weigh(group: GroupedRequest) -> Owners:
-    """The best assignment there is, if MOST_STEPS steps of search are enough to see all; else the best that was found."""
+    """The owner of each partition: the best assignment if MOST_STEPS steps suffice to search all, else the best that it found."""
     loads = Loads(group)
-    return _Search(loads, _at_home(loads, _improved(loads, _kept(loads)))).run()
+    return _Search(loads, _with_fewest_moves(loads, _improved(loads, _kept(loads)))).run()
 
 
 def _kept(loads: Loads) -> Owners:
-    """What everybody holds already (of several homes the first), heaviest first, up to an even share of everything."""
+    """Members keep what they hold (of several holders the first), heaviest first, up to an even share of everything."""
     held = loads.held | {partition: kind.homes[0] for partition, kind in loads.kind.items() if kind.homes}
     share, shares = sum(loads.weight.values()), sum(loads.capacity)
     totals = [0] * len(loads.capacity)
@@ -50,22 +50,22 @@ def _kept(loads: Loads) -> Owners:
 
 
 def _improved(loads: Loads, owners: Owners) -> Owners:
-    """Deals out what has no owner, heaviest first to whom it burdens least; then moves and swaps from the fullest on."""
+    """Gives out what has no owner, heaviest first, to the least loaded; then moves and swaps from the most loaded members on."""
     owners = dict(owners)
     totals = loads.totals(owners)
     _deal(loads, owners, totals)
-    hands: list[list[Partition]] = [[] for _ in totals]
+    owned_by: list[list[Partition]] = [[] for _ in totals]
     for partition, place in owners.items():
-        hands[place].append(partition)
-    trades = _Trades(loads, hands, totals)
+        owned_by[place].append(partition)
+    trades = _Trades(loads, owned_by, totals)
     for _ in range(MOST_TRADES):
         if not trades.make_one():
             break
-    return {partition: place for place, hand in enumerate(hands) for partition in hand}
+    return {partition: place for place, owned in enumerate(owned_by) for partition in owned}
 
 
 def _deal(loads: Loads, owners: Owners, totals: list[int]) -> None:
-    """Among the emptiest readers of each kind, whom it burdens least, then where it is at home, then who has fewest."""
+    """Of the least loaded readers: the one that makes the least unevenness, then one that holds it, then the one with fewest."""
     counts = Counter(owners.values())
     emptiest: dict[frozenset[Place], list[tuple[int, int, Place]]] = {}
     for partition in loads.heaviest_first:
@@ -102,19 +102,19 @@ def _deal(loads: Loads, owners: Owners, totals: list[int]) -> None:
 class _Trades:
     """Moves of one partition and swaps of two that make two members more even."""
 
-    def __init__(self, loads: Loads, hands: list[list[Partition]], totals: list[int]) -> None:
+    def __init__(self, loads: Loads, owned_by: list[list[Partition]], totals: list[int]) -> None:
         self._loads = loads
-        self._hands = hands
+        self._owned_by = owned_by
         self._totals = totals
 
     def make_one(self) -> bool:
-        """The best trade of the fullest member that has one; False: none of the fullest has."""
+        """Makes the best trade of the most loaded member that has one. False: none of the most loaded has."""
         height = [total * step for total, step in zip(self._totals, self._loads.step, strict=True)]
         emptiest = sorted(range(len(height)), key=lambda place: (height[place], place))
-        return any(self._trade(giver, emptiest) for giver in emptiest[: -PARTNERS - 1 : -1] if self._hands[giver])
+        return any(self._trade(giver, emptiest) for giver in emptiest[: -PARTNERS - 1 : -1] if self._owned_by[giver])
 
     def _trade(self, giver: Place, emptiest: Iterable[Place]) -> bool:
-        read = [self._loads.readers[partition] for partition in self._hands[giver]]
+        read = [self._loads.readers[partition] for partition in self._owned_by[giver]]
         takers = islice((place for place in emptiest if place != giver and any(place in readers for readers in read)), PARTNERS)
         best: tuple[int, Place, Partition, Partition | None] | None = None
         for taker in takers:
@@ -130,19 +130,19 @@ class _Trades:
         return True
 
     def _pass(self, partition: Partition, giver: Place, taker: Place) -> None:
-        self._hands[giver].remove(partition)
-        self._hands[taker].append(partition)
+        self._owned_by[giver].remove(partition)
+        self._owned_by[taker].append(partition)
         self._totals[giver] -= self._loads.weight[partition]
         self._totals[taker] += self._loads.weight[partition]
 
     def _between(self, giver: Place, taker: Place) -> Iterable[tuple[int, Partition, Partition | None]]:
-        """Trades with what they gain: each partition of the giver alone, or for the one of the taker that fits best."""
+        """Trades with their gains: each partition of the giver, alone or for the best fitting one of the taker."""
         loads, totals = self._loads, self._totals
-        back = sorted((p for p in self._hands[taker] if giver in loads.readers[p]), key=lambda p: (loads.weight[p], p))
+        back = sorted((p for p in self._owned_by[taker] if giver in loads.readers[p]), key=lambda p: (loads.weight[p], p))
         weights = [loads.weight[partition] for partition in back]
         steps = loads.step[giver] + loads.step[taker]
         ideal = (totals[giver] * loads.step[giver] - totals[taker] * loads.step[taker]) // steps
-        for partition in sorted(self._hands[giver]):
+        for partition in sorted(self._owned_by[giver]):
             if taker not in loads.readers[partition]:
                 continue
             weight = loads.weight[partition]
@@ -152,13 +152,13 @@ class _Trades:
                 yield self._gain(giver, taker, weight - weights[at]), partition, back[at]
 
     def _gain(self, giver: Place, taker: Place, load: int) -> int:
-        """By how much the unevenness falls when this load changes hands."""
+        """By how much the unevenness falls when this load goes from giver to taker."""
         before, after = self._totals[giver], self._totals[taker]
         return load * ((2 * before - load) * self._loads.step[giver] - (2 * after + load) * self._loads.step[taker])
 
 
-def _at_home(loads: Loads, owners: Owners) -> Owners:
-    """The same loads with the fewest moves, then mismatches, that changes among equal weights allow."""
+def _with_fewest_moves(loads: Loads, owners: Owners) -> Owners:
+    """The same loads with the fewest moves, then mismatches, by changes among equal weights."""
     settled = {
         partition: min(loads.kind[partition].readers, key=lambda r: (loads.misplaced(partition, r), r != owners[partition]))
         for partition, weight in loads.weight.items()
@@ -183,12 +183,12 @@ def _at_home(loads: Loads, owners: Owners) -> Owners:
             for partition in kind.partitions:
                 table.put(arcs[number, owners[partition]], 1)
         hops = settle(table, hops, swap_loads=False)
-        settled |= {partition: place for place, hand in enumerate(table.hands()) for partition in hand}
+        settled |= {partition: place for place, owned in enumerate(table.owned_by()) for partition in owned}
     return settled
 
 
 class _Search:
-    """Depth first, heaviest partition first; a branch that cannot become better than the best is left."""
+    """Depth first, heaviest partition first. It leaves a branch that cannot become better than the best so far."""
 
     def __init__(self, loads: Loads, best: Owners) -> None:
         self._loads = loads
@@ -202,7 +202,7 @@ class _Search:
         self._rest.reverse()
 
     def run(self) -> Owners:
-        if len(self._order) <= 64:  # deeper ones are never searched through
+        if len(self._order) <= 64:  # MOST_STEPS never suffices for deeper ones
             self._descend({}, [0] * len(self._loads.capacity), 0, 0)
         return self._best
 

@@ -9,11 +9,11 @@ from baton.assignors.own.partition_kinds import GroupedRequest, PartitionKind
 from baton.model.ids import Partition
 
 Cost = tuple[int, int, int]
-"""Unevenness, moves (less a constant), zone mismatches: the least is the best, in this order."""
+"""Unevenness, moves (less a constant), zone mismatches: the least is the best, compared in this order."""
 
 
 class Loads:
-    """What partitions weigh, what members carry, and what an assignment costs."""
+    """Weights of partitions, capacities of members, and the cost of an assignment."""
 
     def __init__(self, group: GroupedRequest) -> None:
         self.group = group
@@ -29,7 +29,7 @@ class Loads:
         self.heaviest_first = sorted(self.weight, key=lambda partition: (-self.weight[partition], partition))
 
     def misplaced(self, partition: Partition, place: Place) -> tuple[int, int]:
-        """Moves and zone mismatches of this partition there: 1 or 0 each."""
+        """Moves and zone mismatches of this partition with this member: 1 or 0 each."""
         kind = self.kind[partition]
         homes = kind.homes or ((self.held[partition],) if partition in self.held else ())
         return int(bool(homes) and place not in homes), int(self.group.far(kind, place))
@@ -48,15 +48,15 @@ class Loads:
         return sum(total * total * step for total, step in zip(totals, self.step, strict=True))
 
     def least_unevenness(self, totals: Sequence[int], rest: int) -> int:
-        """A bound for any way to add a load of `rest`: as if it were water, and everybody read everything."""
+        """A lower bound for any way to add a load of `rest`: as if it could be divided, and all members read everything."""
         level, width = rest, 0
-        dry = sorted(range(len(totals)), key=lambda place: Fraction(totals[place], self.capacity[place]))
+        waiting = sorted(range(len(totals)), key=lambda place: Fraction(totals[place], self.capacity[place]))
         done = 0
-        while done < len(dry) and totals[dry[done]] * width <= level * self.capacity[dry[done]]:
-            level += totals[dry[done]]
-            width += self.capacity[dry[done]]
+        while done < len(waiting) and totals[waiting[done]] * width <= level * self.capacity[waiting[done]]:
+            level += totals[waiting[done]]
+            width += self.capacity[waiting[done]]
             done += 1
-        over = sum(totals[place] ** 2 * self.step[place] for place in dry[done:])
+        over = sum(totals[place] ** 2 * self.step[place] for place in waiting[done:])
         return over - (-level * level * lcm(*self.capacity) // width if width else 0)
 
 

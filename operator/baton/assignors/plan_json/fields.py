@@ -1,4 +1,4 @@
-"""Values of a JSON request, each read or refused by its path."""
+"""Readers for the values of a JSON request. Each returns a value or raises RequestError with the value's path."""
 
 import json
 from collections import Counter
@@ -9,11 +9,11 @@ from typing import TypeGuard
 from baton.assignors.plan_json.request_error import RequestError, shown
 
 MOST = 1e15
-"""Of an amount."""
+"""The largest amount."""
 
 
 class Object(dict[str, object]):
-    """A JSON object that remembers a key that was given twice, which JSON allows and nobody means."""
+    """A JSON object that knows whether a key stands in it twice. JSON allows that."""
 
     def __init__(self, pairs: Iterable[tuple[str, object]]) -> None:
         pairs = list(pairs)
@@ -22,7 +22,7 @@ class Object(dict[str, object]):
         self.repeated = next((key for key, count in counts.items() if count > 1), None)
 
     def check(self, path: str, known: Iterable[str] | None = None, required: Iterable[str] = ()) -> None:
-        """`known` None: the keys are names."""
+        """Refuses repeated, unknown and missing keys. `known` None: the keys are names of the user's. Raises RequestError."""
         prefix = f"{path}." if path else ""
         if self.repeated is not None:
             raise RequestError(prefix + self.repeated, "is given twice; keep one")
@@ -39,7 +39,7 @@ class Object(dict[str, object]):
 
 
 def json_object(text: str) -> Object:
-    """The object on one line. Raises RequestError."""
+    """The JSON object in a text. Raises RequestError."""
     try:
         raw = _parsed(text)
     except RecursionError:
@@ -58,12 +58,12 @@ def _parsed(text: str) -> object:
         return json.loads(text, object_pairs_hook=Object)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # more digits than Python reads: no field may have such a number, so the one that has it refuses it
+    except ValueError:  # more digits than Python reads: the field that has such a number refuses it
         return json.loads(text, object_pairs_hook=Object, parse_int=float)
 
 
 def inner_object(parent: Object, key: str) -> Object:
-    """An object of names under `key`; without the key an empty one."""
+    """The object of names under `key`; an empty one without the key. Raises RequestError."""
     value = parent.get(key, Object(()))
     if not isinstance(value, Object):
         raise RequestError(key, f"expected an object, found {shown(value)}")
@@ -85,13 +85,13 @@ def text(value: object, path: str) -> str:
 
 
 def _refuse_half_characters(value: str, path: str) -> None:
-    """JSON can escape one half of a surrogate pair, which is no character: it cannot be hashed or written."""
+    """Refuses half of a surrogate pair. JSON can escape one; it is no character and cannot be written."""
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise RequestError(path, f"{value!a} has half of a surrogate pair; write whole characters")
 
 
 def whole(value: object, path: str, most: int | None = None) -> int:
-    """From 0 to `most`."""
+    """A whole number from 0 to `most`. Raises RequestError."""
     if not is_whole(value) or value < 0:
         raise RequestError(path, f"expected a whole number from 0, found {shown(value)}")
     if most is not None and value > most:
@@ -104,7 +104,7 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def amount(value: object, path: str, positive: bool) -> Fraction:
-    """A number from 0, or above 0, up to 1e15; 0.1 is a tenth exactly."""
+    """A number from 0 (or above 0: `positive`) to 1e15, exactly as written: 0.1 is a tenth. Raises RequestError."""
     least = "above" if positive else "from"
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST or (positive and not value):
         raise RequestError(path, f"expected a number {least} 0 to {MOST:.0e}, found {shown(value)}")

@@ -1,4 +1,4 @@
-"""A request and its answer as JSON, as `baton plan` takes and gives them. What is wrong is refused with the field's path."""
+"""A request and its answer as JSON, as `baton plan` reads and writes them. A refusal names the path of the wrong field."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -25,10 +25,10 @@ from baton.assignors.solace.lower_bound import least_moves
 from baton.model.ids import MemberId, Partition, QueueName
 
 MOST_PARTITIONS = 1_000_000
-"""Of one queue; also the greatest number that the ledger reads."""
+"""Of one queue. The ledger reads no higher number."""
 
 MOST_IN_ALL = 2_000_000
-"""Of all queues together: what is asked for by mistake must not take the machine's memory."""
+"""Of all queues together, so that a mistake does not take the machine's memory."""
 
 _REQUEST = ("assignor", "queues", "members", "zones", "weights", "options")
 _MEMBER = ("subscribed", "owned", "generation", "instance", "zone", "capacity")
@@ -49,19 +49,19 @@ class AnswerObject(TypedDict):
 
 
 class Planned(NamedTuple):
-    """What one line asked, and the answer."""
+    """The request on one line, and its answer."""
 
     assignor: str
     request: Request
     held: Mapping[Partition, tuple[MemberId, ...]]
-    """Who holds what now."""
+    """The present holders by partition, sorted."""
     answer: Answer
     moves: int
     lower_bound: int
 
 
 def answer_line(line: str | bytes) -> AnswerObject:
-    """The answer to one line of JSON, as JSON. Raises RequestError."""
+    """The answer to one line of JSON, as a JSON object: assignment, withheld, moves, lower_bound. Raises RequestError."""
     made = planned(line)
     return {
         "assignment": _to_queues(made.answer.assignment),
@@ -72,7 +72,7 @@ def answer_line(line: str | bytes) -> AnswerObject:
 
 
 def planned(line: str | bytes) -> Planned:
-    """The answer to one line of JSON. Raises RequestError."""
+    """The request on one line of JSON, and its answer. Raises RequestError."""
     name, assignor, request = parse_request(line)
     try:
         answer = assignor(request)
@@ -84,7 +84,7 @@ def planned(line: str | bytes) -> Planned:
 
 
 def parse_request(line: str | bytes) -> tuple[str, Assignor, Request]:
-    """The assignor that is asked, by name and as a function, and what. Raises RequestError."""
+    """The assignor's name, the assignor, and the request. Raises RequestError."""
     try:
         raw = json_object(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
@@ -210,5 +210,5 @@ def _to_queues(assignment: Mapping[MemberId, Sequence[Partition]]) -> dict[str, 
 
 
 def _moves(held: Mapping[Partition, tuple[MemberId, ...]], answer: Answer) -> int:
-    """How many partitions somebody holds and another will own."""
+    """How many partitions one member holds and another will own."""
     return sum(member not in held.get(partition, (member,)) for partition, member in answer.owners().items())

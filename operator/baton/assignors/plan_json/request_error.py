@@ -1,13 +1,13 @@
-"""How a request is refused: by the path of the field, and one sentence."""
+"""The refusal of a request: the path of a field, and one sentence."""
 
 import json
 
 LONGEST_PATH = 300
-"""Characters; names in it may be of any length."""
+"""Characters. Names in a path may be of any length."""
 
 
 class RequestError(ValueError):
-    """A request that is refused. The message is one line and names the field, what is wrong and what would be right."""
+    """A refused request. The message is one line that names the field, what is wrong and what is right."""
 
     def __init__(self, path: str, sentence: str) -> None:
         words = f"{_cut(path, LONGEST_PATH)}: {sentence}" if path else sentence
@@ -15,7 +15,7 @@ class RequestError(ValueError):
 
 
 def shown(value: object) -> str:
-    """The value as it stands in the request, cut where it is long."""
+    """The value as it stands in the request, at most 60 characters of it."""
     text = json.dumps(value, ensure_ascii=False)
     return _cut(text, 60)
 

@@ -1,4 +1,4 @@
-"""RocketMQ's AllocateMessageQueueAveragely, its default: every queue in runs, members by name."""
+"""RocketMQ's AllocateMessageQueueAveragely, its default: each queue in runs, members by name."""
 
 from baton.assignors.building_blocks.queue_by_queue import in_runs, queue_by_queue
 from baton.assignors.declaration import Declaration
@@ -6,7 +6,7 @@ from baton.assignors.request import Answer, Request
 
 
 def average(request: Request) -> Answer:
-    """RocketMQ's answer, exactly."""
+    """Exactly RocketMQ's answer."""
     return queue_by_queue(request, sorted(request.members), in_runs)
 
 

@@ -1,4 +1,4 @@
-"""RocketMQ's AllocateMessageQueueAveragelyByCircle: every queue is dealt out in turn, members by name."""
+"""RocketMQ's AllocateMessageQueueAveragelyByCircle: readers get each queue in turn, by name."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,7 @@ from baton.model.ids import MemberId, QueueName
 
 
 def circle(request: Request) -> Answer:
-    """RocketMQ's answer, exactly. Every queue begins with the first member, unlike Kafka's round-robin."""
+    """Exactly RocketMQ's answer. Each queue begins with the first reader, unlike Kafka's round-robin."""
     return queue_by_queue(request, sorted(request.members), _in_turn)
 
 

@@ -1,6 +1,6 @@
-"""RocketMQ's AllocateMessageQueueConsistentHash: members on a ring of hashes, a partition goes to the next one.
+"""RocketMQ's AllocateMessageQueueConsistentHash: members stand on a ring of hashes, and a partition goes to the next one.
 
-Few partitions move when a member comes or goes; how even the shares are is left to chance.
+Few partitions move when a member comes or goes. The hashes decide how even the shares are.
 """
 
 from bisect import bisect_left
@@ -20,13 +20,14 @@ VIRTUAL_NODES = 10
 """How many points on the ring a member has (RocketMQ's default)."""
 MOST_VIRTUAL_NODES = 10_000
 MOST_POINTS = 1_000_000
-"""On all rings of one request: some 50 MB of memory and a second."""
+"""On all rings of one request: some 50 MB of memory and a second of work."""
 PARTITION_KEY = "{queue}-{partition}"
 """What is hashed of a partition. RocketMQ hashes `MessageQueue [topic=…, brokerName=…, queueId=…]`; there are no brokers here."""
 
 
 def consistent_hash(request: Request) -> Answer:
-    """RocketMQ's answer, exactly, for the same keys. Options: virtualNodes (0: nobody gets anything), partitionKey."""
+    """Exactly RocketMQ's answer for the same keys. Options: virtualNodes (0: nobody gets anything), partitionKey. Raises
+    AssignorError where the rings would have more than MOST_POINTS."""
     return queue_by_queue(request, sorted(request.members), _around_the_ring(request))
 
 
@@ -42,17 +43,17 @@ def _around_the_ring(request: Request) -> Deal:
         if there not in rings:
             rings[there] = _ring(there, points)
         ring = rings[there]
-        hands: list[list[int]] = [[] for _ in readers]
+        owned_by: list[list[int]] = [[] for _ in readers]
         around = [text.replace("{queue}", queue) for text in pattern.split("{partition}")]
         for number in numbers if ring else ():
-            hands[next_on(ring, _hash(str(number).join(around)))].append(number)
-        return hands
+            owned_by[next_on(ring, _hash(str(number).join(around)))].append(number)
+        return owned_by
 
     return deal
 
 
 def _check_room(request: Request, points: int) -> None:
-    """There is a ring for each set of readers."""
+    """Raises AssignorError where the rings are too large: there is one for each set of readers."""
     fleets = {frozenset(name for name, one in request.members.items() if queue in one.subscribed) for queue in request.queues}
     if points * sum(map(len, fleets)) > MOST_POINTS:
         raise AssignorError(
@@ -63,12 +64,12 @@ def _check_room(request: Request, points: int) -> None:
 
 
 def _ring(readers: Sequence[MemberId], points: int) -> list[int]:
-    """Hashes with whose they are, a place among the readers, as one number each."""
+    """The points in order. Each is one number: the hash, then the reader's index."""
     return sorted(_hash(f"{name}-{point}") << 32 | place for place, name in enumerate(readers) for point in range(points))
 
 
 def next_on(ring: Sequence[int], key: int) -> int:
-    """Whose the next point is. Where points meet, the latest name has it."""
+    """The index of the reader at the next point from a key on. Where points coincide, the last reader has it."""
     found = bisect_left(ring, key << 32)
     meeting = (ring[found] if found < len(ring) else ring[0]) >> 32
     return ring[bisect_left(ring, meeting + 1 << 32) - 1] & 0xFFFFFFFF

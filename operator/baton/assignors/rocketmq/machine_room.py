@@ -1,4 +1,4 @@
-"""RocketMQ's AllocateMessageQueueByMachineRoom: only the partitions of certain rooms, in runs and the rest one by one."""
+"""RocketMQ's AllocateMessageQueueByMachineRoom: only the partitions of certain rooms, in runs, then what remains one by one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,7 +11,8 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 def machine_room(request: Request) -> Answer:
-    """RocketMQ's answer, exactly. Option rooms: a partition without a replica in one of them goes to nobody (None: to all)."""
+    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them goes to nobody. Without the option
+    every partition goes to somebody."""
     return queue_by_queue(request, sorted(request.members), _of_rooms(request))
 
 

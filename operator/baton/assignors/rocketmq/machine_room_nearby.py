@@ -1,6 +1,6 @@
-"""RocketMQ's AllocateMachineRoomNearby, around any other assignor: what is in a room stays with those that are there.
+"""RocketMQ's AllocateMachineRoomNearby, around any other assignor: the members in a room get the partitions in it.
 
-Every room is shared out for itself among the members in it. A room of which no member reads the queue is shared by all.
+The assignor inside answers for each room by itself. Where no member in a room reads a queue, all its readers share the room.
 """
 
 from collections import defaultdict
@@ -19,10 +19,10 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 NAME = "machine-room-nearby"
 WITHIN = "average"
-"""The assignor of a room where none is named: RocketMQ's own default."""
+"""The assignor inside each room, where the options name none: RocketMQ's default."""
 
 Room = str
-"""A zone; "" is where those are of whom nobody says."""
+"""A zone; "" for members and partitions without one."""
 _Part = dict[QueueName, list[int]]
 """Some partitions of some queues."""
 
@@ -85,7 +85,7 @@ def _check(request: Request) -> None:
 
 
 class _Rooms:
-    """Which partitions are shared by whom."""
+    """Which members share which partitions."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -94,7 +94,7 @@ class _Rooms:
         self._manned = {(self._of[name], queue) for name, queues in self._subscribed.items() for queue in queues}
 
     def shares(self, queue: QueueName, numbers: Iterable[int]) -> dict[tuple[bool, Room], list[int]]:
-        """By room; True: those that are there have it for themselves."""
+        """The numbers of a queue by room. True: only the members in the room share them; False: all readers do."""
         shares: dict[tuple[bool, Room], list[int]] = defaultdict(list)
         for number in numbers:
             rooms = sorted(zones_of(self._request, Partition(queue, number))) or [""]
@@ -103,11 +103,11 @@ class _Rooms:
         return shares
 
     def mine(self, member: MemberId, own: bool, room: Room) -> bool:
-        """Whether a reader has a part in this share."""
+        """Whether a member takes part in this share."""
         return not own or self._of[member] == room
 
     def parts(self) -> list[tuple[_Part, set[MemberId]]]:
-        """The shares of all queues together, and who is asked."""
+        """The shares of all queues together, each with the members that take part."""
         parts: dict[tuple[bool, Room], _Part] = defaultdict(dict)
         for queue in sorted(frozenset().union(*self._subscribed.values())):
             for share, numbers in self.shares(queue, range(self._request.queues[queue])).items():
@@ -117,20 +117,21 @@ class _Rooms:
 
 def _room_by_room(rooms: _Rooms, within: Deal) -> Deal:
     def deal(queue: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
-        hands: dict[MemberId, list[int]] = {name: [] for name in readers}
+        owned_by: dict[MemberId, list[int]] = {name: [] for name in readers}
         for share, of_share in rooms.shares(queue, numbers).items():
             mine = [name for name in readers if rooms.mine(name, *share)]
             for name, dealt in zip(mine, within(queue, of_share, mine), strict=False):
-                hands[name] += dealt
-        return map(sorted, hands.values())
+                owned_by[name] += dealt
+        return map(sorted, owned_by.values())
 
     return deal
 
 
 def _ask(assignor: Assignor, request: Request, part: _Part, members: Container[MemberId]) -> Answer:
-    """Assignors number a queue's partitions from 0, so those of a part are renumbered on the way in and out.
+    """The assignor's answer for some partitions of the request among some members.
 
-    The others of the group stand there without a subscription: what they hold must still be waited for.
+    An assignor expects partitions that are numbered from 0, so the request renumbers them and the answer is numbered back. Other
+    members that hold some of them are in the request without a subscription: a cooperative assignor waits for their release.
     """
     inner = {Partition(queue, old): Partition(queue, new) for queue, olds in part.items() for new, old in enumerate(olds)}
     outer = {new: old for old, new in inner.items()}
@@ -152,7 +153,7 @@ def _ask(assignor: Assignor, request: Request, part: _Part, members: Container[M
     )
 
     def numbered(side: Mapping[MemberId, Sequence[Partition]]) -> dict[MemberId, tuple[Partition, ...]]:
-        return {name: tuple(outer[partition] for partition in hand) for name, hand in side.items()}
+        return {name: tuple(outer[partition] for partition in owned) for name, owned in side.items()}
 
     return Answer(numbered(answer.assignment), numbered(answer.withheld))
 
@@ -161,10 +162,10 @@ def _merged(request: Request, answers: Iterable[Answer]) -> Answer:
     assignment: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
     withheld: dict[MemberId, list[Partition]] = defaultdict(list)
     for answer in answers:
-        for hands, side in ((assignment, answer.assignment), (withheld, answer.withheld)):
+        for owned_by, side in ((assignment, answer.assignment), (withheld, answer.withheld)):
             for name, partitions in side.items():
-                hands[name] += partitions
+                owned_by[name] += partitions
     return Answer(
-        {name: PartitionList.of(hand) for name, hand in assignment.items()},
-        {name: PartitionList.of(hand) for name, hand in withheld.items() if hand},
+        {name: PartitionList.of(owned) for name, owned in assignment.items()},
+        {name: PartitionList.of(owned) for name, owned in withheld.items() if owned},
     )

@@ -1,4 +1,4 @@
-"""Runnel's assignment: every queue in runs, members in the order in which they joined."""
+"""Runnel's assignment: each queue in runs, members in the order in which they joined."""
 
 from baton.assignors.building_blocks.queue_by_queue import in_runs, queue_by_queue
 from baton.assignors.building_blocks.subscriptions import by_seat
@@ -7,7 +7,7 @@ from baton.assignors.request import Answer, Request
 
 
 def contiguous(request: Request) -> Answer:
-    """Runnel's answer, exactly. A newcomer is last, so the runs before it only shift; equal ranks go by name."""
+    """Exactly Runnel's answer. A new member is the last one, so the runs before it only shift. Equal ranks go by name."""
     return queue_by_queue(request, by_seat(request.members), in_runs)
 
 

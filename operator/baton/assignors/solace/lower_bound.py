@@ -1,4 +1,4 @@
-"""The least number of moves after which a group can be balanced."""
+"""The least number of moves to a balance."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -12,12 +12,11 @@ def lower_bound(
     members: Mapping[MemberId, frozenset[QueueName]],
     owners: Mapping[Partition, MemberId],
 ) -> int:
-    """The least moves from `owners` to any balance of these members, which are given with their subscriptions.
+    """The least number of moves from `owners` to any balance of these members. `members` has their subscriptions.
 
-    Balanced means: totals as even as the subscriptions allow (within one where all are subscribed to all), and among those
-    assignments every queue as even as can be. A partition that had an owner and gets another is a move, also where its owner
-    is not among `members` (an orphan) or no longer subscribed; the first grant of a partition (not in `owners`) is none, and
-    neither is one that nobody is left to take. Owners of partitions that do not exist are ignored.
+    `balance` says what a balance is. A partition that had an owner and gets another is a move, also where its owner is not among
+    `members` (an orphan) or does not read the queue any more. The first grant of a partition (not in `owners`) is no move, and
+    neither is a partition that no member reads. Owners of partitions that do not exist do not count.
     """
     return least_moves(queues, members, {partition: (owner,) for partition, owner in owners.items()})
 
@@ -27,7 +26,7 @@ def least_moves(
     members: Mapping[MemberId, frozenset[QueueName]],
     holders: Mapping[Partition, Collection[MemberId]],
 ) -> int:
-    """As `lower_bound`, where a partition may have several holders: it stays if it goes to any of them."""
+    """As `lower_bound`, where a partition may have several holders. One that goes to any of them is no move."""
     subscribed = {member: frozenset(queue for queue in wanted if queue in queues) for member, wanted in members.items()}
     read = frozenset().union(*subscribed.values())
     held: dict[QueueName, list[MemberId | None]] = {}
@@ -47,7 +46,7 @@ def least_moves(
 
 
 def kept(claims: Claims, shares: Shares) -> int:
-    """How many partitions stay with a holder."""
+    """How many partitions stay with one of their holders."""
     settled = Counter((partition.queue, member) for partition, member in shares.settled.items())
     stay = len(shares.settled)
     for queue, holders in claims.held.items():

@@ -1,26 +1,26 @@
 """Flows of least cost where every further unit on an arc costs at least as much as the one before it.
 
-A flow costs least exactly when its nodes have potentials at which no step of the residual network costs less than nothing; with
-convex costs it is enough to look at the next unit of every arc. So a start that is nearly right is mended: every step that costs
-less than nothing is taken, which leaves some units at the wrong nodes, and these go back by shortest paths, many at a time (the
-primal-dual method; Ahuja, Magnanti and Orlin, *Network Flows*, chapters 9 and 14). In the end the potentials are the proof.
-Whole numbers only: no rounding, no tolerance. Columns instead of objects, for there may be a hundred thousand arcs.
+A flow costs least exactly when its nodes have potentials at which no step of the residual network has a negative cost. With
+convex costs the next unit of every arc decides. The search corrects a start that is nearly right: it takes every step with a
+negative cost, which leaves some units at the wrong nodes. These go back by shortest paths, many at a time (the primal-dual
+method; Ahuja, Magnanti and Orlin, *Network Flows*, chapters 9 and 14). In the end the potentials are the proof. Numbers are
+whole, so there is no rounding. Values stand in lists instead of objects: there may be a hundred thousand arcs.
 """
 
 import heapq
 from collections.abc import Sequence
 
 _Step = int
-"""Twice an arc's number: one unit more on it; and one: one unit less."""
+"""Twice an arc's number means one unit more on it; one above that means one unit less."""
 
 _CLOSED = 1 << 200
-"""The price of a step that cannot be taken: above all others together."""
+"""The cost of a step that is not possible: above all others together."""
 
 
 class Network:
-    """A network with a flow on it; `settle` makes that flow one of least cost among those with the same excess at every node.
+    """A network with a flow on it. `settle` makes it the flow of least cost among those with the same excess at every node.
 
-    The n-th unit on an arc (from 1) adds what it adds to growth · n². Each of the first `cheap` units costs one less.
+    n units on an arc cost growth · n², and each of the first `cheap` units costs one less.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -30,11 +30,11 @@ class Network:
         self._cheap: list[int] = []
         self._most: list[int | None] = []
         self._to: list[int] = []
-        """By step: where it leads."""
+        """By step: the node to which it leads."""
         self._cost: list[int] = []
-        """By step: what it costs now (a gain is negative)."""
+        """By step: its present cost. A gain is negative."""
         self._from: list[list[_Step]] = [[] for _ in range(nodes)]
-        """By node: the steps that begin there. One that takes a unit back is listed when there is one."""
+        """By node: the steps that begin there. A step that takes a unit back is among them from the first unit on."""
 
     def add(self, tail: int, head: int, flow: int, growth: int = 0, cheap: int = 0, most: int | None = None) -> int:
         """Adds an arc that already carries `flow` of at most `most` units, and returns its number."""
@@ -69,10 +69,10 @@ class Network:
         self._cost[2 * number + 1] = (n <= cheap) - growth * (2 * n - 1) if n else _CLOSED
 
     def settle(self, potential: list[int]) -> None:
-        """Makes the flow one of least cost. Depends on the order of nodes and arcs only.
+        """Makes the flow one of least cost. Which one depends only on the order of nodes and arcs.
 
-        First every step is taken that costs less than nothing at these potentials. Any will do at which no arc can take endless
-        units at a gain, and the better they are, the fewer units are then at the wrong node. Those go back by shortest paths.
+        First it takes every step with a negative cost at these potentials. Any potentials serve at which no arc can take endless
+        units at a gain. The better they are, the fewer units are then at the wrong node. Those go back by shortest paths.
         """
         excess = self._take_gains(potential)
         while any(units > 0 for units in excess):
@@ -80,7 +80,7 @@ class Network:
             self._send_back(potential, excess, hops)
 
     def _take_gains(self, potential: Sequence[int]) -> list[int]:
-        """By node, how many units it has too many now (negative: too few)."""
+        """Takes every gain; returns by node how many units it has too many then (negative: too few)."""
         excess = [0] * len(potential)
         to, cost = self._to, self._cost
         for node, here in enumerate(potential):
@@ -92,8 +92,8 @@ class Network:
         return excess
 
     def _search(self, potential: list[int], excess: Sequence[int]) -> list[int]:
-        """Shortest paths from what has too many to the nearest that have too few (Dijkstra), of equal ones those with the fewest
-        steps, counted by node. Afterwards the steps along them cost nothing, and no step costs less."""
+        """Finds shortest paths from nodes with too many units to the nearest with too few (Dijkstra), of equal ones those with
+        the fewest steps; returns the steps by node. Then the steps along them cost nothing, and no step has a negative cost."""
         to, cost = self._to, self._cost
         distance, hops = [_CLOSED] * len(excess), [_CLOSED] * len(excess)
         heap = [(0, 0, node) for node, units in enumerate(excess) if units > 0]
@@ -119,10 +119,10 @@ class Network:
         return hops
 
     def _send_back(self, potential: Sequence[int], excess: list[int], hops: Sequence[int]) -> None:
-        """As many units as there are disjoint shortest paths for (Dinic)."""
+        """Sends back as many units as there are disjoint shortest paths (Dinic)."""
         to, cost = self._to, self._cost
         tried = [0] * len(excess)
-        """By node: the steps that were tried in vain."""
+        """By node: how many of its steps lead nowhere any more."""
         for source in [node for node, units in enumerate(excess) if units > 0]:
             path: list[_Step] = []
             node = source

@@ -1,4 +1,4 @@
-"""Who reads what and holds how many of it, in columns: a cell is a queue and one of its readers."""
+"""How many partitions of each queue every reader holds. A cell of the table is a queue and one of its readers."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -13,37 +13,37 @@ Cell = int
 
 @dataclass(frozen=True, slots=True)
 class QueueReaderTable:
-    """Queues and members are numbers here: queues by name, members by the place at which they are served."""
+    """Queues and members are indexes here: queues in the order of their names, members in the order of `members`."""
 
     queues: Sequence[QueueName]
-    """Those that somebody reads."""
+    """The queues that somebody reads."""
     sizes: Sequence[int]
     members: Sequence[MemberId]
-    """All there are."""
+    """All members, readers or not."""
     of_queue: Sequence[range]
-    """By queue its cells, one per reader, in the order of their places."""
+    """By queue: its cells, one per reader, in the order of the members."""
     queue: Sequence[int]
-    """By cell."""
+    """By cell: its queue."""
     member: Sequence[Place]
-    """By cell."""
+    """By cell: its member."""
     held: Sequence[int]
-    """By cell: how many its member holds alone."""
+    """By cell: how many partitions its member holds alone."""
     uniform: bool
-    """Everybody who reads anything reads everything."""
+    """Every member that reads any queue reads all of them."""
 
     def cell(self, queue: int, place: Place) -> Cell:
-        """Of a queue and a reader of it."""
+        """The cell of a queue and a reader of it."""
         return bisect_left(self.member, place, self.of_queue[queue].start, self.of_queue[queue].stop)
 
     def of_member(self) -> list[list[Cell]]:
-        """By place: the member's cells, by queue."""
+        """By member: its cells, in the order of queues."""
         cells: list[list[Cell]] = [[] for _ in self.members]
         for cell, place in enumerate(self.member):
             cells[place].append(cell)
         return cells
 
     def totals(self, counts: Sequence[int]) -> list[int]:
-        """By place, of what is in each cell."""
+        """By member: the sum of the counts in its cells."""
         totals = [0] * len(self.members)
         for place, count in zip(self.member, counts, strict=True):
             totals[place] += count
@@ -56,7 +56,7 @@ def cells_of(
     subscribed: Mapping[MemberId, frozenset[QueueName]],
     owners: Mapping[QueueName, Sequence[MemberId | None]],
 ) -> QueueReaderTable:
-    """The cells of these members, in this order; `owners`, by queue and number, have only what they read."""
+    """The table of these members, in this order. `owners`, by queue and number, own only what they read."""
     read_by = readers([subscribed[name] for name in members])
     of_queue: list[range] = []
     number: list[int] = []

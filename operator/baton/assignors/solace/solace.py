@@ -1,9 +1,9 @@
 """The rebalancing of Solace's partitioned queues: as even as can be, with the fewest hand-offs.
 
-Solace describes six steps: create or delete partitions; map new ones to the flows with fewest; tell flows that are left with
-none; check for balance; hand one partition from the fullest to the emptiest; repeat. For one queue these steps end in a balance
-with the fewest moves there can be. For several queues, or members that read only some of them, single steps can end in a
-balance that cost more, so the balance is found first (`baton.assignors.solace.balance`) and the steps are then taken towards it.
+Solace describes six steps: create or delete partitions; map new ones to the flows with fewest; notify flows that are left with
+none; check for balance; hand one partition from the flow with most to the flow with fewest; repeat. For one queue these steps end
+in a balance with the fewest moves. For several queues, or members that read only some of them, single steps can need more moves.
+So the assignor first finds the balance (`balance`), and then gives and takes partitions towards it.
 """
 
 import heapq
@@ -19,16 +19,16 @@ from baton.assignors.solace.balance import Claims, fair_shares
 from baton.model.ids import MemberId, Partition, QueueName
 
 Columns = dict[QueueName, list[MemberId | None]]
-"""By queue that somebody reads and number, whose it is; None: nobody's yet."""
+"""By queue that somebody reads, and number: the owner; None: nobody yet."""
 Room = dict[QueueName, dict[MemberId, int]]
-"""By queue, how many more of it each member may have."""
+"""By queue: how many more of it each member may have."""
 
 
 def solace(request: Request) -> Answer:
     """Totals within one (or as even as the subscriptions allow), then every queue, with the fewest moves.
 
-    Of what a member must give up, it gives the highest numbers. What is free goes, lowest number first, to the member that has
-    fewest at that point, then by joining, then by name.
+    A member gives up its highest numbers. What is free goes, lowest number first, to the member that has fewest at that point;
+    of equal ones to the one that joined first, then by name.
     """
     claims = _claims(request)
     shares = fair_shares(claims)
@@ -48,10 +48,10 @@ def solace(request: Request) -> Answer:
 
 
 def place_new(request: Request) -> Answer:
-    """Only gives what nobody holds to the members that have fewest; whoever holds something keeps it.
+    """Gives what nobody holds to the members with fewest; members keep what they hold.
 
-    Fewest in total decides, then fewest of that queue, then joining, then the name. This is what a change of the partition count
-    does at once, whatever the group's assignor.
+    Fewest in total decides, then fewest of that queue, then the order of joining, then the name. A change of the partition count
+    does this at once, whatever the group's assignor (Solace's second step).
     """
     claims = _claims(request)
     room: Room = {}
@@ -84,7 +84,7 @@ def _claims(request: Request) -> Claims:
 
 
 def _hand_out(members: Sequence[MemberId], owners: Columns, room: Mapping[QueueName, Mapping[MemberId, int]]) -> None:
-    """Gives every partition without an owner to the member with fewest, of those with room for it."""
+    """Gives every partition without an owner to the member with fewest of those with room."""
     totals = Counter(name for column in owners.values() for name in column)
     rank = {member: place for place, member in enumerate(members)}
     for queue in sorted(owners):
@@ -105,12 +105,12 @@ def _hand_out(members: Sequence[MemberId], owners: Columns, room: Mapping[QueueN
 
 
 def _answer(request: Request, owners: Columns) -> Answer:
-    hands: dict[MemberId, list[tuple[QueueName, int]]] = {member: [] for member in request.members}
+    owned_by: dict[MemberId, list[tuple[QueueName, int]]] = {member: [] for member in request.members}
     for queue in sorted(owners):
         for number, name in enumerate(owners[queue]):
             if name is not None:
-                hands[name].append((queue, number))
-    return Answer({member: PartitionList.of_sorted(hand) for member, hand in hands.items()})
+                owned_by[name].append((queue, number))
+    return Answer({member: PartitionList.of_sorted(owned) for member, owned in owned_by.items()})
 
 
 SOLACE = Declaration(

@@ -1,4 +1,4 @@
-"""A first answer, nearly balanced: the network of `baton.assignors.solace.balance` then has little to mend."""
+"""First counts that are nearly a balance, so that the flow of `balance` has little to correct."""
 
 import heapq
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from baton.assignors.solace.queue_reader_table import Cell, QueueReaderTable
 
 
 def first_answer(cells: QueueReaderTable) -> list[int]:
-    """By cell, how many its member has. Every partition of the queues that are read is given out."""
+    """By cell: how many its member has. Every partition of a queue that somebody reads has an owner."""
     return _evenly(cells) if cells.uniform else _level(cells)
 
 
 def _evenly(cells: QueueReaderTable) -> list[int]:
-    """Everybody reads everything: each queue within one, totals nearly so, and fully where nothing is held. For one queue this
-    has the fewest moves already: every member keeps what it has up to the floor, and the seats above the floor go first to those
-    that have more than it."""
+    """Where all read everything: each queue within one, totals nearly so, and exactly where nobody holds anything. For one queue
+    this has the fewest moves already: members keep what they have up to the floor, and one more goes first to those that have
+    more."""
     counts: list[int] = []
     left: list[int] = []
     for size, row in zip(cells.sizes, cells.of_queue, strict=True):
@@ -42,8 +42,8 @@ def _evenly(cells: QueueReaderTable) -> list[int]:
 
 
 def _level(cells: QueueReaderTable) -> list[int]:
-    """Subscriptions differ: everybody keeps what it holds; what is free goes, up to an even share of everything, to those that
-    have fewest of the queue, then to the emptiest; and then from the fullest to the emptiest."""
+    """Where subscriptions differ: members keep what they hold. What is free goes to those with fewest of the queue, up to an even
+    share of everything, then to those with the lowest totals. Then partitions go from the highest totals to the lowest."""
     counts = list(cells.held)
     totals = cells.totals(counts)
     free = [size - sum(counts[row.start : row.stop]) for size, row in zip(cells.sizes, cells.of_queue, strict=True)]
@@ -75,14 +75,14 @@ def _level(cells: QueueReaderTable) -> list[int]:
 
 
 class _Levelling:
-    """One partition at a time from a fuller to an emptier member, as far as a single step makes the totals more even."""
+    """Moves one partition at a time to a member with a lower total, as long as one move makes the totals more even."""
 
     def __init__(self, cells: QueueReaderTable, counts: list[int], totals: list[int]) -> None:
         self._cells = cells
         self._counts = counts
         self._totals = totals
         self._fullest: dict[int, list[tuple[int, Cell]]] = {}
-        """By queue, as far as somebody asked, the cells that could give. Totals may have fallen since."""
+        """By queue that a taker asked for: the cells that could give. Totals may have fallen since."""
 
     def run(self) -> None:
         of_member, highest = self._cells.of_member(), max(self._totals)
@@ -91,7 +91,7 @@ class _Levelling:
                 self._fill(of_member[taker])
 
     def _fill(self, mine: Iterable[Cell]) -> None:
-        """As many as make sense for a taker with these cells, to the emptiest of them first."""
+        """Moves partitions to a taker with these cells, to the lowest count of them first."""
         wanting = [(self._counts[cell], cell) for cell in mine]
         heapq.heapify(wanting)
         while wanting:
@@ -105,7 +105,7 @@ class _Levelling:
             heapq.heapreplace(wanting, (count + 1, cell))
 
     def _giver(self, queue: int) -> Cell | None:
-        """The cell of the fullest member that has some of this queue."""
+        """The cell of the member with the highest total that has some of this queue."""
         if queue not in self._fullest:
             row = self._cells.of_queue[queue]
             self._fullest[queue] = [(-self._totals[self._cells.member[cell]], cell) for cell in row if self._counts[cell]]

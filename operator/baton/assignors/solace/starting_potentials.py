@@ -1,6 +1,6 @@
-"""What a unit is worth with each queue and member of a nearly balanced answer: where the search for a better one starts.
+"""Potentials for the nodes of a nearly balanced flow (`min_cost_flow`), from which its search starts.
 
-A potential says how much less a unit costs there than at the sink. Only the search's length depends on them.
+A node's potential says how much less a unit costs there than at the sink. Potentials decide only how long the search takes.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from baton.assignors.solace.queue_reader_table import QueueReaderTable
 
 
 def potentials(cells: QueueReaderTable, counts: Sequence[int], even_totals: int, even_queues: int) -> list[int]:
-    """Of queues, then members. `counts`, by cell, is the answer. The n-th unit of a member costs 2 · even_totals more than the
-    one before it, the n-th of a cell 2 · even_queues."""
+    """The potentials of the queues, then of the members. `counts`, by cell, is the flow. Each unit of a member costs
+    2 · even_totals more than the unit before it, each of a cell 2 · even_queues."""
     level = [1 - 2 * total for total in cells.totals(counts)]
     of_queue = _spread(cells, counts, level)
     queues: list[int] = []
@@ -22,7 +22,7 @@ def potentials(cells: QueueReaderTable, counts: Sequence[int], even_totals: int,
 
 
 def _spread(cells: QueueReaderTable, counts: Sequence[int], level: list[int]) -> list[int]:
-    """Whoever can take a unit of a fuller member is worth as much as that one; returns the same by queue."""
+    """Lowers the level of each member that can take a unit of a lower level; returns the lowest level by queue."""
     readers = [cells.member[row.start : row.stop] for row in cells.of_queue]
     holders = [[cells.member[cell] for cell in row if counts[cell]] for row in cells.of_queue]
     of_queue = [0] * len(readers)
