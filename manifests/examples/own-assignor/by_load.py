@@ -14,7 +14,7 @@ def assign(request: Request) -> Answer:
     """Who should own what. Members that have nothing in the end may be left out."""
     owners = {partition: name for name, member in request.members.items() for partition in member.owned}
     loads = dict.fromkeys(request.members, Fraction(0))
-    hands: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
+    owned: dict[MemberId, list[Partition]] = {name: [] for name in request.members}
     for weight, partition in _heaviest_first(request):
         readers = [name for name, member in request.members.items() if partition.queue in member.subscribed]
         if not readers:
@@ -26,8 +26,8 @@ def assign(request: Request) -> Answer:
 
         receiver = min(readers, key=cost)
         loads[receiver] += weight
-        hands[receiver].append(partition)
-    return Answer({name: tuple(hand) for name, hand in hands.items()})
+        owned[receiver].append(partition)
+    return Answer({name: tuple(mine) for name, mine in owned.items()})
 
 
 def _heaviest_first(request: Request) -> Iterable[tuple[Fraction, Partition]]:
