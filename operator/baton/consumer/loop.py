@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
+from baton.consumer import forks
 from baton.consumer.callbacks import Call, Callbacks, Notices
 from baton.consumer.deadlines import Left
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
@@ -60,6 +61,7 @@ class ConsumerLoop:
         self._due = Due(self._holdings, self._supply, self._work)
         self._upkeep = Upkeep(uid, self._holdings, self._supply, self._work, self._grace, self._notices, session)
         self._ended = threading.Event()
+        self._served = False
         self.last_calls: Sequence[Call] = ()
         """After the end: callbacks that are still due."""
         self._failure: BaseException | None = None
@@ -71,11 +73,20 @@ class ConsumerLoop:
         """Raises RuntimeError the second time."""
         if self._thread.ident is not None:
             raise RuntimeError("a consumer runs once: make another with Consumer.from_environment()")
+        forks.follow(self)
         self._thread.start()
+
+    def left_behind(self) -> None:
+        """In a process that was forked from the one in which it runs: nobody here would ever answer."""
+        self._ended, self._session, self._failure = threading.Event(), None, forks.refusal("consumer")
+        self._ended.set()
 
     def serve(self, workers: int, *, by_key: bool = False, shared: bool = False) -> None:
         """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
-        though earlier ones have not come back. Before the first `take`."""
+        though earlier ones have not come back. Before the first `take`. Raises RuntimeError beside another."""
+        if self._served and self._thread.ident is not None and not self._ended.is_set():
+            raise RuntimeError("one run, serve or batches per consumer, once: go on with that one, or make another consumer")
+        self._served = True
 
         def begin() -> None:
             self._supply.workers, self._supply.shared = workers, shared
@@ -105,7 +116,7 @@ class ConsumerLoop:
         self._words.put(self._recall)
 
     def wake(self) -> None:
-        self._words.put(_nothing)
+        self._words.put(lambda: None)
 
     @property
     def interrupted(self) -> bool:
@@ -133,9 +144,14 @@ class ConsumerLoop:
         return self.last_answer(want)
 
     @property
+    def out_of_time(self) -> bool:
+        """What is being worked on is not waited for any longer."""
+        return time.monotonic() >= self._grace.over_at
+
+    @property
     def ended(self) -> bool:
         """Nothing is answered any more."""
-        return self._ended.is_set() or time.monotonic() >= self._grace.over_at
+        return self._ended.is_set() or self.out_of_time
 
     def last_answer(self, want: Want) -> Delivery | Call | None:
         """After the end. Raises what ended it, if that was no stop."""
@@ -170,7 +186,7 @@ class ConsumerLoop:
         self._words.put(Returned(delivery, outcomes, seconds, count))
 
     def still_mine(self, holding: Holding) -> bool:
-        if holding.over:
+        if holding.over or self._ended.is_set():
             return False
         if time.monotonic() - holding.sure_at <= SURE_FOR:
             return True
@@ -282,7 +298,3 @@ class ConsumerLoop:
                 self._turn()
         self._hear()
         self.last_calls = self._upkeep.end()
-
-
-def _nothing() -> None:
-    """A word that only wakes."""

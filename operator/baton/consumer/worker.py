@@ -4,7 +4,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import Delivery, Want
@@ -41,7 +42,8 @@ def work(loop: ConsumerLoop, handler: HandlerRun, terms: HandlerTerms) -> None:
 
 
 def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: HandlerTerms) -> None:
-    """The same on several threads, until all have ended. Raises what the first of them raises."""
+    """The same on several threads, until all have ended; one whose handler does not return in time is left to itself. Raises what
+    the first of them raises."""
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def run() -> None:
@@ -56,9 +58,15 @@ def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], t
 
     for number in range(terms.concurrency):
         threading.Thread(target=run, name=f"baton-worker-{number}", daemon=True).start()
-    for _ in range(terms.concurrency):
-        if (end := ends.get()) is not None:
-            raise end
+    left = terms.concurrency
+    while left and not loop.out_of_time:
+        with suppress(Empty):
+            end = ends.get(timeout=LOOK_EVERY)
+            left -= 1
+            if end is not None:
+                raise end
+    if left:
+        log.error("time is up, and a handler has not returned: its entries come to their next owner")
 
 
 def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
@@ -100,7 +108,7 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: 
 
 
 async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: HandlerTerms) -> None:
-    """By several tasks, until all have ended."""
+    """By several tasks, until all have ended; one whose handler does not return in time is cancelled."""
     ends: list[BaseException] = []
 
     async def run() -> None:
@@ -112,10 +120,12 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], term
     working = {asyncio.create_task(run()) for _ in range(terms.concurrency)}
     try:
         left = working
-        while left and not ends:
-            ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        while left and not ends and not loop.out_of_time:
+            ended, left = await asyncio.wait(left, timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 task.result()
+        if left and not ends:
+            log.error("time is up, and a handler has not returned: it is cancelled, and its entries come to their next owner")
     finally:
         for task in working:
             task.cancel()

@@ -1,12 +1,20 @@
 """A consumer runs once, and says so; one that does not run keeps nobody waiting."""
 
 import asyncio
+import os
+import pickle
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.unit.consumer.test_waiter import EmptyQueue
+from tests.waiting import PATIENCE
 
 from baton.consumer import AssignmentSource, Consumer
+from baton.consumer.callbacks import Callbacks, Partitions
+from baton.consumer.held import HeldEntry
 from baton.model.ids import MemberId, Uid
 
 
@@ -52,3 +60,78 @@ def test_what_fails_in_the_loop_is_raised_where_entries_are_waited_for(tmp_path:
     one = Consumer(lambda name: EmptyQueue(), Broken(tmp_path, MemberId("pod"), Uid("u")), Uid("u"))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         one.run(print)
+
+
+def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
+    """It would wait for the callback in which it waits."""
+    queue, ledger = InMemoryQueue(1), InMemoryLedger({0: 1})
+    refused: list[str] = []
+
+    def within(partitions: Partitions) -> None:
+        with pytest.raises(RuntimeError) as refusal:
+            one.run(print)
+        refused.append(str(refusal.value))
+
+    def handle(entry: HeldEntry) -> None:
+        one.stop()
+        ledger.says({}, {0: 1})
+
+    one = consumer_of(queue, ledger, Callbacks(on_assigned=within))
+    one.run(handle)
+    assert "once" in refused[0]
+    assert queue.acknowledged == ["0"]
+
+
+def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
+    queue = InMemoryQueue(2)
+    with consumer_of(queue) as one:
+        batches = one.batches(max_entries=1)
+        batch = next(batches)
+
+        def there() -> list[object]:
+            try:
+                return [batch.ack().wait(PATIENCE), batch[0].still_mine(), next(batches)]
+            except RuntimeError as refusal:
+                return [batch.ack().wait(PATIENCE), batch[0].still_mine(), str(refusal)]
+
+        acknowledged, still_mine, refusal = in_a_fork(there)
+        assert (acknowledged, still_mine) == (False, False)
+        assert "forked" in str(refusal)
+        assert queue.acknowledged == []
+        assert batch.ack().wait(PATIENCE), "and the process that it was forked from works on"
+
+
+def in_a_fork(function: Callable[[], list[object]]) -> list[object]:
+    """What the function returns in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, pickle.dumps(function()))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer: list[object] = pickle.loads(pipe.read())
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.mark.parametrize("in_tasks", [True, False])
+def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, in_tasks: bool) -> None:
+    queue = InMemoryQueue(1)
+    told: list[str] = []
+    callbacks = Callbacks(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
+    one = consumer_of(queue, callbacks=callbacks)
+
+    async def wait_for_ever(entry: HeldEntry) -> None:
+        one._loop.leave()
+        await asyncio.get_running_loop().create_future()
+
+    def stay_for_ever(entry: HeldEntry) -> None:
+        one._loop.leave()
+        threading.Event().wait()
+
+    one.run(wait_for_ever if in_tasks else stay_for_ever, concurrency=2)
+    assert told == ["lost"]
+    assert queue.acknowledged == []
