@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import ceil
@@ -10,6 +11,8 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import urllib3
+
+from baton.consumer.clock import ServerClock
 
 Json = dict[str, Any]
 """A resource, or an event of a watch, as JSON."""
@@ -43,6 +46,7 @@ class ApiConnection:
         self._url = url.rstrip("/")
         self._pool = pool
         self._authorization = authorization
+        self.clock = ServerClock()
 
     @classmethod
     def in_pod(cls, account: Path = ACCOUNT, environment: Mapping[str, str] = os.environ) -> Self:
@@ -108,6 +112,7 @@ class ApiConnection:
         if authorization := self._authorization():
             headers["Authorization"] = authorization
         fields = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        asked = time.monotonic()
         answer = self._pool.request(
             method,
             f"{self._url}{path}?{fields}" if fields else f"{self._url}{path}",
@@ -117,6 +122,7 @@ class ApiConnection:
             retries=False,
             preload_content=False,
         )
+        self.clock.follow(answer.headers.get("Date"), asked)
         try:
             if not 200 <= answer.status < 300:
                 raise ApiRefused(answer.status, _words(answer))

@@ -102,7 +102,8 @@ class Consumer:
         except QueueUnreachable as problem:
             raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
         group = f"{pod.namespace}/{pod.group}"
-        lease = KubernetesLease(ApiConnection.from_environment(), pod.namespace, session_lease_name(pod.name))
+        api = ApiConnection.from_environment()
+        lease = KubernetesLease(api, pod.namespace, session_lease_name(pod.name))
         session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
         announcements = RedisAnnouncements(url, group, pod.uid)
         ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
@@ -116,7 +117,7 @@ class Consumer:
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
             metrics=metrics,
-            deadlines=first_known(LedgerDeadlines(pod.ledger).left, assignments.left),
+            deadlines=first_known(LedgerDeadlines(pod.ledger, api.clock.now).left, assignments.left),
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:

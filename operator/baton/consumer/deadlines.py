@@ -20,8 +20,8 @@ class LedgerDeadlines:
     """Reads the key as it is mounted, when it is asked."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: seconds since 1970, as the API server has it. The machine's own may differ, so no answer is beyond what the
-        hand-off was given in all."""
+        """`clock`: seconds since 1970, as the API server has it (`ApiConnection.clock`). It may differ all the same, so no answer
+        is beyond what the hand-off was given in all."""
         self._file = directory / LEDGER_GROUP_KEY
         self._clock = clock
 

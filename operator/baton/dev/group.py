@@ -47,7 +47,7 @@ class DevGroup:
         self._settled: str | None = ""
         """The run of the server whose owner records the engine has seen."""
         self._last = ""
-        self.server = DevServer(NAMESPACE, name, self._changed)
+        self.server = DevServer(NAMESPACE, name, self._changed, self._clock.now)
         claimant = Claimant(f"{NAMESPACE}/{name}", folder.uid)
 
         async def connect() -> QueueAdapter:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hmac import compare_digest
@@ -34,7 +35,9 @@ class Process:
 class DevServer:
     """On a port of 127.0.0.1. `changed` is called, on any thread, when something is another than it was."""
 
-    def __init__(self, namespace: str, group: str, changed: Callable[[], None]) -> None:
+    def __init__(self, namespace: str, group: str, changed: Callable[[], None], now: Callable[[], float] = time.time) -> None:
+        """`now`: the time that it tells (unix seconds), which is that of the ledger."""
+        self.now = now
         self._leases_path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._group = group
         self._changed = changed
@@ -136,6 +139,9 @@ def _handler(server: DevServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string(server.now() if timestamp is None else timestamp)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
             """Nothing."""

@@ -1,10 +1,16 @@
 """How long a partition that is called back may be finished with, as the ledger says."""
 
+import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE
 
+from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
+from baton.consumer.clock import ServerClock
 from baton.consumer.deadlines import LedgerDeadlines
+from baton.dev.server import DevServer
 from baton.engine.ledger import dump
 from baton.engine.state import GroupState, Move
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
@@ -43,3 +49,26 @@ def test_what_does_not_read_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / LEDGER_GROUP_KEY).write_text(text)
     assert LedgerDeadlines(tmp_path).left(Partition(ORDERS, 2), TWO) is None
     assert LedgerDeadlines(tmp_path / "nowhere").left(Partition(ORDERS, 2), TWO) is None
+
+
+@pytest.mark.parametrize("hours", [-5, 0, 5])
+def test_a_pod_goes_by_the_api_servers_clock_whatever_its_own_says(tmp_path: Path, hours: int) -> None:
+    """A node whose clock is off, or a machine that has slept: at once no time was left, or all of it until the end."""
+    server = DevServer("dev", "orders", lambda: None, lambda: time.time() + 3600 * hours)
+    server.start()
+    api = ApiConnection.from_environment({"BATON_API_SERVER": server.url, "BATON_API_TOKEN": server.token})
+    assert KubernetesLease(api, "dev", "baton-a").read() is None
+    now = server.now()
+    server.close()
+    (tmp_path / LEDGER_GROUP_KEY).write_text(dump(state(now + 300.0, 600.0))[LEDGER_GROUP_KEY])
+    left = LedgerDeadlines(tmp_path, api.clock.now).left(Partition(ORDERS, 2), TWO)
+    assert left is not None
+    assert 300 - 1 - PATIENCE < left < 300 + 1
+
+
+def test_an_answer_without_a_time_changes_nothing() -> None:
+    clock = ServerClock()
+    before = clock.now()
+    for date in (None, "", "yesterday", "Sat, 21 Nov 999999999 09:48:00 GMT"):
+        clock.follow(date, time.monotonic())
+    assert before <= clock.now() < before + PATIENCE
