@@ -13,7 +13,7 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import format_numbers
 
-Json = dict[str, Any]
+Json = dict[str, object]
 Manifest = Mapping[str, Any]
 
 UNKNOWN = "Unknown"

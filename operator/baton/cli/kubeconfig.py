@@ -7,11 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-Entries = Mapping[str, Mapping[str, Any]]
+Entries = Mapping[str, Mapping[str, object]]
 
 
 class KubeconfigError(ValueError):
@@ -58,7 +57,7 @@ def context_of(kubeconfig: Path, name: str | None = None) -> Context:
     return Context(name, str(cluster["server"]), str(context.get("namespace") or "default"))
 
 
-def _read(file: Path) -> Mapping[str, Any]:
+def _read(file: Path) -> Mapping[str, object]:
     try:
         content = yaml.safe_load(file.read_text())
     except OSError as error:
@@ -73,9 +72,9 @@ def _read(file: Path) -> Mapping[str, Any]:
     return content
 
 
-def _named(kind: str, contents: Sequence[Mapping[str, Any]], kubeconfig: Path) -> Entries:
+def _named(kind: str, contents: Sequence[Mapping[str, object]], kubeconfig: Path) -> Entries:
     """The entries of a list of `{name: …, cluster: {…}}`; of equal names the first."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Mapping[str, object]] = {}
     for content in contents:
         entries = content.get(kind) or []
         if not isinstance(entries, list) or not all(isinstance(one, dict) and "name" in one for one in entries):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.leases import leases_path
@@ -37,7 +36,7 @@ class Leader:
         return self.renewed is None or now > self.renewed + bound
 
 
-async def leader_of(api: Api, ledger: Mapping[str, Any] | None) -> Leader | None:
+async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | None:
     """Of the operator that wrote this ledger; None: it names none."""
     release = None if ledger is None else release_of(ledger)
     if release is None:

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from baton.cli.printing import printable
 from baton.queues.redis import Letter, LetterLine
@@ -42,7 +42,7 @@ def table(lines: Sequence[LetterLine]) -> "Table":
     return made
 
 
-def line_json(one: LetterLine) -> dict[str, Any]:
+def line_json(one: LetterLine) -> dict[str, object]:
     return {
         "letter": str(one.letter),
         "partition": one.letter.partition,
@@ -75,7 +75,7 @@ def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
         yield "… the rest is left out: --output FILE writes all of it"
 
 
-def letter_json(one: Letter) -> dict[str, Any]:
+def letter_json(one: Letter) -> dict[str, object]:
     """Texts where the bytes are UTF-8, and the bytes always."""
     return {
         "letter": str(one.letter),

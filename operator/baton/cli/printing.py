@@ -85,7 +85,7 @@ def _lines(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
-def _tolerant(stream: Any) -> None:
+def _tolerant(stream: object) -> None:
     """An output that lacks a character shows a question mark."""
     if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
         stream.reconfigure(errors="replace")

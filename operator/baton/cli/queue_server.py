@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import click
 
@@ -12,7 +12,7 @@ from baton.cli.names import QUEUE, REDIS_URL
 from baton.cli.printing import need_redis
 from baton.cli.whom import Whom, cluster_options
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 VARIABLE = "BATON_REDIS_URL"
 
@@ -41,7 +41,7 @@ def queue_options(command: F) -> F:
     )
     @cluster_options
     @wraps(command)
-    def with_server(*args: Any, queue: str, redis_url: str | None, whom: Whom, **rest: Any) -> Any:
+    def with_server(*args: object, queue: str, redis_url: str | None, whom: Whom, **rest: object) -> object:
         need_redis()
         return command(*args, server=_server(queue, redis_url, whom), **rest)
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import click
 
 from baton.cli.names import CONTEXT, NAMESPACE
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def cluster_options(command: F) -> F:
     """--namespace, --context and --kubeconfig, which reach the command as `whom`."""
 
     @wraps(command)
-    def with_whom(*args: Any, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: Any) -> Any:
+    def with_whom(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: object) -> object:
         return command(*args, whom=Whom(kubeconfig, context, namespace), **rest)
 
     namespace = click.option("--namespace", "-n", type=NAMESPACE, help="Default: the context's.")

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from baton.consumer.held import HeldEntry
 from baton.consumer.lane import Lane
@@ -13,7 +12,7 @@ from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
 
-Deserializer = Callable[[bytes], Any]
+Deserializer = Callable[[bytes], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def is_coroutine_function(handler: Handler) -> bool:
     if handler is None:
         raise TypeError("the handler is None: give the function itself, and not what it returns")
     function("the handler", handler, "entry or batch")
-    call: Any = handler
+    call: object = handler
     while isinstance(call, functools.partial):
         call = call.func
     call = call if inspect.isroutine(call) else getattr(call, "__call__", call)  # noqa: B004 -- of an object
@@ -53,7 +53,7 @@ class HandlerRun:
         self._handler = handler
         self._runner: asyncio.Runner | None = None
 
-    def __call__(self, entries: Any) -> None:
+    def __call__(self, entries: object) -> None:
         """Returns when the handler has run to its end. Raises what it raises."""
         result = self._handler(entries)
         if result is not None:  # what follows takes longer than many handlers

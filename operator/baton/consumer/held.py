@@ -66,7 +66,7 @@ class HeldEntry(Entry):
         made.attempt, made.failed_by, made.alone = attempt, why, alone
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Elsewhere (`pickle`, for another process) it is an Entry: a word on it counts here only."""
         values = (self.queue, self.partition, self.offset, self.key, self.value, self.timestamp, self.epoch, self.redelivered)
         return Entry, (*values, self.headers)

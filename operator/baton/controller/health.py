@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -51,7 +50,7 @@ class HealthServer:
         self._registry = registry
         self._checks = {"/healthz": alive, "/readyz": ready}
         self._asked_within = asked_within
-        self._connections: dict[asyncio.Task[Any], None] = {}
+        self._connections: dict[asyncio.Task[object], None] = {}
         """The oldest first."""
         self._pages = ThreadPoolExecutor(1, "metrics")
         """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""

@@ -4,7 +4,6 @@ looked, so that a status that nobody keeps up is known as such."""
 import asyncio
 import math
 from collections.abc import Mapping
-from typing import Any
 from zlib import crc32
 
 import structlog
@@ -52,7 +51,7 @@ class StatusWriter:
         self._beat_at = -math.inf
         """When the status is to be written in any case (unix seconds)."""
 
-    def want(self, status: Json, known: Mapping[str, Any]) -> None:
+    def want(self, status: Json, known: Mapping[str, object]) -> None:
         """This is how it should read; `known` is how it reads, as far as it was seen."""
         if self._written is None:
             self._written = _without_look(known)
@@ -62,11 +61,11 @@ class StatusWriter:
             self._wanted = status
             self._news.set()
 
-    def overwritten(self, known: Mapping[str, Any]) -> bool:
+    def overwritten(self, known: Mapping[str, object]) -> bool:
         """Whether somebody else has written since: `known`, as it was seen to read, is not what was last written."""
         return self._wanted is not None and self._wanted == self._written and _without_look(known) != self._written
 
-    def want_again(self, status: Json, known: Mapping[str, Any]) -> None:
+    def want_again(self, status: Json, known: Mapping[str, object]) -> None:
         """This is how it should read, where somebody else has written what is known."""
         self._written = None
         self.want(status, known)
@@ -106,7 +105,7 @@ class StatusWriter:
             self._news.set()
 
 
-def _without_look(status: Mapping[str, Any]) -> Json:
+def _without_look(status: Mapping[str, object]) -> Json:
     return {name: value for name, value in status.items() if name != LAST_LOOK}
 
 

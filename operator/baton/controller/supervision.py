@@ -27,7 +27,7 @@ CANCEL_AGAIN, GIVE_UP_AFTER = 1.0, 15.0
 log = structlog.get_logger("baton.tasks")
 
 
-async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def end(tasks: Collection[asyncio.Task[object]]) -> None:
     """Cancel tasks, and wait until they have ended; but not for ever. A cancellation can be lost on its way through a library,
     and whoever stops a group must not hang because one of its tasks does."""
     for _ in range(round(GIVE_UP_AFTER / CANCEL_AGAIN)):
@@ -51,7 +51,7 @@ class Tasks:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[object]] = set()
         """The event loop itself does not hold on to its tasks."""
         self.failures: Counter[str] = Counter()
         """By name: how often one failed, or ended where it should have gone on."""
@@ -89,7 +89,7 @@ class Tasks:
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
 
-    def _ended(self, name: str, task: asyncio.Task[Any], where: dict[str, str]) -> None:
+    def _ended(self, name: str, task: asyncio.Task[object], where: dict[str, str]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(name, "a background task failed", error, where)

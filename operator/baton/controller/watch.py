@@ -102,10 +102,10 @@ class NoDiffs(kopf.DiffBaseStorage):
     def build(self, **_: Any) -> Any:
         return {}
 
-    def fetch(self, **_: Any) -> None:
+    def fetch(self, **_: object) -> None:
         return None
 
-    def store(self, **_: Any) -> None:
+    def store(self, **_: object) -> None:
         return None
 
 

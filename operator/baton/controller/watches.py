@@ -135,5 +135,5 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _noise(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _noise(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     log.debug("left behind by a watch that ended", what=context.get("message"))

@@ -17,10 +17,10 @@ MOST = 2**63 - 1
 """The greatest whole number that the API server takes."""
 
 
-Test = Callable[[Any], bool]
+Test = Callable[[object], bool]
 
 
-def checked(kind: type[T], **fields: Any) -> T:
+def checked(kind: type[T], **fields: object) -> T:
     """Raises LedgerError where a field has a value of another type, or one that is no time or count."""
     tests: Mapping[str, Test] = _tests(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is of
     for name, value in fields.items():
@@ -31,11 +31,11 @@ def checked(kind: type[T], **fields: Any) -> T:
 
 
 @cache
-def _tests(kind: type[Any]) -> dict[str, Test]:
+def _tests(kind: type[object]) -> dict[str, Test]:
     return {name: _test(hint) for name, hint in get_type_hints(kind).items()}
 
 
-def _test(hint: Any) -> Test:
+def _test(hint: object) -> Test:
     """Whether a value is what the hint says."""
     if isinstance(hint, NewType):
         return _test(hint.__supertype__)
@@ -74,7 +74,7 @@ def _any(tests: Sequence[Test]) -> Test:
     return lambda value: first(value) or rest(value)
 
 
-def _each(hint: Any) -> Callable[[Iterable[Any]], bool]:
+def _each(hint: object) -> Callable[[Iterable[object]], bool]:
     """Whether all of them are what the hint says. There may be very many: where it is a class, theirs are looked at once each."""
     if isinstance(hint, NewType):
         return _each(hint.__supertype__)

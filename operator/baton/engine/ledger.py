@@ -46,9 +46,9 @@ def dump(state: GroupState) -> dict[str, str]:
     return {**data, LEDGER_GROUP_KEY: json.dumps(_group(state), separators=(",", ":"), ensure_ascii=False)}
 
 
-def _group(state: GroupState) -> dict[str, Any]:
+def _group(state: GroupState) -> dict[str, object]:
     facts, held, running = state.facts, state.holddown, state.rebalance
-    raw: dict[str, Any] = {
+    raw: dict[str, object] = {
         "version": VERSION,
         "group": state.group,
         "generation": state.generation,
@@ -78,12 +78,12 @@ def _group(state: GroupState) -> dict[str, Any]:
     return {"version": VERSION, **_slim(raw)}
 
 
-def _seat(seat: Seat) -> dict[str, Any]:
+def _seat(seat: Seat) -> dict[str, object]:
     raw = _fields(seat) | {"left": spell_numbers(seat.left or ())}
     return _slim(raw)
 
 
-def _proposal(proposal: Proposal) -> dict[str, Any]:
+def _proposal(proposal: Proposal) -> dict[str, object]:
     """Its receivers have keys, and stand in them with the UIDs that they are meant with."""
     to = {m: spell_numbers(part) for m, part in grouped((receiver, p) for p, receiver in proposal.receivers.items())}
     return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
@@ -93,8 +93,8 @@ ALIKE = ("deadline", "length", "since", "why", "quiet", "missed")
 """What hand-offs that began together have in common. Their givers stand in the members' keys, and their receivers' UIDs too."""
 
 
-def _moves(state: GroupState) -> list[dict[str, Any]]:
-    batches: defaultdict[tuple[Any, ...], defaultdict[MemberId | None, dict[Partition, Epoch]]]
+def _moves(state: GroupState) -> list[dict[str, object]]:
+    batches: defaultdict[tuple[object, ...], defaultdict[MemberId | None, dict[Partition, Epoch]]]
     batches = defaultdict(lambda: defaultdict(dict))
     uids: dict[MemberId, Uid | None] = {}
     for partition, move in sorted(state.moves.items()):

@@ -11,7 +11,7 @@ from baton.model.ranges import format_grants, format_numbers, parse_grants, pars
 
 def grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Partition]]]:
     """The partitions of each key, in the order of keys; None comes first."""
-    groups: defaultdict[Any, list[Partition]] = defaultdict(list)
+    groups: defaultdict[object, list[Partition]] = defaultdict(list)
     for key, partition in pairs:
         groups[key].append(partition)
     return sorted(groups.items(), key=lambda group: group[0] or "")

@@ -238,12 +238,12 @@ def _of_another(details: Any) -> bool:
     return not details or "metadata.uid" in [cause.get("field") for cause in _causes(details)]
 
 
-def _causes(details: Any) -> list[Json]:
+def _causes(details: object) -> list[Json]:
     causes = details.get("causes") if isinstance(details, dict) else None
     return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
 
-def refusal(status: int, said: Mapping[str, Any]) -> ApiError | UnavailableError:
+def refusal(status: int, said: Mapping[str, object]) -> ApiError | UnavailableError:
     """What an answer other than 2xx means; `said` is its Status object."""
     reason, message = str(said.get("reason", "")), str(said.get("message", ""))
     if status == TOO_LARGE or _TOO_LARGE.search(message):

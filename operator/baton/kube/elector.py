@@ -152,7 +152,7 @@ class Elector:
         stamp = to_micro_text(self._clock.now())
         before = record_of(lease)
         transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
-        spec: dict[str, Any] = {
+        spec: dict[str, object] = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": int(self._terms.duration),
             "renewTime": stamp,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from baton.order.processing import Stretch, moment
 
@@ -37,7 +36,7 @@ class Finding:
     before: Stretch | None = None
     """Who processed it, or the one before it, earlier."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "fault": self.fault.value,
             "key": self.key,
@@ -76,7 +75,7 @@ class KeyCounts:
     def faults(self) -> int:
         return self.gaps + self.duplicates + self.out_of_order
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "key": self.key,
             "processed": self.processed,
@@ -106,7 +105,7 @@ class Report:
     def clean(self) -> bool:
         return not self.keys_at_fault
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         tallies = self.tallies
         return {
             "records": self.records,
@@ -123,7 +122,7 @@ class Report:
         }
 
 
-def _json(stretch: Stretch | None) -> dict[str, Any] | None:
+def _json(stretch: Stretch | None) -> dict[str, object] | None:
     if stretch is None:
         return None
     times = {name: moment(at) for name, at in (("since", stretch.since), ("until", stretch.until)) if at is not None}

@@ -61,7 +61,7 @@ def _timed(number: int, source: BinaryIO, name: str) -> Iterator[_Timed]:
         yield _Timed(latest, number, line, one)
 
 
-def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, object]]]:
     number = 0
     while line := source.readline(LONGEST + 1):
         number += 1
@@ -79,7 +79,7 @@ def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]
         yield place, fields
 
 
-def _processing(fields: dict[str, Any], place: str) -> Processing:
+def _processing(fields: dict[str, object], place: str) -> Processing:
     return Processing(
         _text(fields, "key", place),
         _whole(fields, "sequence", place),
@@ -97,28 +97,28 @@ def _perhaps(read: Callable[[dict[str, Any], str, str], Any], fields: dict[str, 
     return None if fields.get(name) is None else read(fields, name, place)
 
 
-def _text(fields: dict[str, Any], name: str, place: str) -> str:
+def _text(fields: dict[str, object], name: str, place: str) -> str:
     value = fields.get(name)
     if isinstance(value, str) and len(value) <= LONGEST_TEXT:
         return value
     raise _wrong(fields, name, place, f"a text of {LONGEST_TEXT:,} characters at most")
 
 
-def _whole(fields: dict[str, Any], name: str, place: str) -> int:
+def _whole(fields: dict[str, object], name: str, place: str) -> int:
     value = fields.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _HIGHEST:
         return value
     raise _wrong(fields, name, place, "a whole number from 0 on")
 
 
-def _flag(fields: dict[str, Any], name: str, place: str) -> bool:
+def _flag(fields: dict[str, object], name: str, place: str) -> bool:
     value = fields.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)
     raise _wrong(fields, name, place, "true or false")
 
 
-def _time(fields: dict[str, Any], name: str, place: str) -> float:
+def _time(fields: dict[str, object], name: str, place: str) -> float:
     value = fields.get(name)
     if isinstance(value, str) and len(value) <= LONGEST_TEXT:
         try:
@@ -132,7 +132,7 @@ def _time(fields: dict[str, Any], name: str, place: str) -> float:
     raise _wrong(fields, name, place, "seconds since 1970, or a time such as 2026-11-22T09:00:00Z")
 
 
-def _wrong(fields: dict[str, Any], name: str, place: str, form: str) -> RecordError:
+def _wrong(fields: dict[str, object], name: str, place: str, form: str) -> RecordError:
     if name not in fields:
         return RecordError(f'{place}: it has no "{name}": write {form}')
     return RecordError(f'{place}: "{name}" is {quoted(json.dumps(fields[name]), 60)}: write {form}')

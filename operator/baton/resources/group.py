@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
@@ -185,7 +185,7 @@ class ConsumerGroup(Shape):
         )
     )
 
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, object] = Field(default_factory=dict)
     spec: ConsumerGroupSpec
     status: ConsumerGroupStatus = ConsumerGroupStatus()
 

@@ -1,7 +1,7 @@
 """PartitionedQueue: where the partitions of one queue are, and how gently they may be moved."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
@@ -302,6 +302,6 @@ class PartitionedQueueStatus(Shape):
 class PartitionedQueue(Shape):
     """A queue that is divided into partitions. Every partition is owned by at most one pod of a ConsumerGroup at a time."""
 
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, object] = Field(default_factory=dict)
     spec: PartitionedQueueSpec
     status: PartitionedQueueStatus = PartitionedQueueStatus()

@@ -36,7 +36,7 @@ def rules(*those: Rule) -> dict[str, Any]:
     return {"x-kubernetes-validations": list(those)}
 
 
-def list_map(*keys: str) -> dict[str, Any]:
+def list_map(*keys: str) -> dict[str, object]:
     """Server-side apply merges such a list by these keys, and refuses two items with equal ones."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 

@@ -1,7 +1,6 @@
 """YAML as people write it by hand: a key that stands twice is a mistake, and a small file stays small."""
 
 from collections.abc import Hashable
-from typing import Any
 
 import yaml
 
@@ -14,7 +13,7 @@ class DocumentError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True) if key_node.tag != "tag:yaml.org,2002:merge" else None
@@ -27,7 +26,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_document(text: str) -> Any:
+def read_document(text: str) -> object:
     """The value of a document in YAML. Raises DocumentError."""
     loader = None
     try:

@@ -1,13 +1,12 @@
 """What a scenario file expects of its own run (`expect:`)."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from baton.simulation.run import Result
 from baton.simulation.timeline import Line
 
 
-def failures(expect: Mapping[str, Any], result: Result) -> list[str]:
+def failures(expect: Mapping[str, object], result: Result) -> list[str]:
     """A sentence for each expectation that does not hold."""
     found: list[str] = []
     for field, wanted in expect.items():
@@ -15,7 +14,7 @@ def failures(expect: Mapping[str, Any], result: Result) -> list[str]:
             found += _missing_line(wanted, result.lines)
             continue
         if field == "most_paused":
-            got: Any = result.most_paused
+            got: object = result.most_paused
         elif field in result.summary:
             got = result.summary[field]
         else:
@@ -29,7 +28,7 @@ def failures(expect: Mapping[str, Any], result: Result) -> list[str]:
     return found
 
 
-def _missing_line(wanted: Any, lines: tuple[Line, ...]) -> list[str]:
+def _missing_line(wanted: object, lines: tuple[Line, ...]) -> list[str]:
     """Each wanted line, in order, must match one after the line that matched before."""
     if not isinstance(wanted, list) or not all(isinstance(line, Mapping) for line in wanted):
         return ["expect.lines: give a list of partial objects, such as {t: 5, event: grant}"]
@@ -45,11 +44,11 @@ def _missing_line(wanted: Any, lines: tuple[Line, ...]) -> list[str]:
     return []
 
 
-def _equal(wanted: Any, got: Any) -> bool:
+def _equal(wanted: object, got: object) -> bool:
     if isinstance(wanted, int | float) and isinstance(got, int | float) and not isinstance(wanted, bool):
         return abs(wanted - got) < 1e-6
     return bool(wanted == got)
 
 
-def _text(line: Mapping[str, Any]) -> str:
+def _text(line: Mapping[str, object]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in line.items()) + "}"

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -35,7 +34,7 @@ def read_scenario(path: Path) -> Scenario:
     return parse_scenario(read_raw(path), str(path))
 
 
-def read_raw(path: Path) -> dict[str, Any]:
+def read_raw(path: Path) -> dict[str, object]:
     """The file's mapping, as it stands there. Raises ScenarioError."""
     try:
         with path.open("rb") as file:
@@ -54,7 +53,7 @@ def read_raw(path: Path) -> dict[str, Any]:
     return raw
 
 
-def parse_scenario(raw: Mapping[str, Any], source: str = "scenario") -> Scenario:
+def parse_scenario(raw: Mapping[str, object], source: str = "scenario") -> Scenario:
     """Raises ScenarioError; also walks through the events, so that a change in mid-life that makes no sense is found at once."""
     try:
         scenario = Scenario.model_validate(raw)
@@ -76,8 +75,8 @@ class _FaultError(Exception):
 
 def _walk(scenario: Scenario) -> None:
     """Through the events in the order of time; those of one time in the order of the file."""
-    group: dict[str, Any] = dict(scenario.group)
-    queues: dict[str, Any] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
+    group: dict[str, object] = dict(scenario.group)
+    queues: dict[str, object] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
     events = sorted(enumerate(scenario.events), key=lambda numbered: numbered[1].at)
     joins: dict[str, float] = {}
     for _, event in events:

@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
@@ -222,7 +221,7 @@ class _Run:
 
 def _reasons(lines: list[Line], happenings: list[Happening]) -> list[str]:
     """The engine's own words for each line, as far as it has any."""
-    words: dict[tuple[Any, ...], str] = {}
+    words: dict[tuple[object, ...], str] = {}
     for happening in happenings:
         partition = getattr(happening, "partition", (None, None))
         kind = type(happening).__name__

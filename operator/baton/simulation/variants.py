@@ -20,7 +20,7 @@ class Setting:
     """A place in a scenario file, and the values to be tried there."""
 
     path: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     words: tuple[str, ...]
     """The values as they were written."""
 
@@ -37,7 +37,7 @@ def read_setting(text: str) -> Setting:
         raise ScenarioError(f"--set {text}: {error}") from None
 
 
-def variants(raw: dict[str, Any], settings: Sequence[Setting]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def variants(raw: dict[str, object], settings: Sequence[Setting]) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
     """Every combination: the values in words, and the file with them. Raises ScenarioError."""
     count = math.prod(len(setting.values) for setting in settings)
     if count > MOST_VARIANTS:
@@ -84,7 +84,7 @@ def _split(text: str) -> Iterator[str]:
     yield text[start:].strip()
 
 
-def _put(tree: dict[str, Any], path: str, value: Any) -> None:
+def _put(tree: dict[str, object], path: str, value: object) -> None:
     """What is not there yet becomes a mapping; and so does a queue that stands there in its short form (`orders: 12`)."""
     at: Any = tree
     *above, last = path.split(".")

@@ -54,7 +54,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         and sets the timer again for the rest would go round for ever. With the smallest step that there is, none is early."""
         self._now, self._clock_resolution = moment, math.ulp(moment)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
         done: asyncio.Future[T] = self.create_future()
         try:
             done.set_result(func(*args))
@@ -62,7 +62,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             done.set_exception(error)
         return done
 
-    def _process_events(self, event_list: Any) -> None:
+    def _process_events(self, event_list: object) -> None:
         pass
 
     def _write_to_self(self) -> None:

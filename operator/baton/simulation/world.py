@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
 from baton.engine.state import PodKey
@@ -27,8 +27,8 @@ class World:
 
     def __init__(self, scenario: Scenario) -> None:
         self._consumers = scenario.consumers
-        self._group: dict[str, Any] = dict(scenario.group)
-        self._queues: dict[str, Any] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
+        self._group: dict[str, object] = dict(scenario.group)
+        self._queues: dict[str, object] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
         self._request: str | None = None
         self.approved: str | None = None
         """The proposal that somebody approved last."""

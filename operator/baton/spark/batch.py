@@ -62,7 +62,7 @@ def read_task(text: str) -> Work:
     )
 
 
-def plan_to_list(plan: Plan) -> list[Any]:
+def plan_to_list(plan: Plan) -> list[object]:
     """A plan as JSON has it."""
     return list(astuple(plan))
 

@@ -56,5 +56,5 @@ class Journal:
         stream.close()
         self._files.delete(self._path(batch_id - 2), False)
 
-    def _path(self, batch_id: int) -> Any:
+    def _path(self, batch_id: int) -> object:
         return self._jvm.org.apache.hadoop.fs.Path(self._folder, str(batch_id))

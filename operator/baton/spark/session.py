@@ -37,7 +37,7 @@ class Session(Protocol):
     def acquire(self) -> None:
         """Become the group's one driver; waits as long as another one lives."""
 
-    def say(self, **changes: Any) -> None:
+    def say(self, **changes: object) -> None:
         """Change fields of the `Word`; executors and releases are told at once, statistics with the next renewal."""
 
     def lost(self) -> str | None:

@@ -200,10 +200,10 @@ class RedisQueue:
     async def _batched(
         self,
         batches: Batches,
-        read: Callable[[Any], T],
+        read: Callable[[object], T],
         script: scripts.Script,
         partition: int,
-        *arguments: Any,
+        *arguments: object,
         hints: Sequence[Hint] = (),
     ) -> T:
         return await self._transport.batched(batches, read, Request(script, self._keys(partition), arguments, hints))

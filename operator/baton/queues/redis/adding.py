@@ -6,7 +6,7 @@ time than all else.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from re import ASCII, fullmatch
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
@@ -45,7 +45,7 @@ class Adding:
         self._table = Ask(_packed("HMGET", queue_key(queue), "version", "table"), 1)
         self._wait = _packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
 
-    def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[Any], None]:
+    def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
         """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the error."""
         batches = None if isinstance(what, ReadTable) else what
         try:
@@ -85,7 +85,7 @@ class Adding:
             written.append(self._wait)
         return Ask(b"".join(written), len(written))
 
-    def _routed(self, outbox: Outbox, answers: Sequence[Any], now: float) -> None:
+    def _routed(self, outbox: Outbox, answers: Sequence[object], now: float) -> None:
         """What the table's answer means."""
         if isinstance(answers[0], Exception):
             raise answers[0]
@@ -98,7 +98,7 @@ class Adding:
             raise OddAnswerError("a foreign record: its table") from None
         outbox.routed(table, "", now)
 
-    def _answered(self, outbox: Outbox, batches: Round, answers: Mapping[int, Any], now: float) -> None:
+    def _answered(self, outbox: Outbox, batches: Round, answers: Mapping[int, object], now: float) -> None:
         """What the answers to a round mean."""
         for partition, answer in answers.items():
             if isinstance(answer, int):
@@ -133,7 +133,7 @@ class Adding:
             )
         return b"".join(parts)
 
-    def _too_few(self, answer: Any) -> str | None:
+    def _too_few(self, answer: object) -> str | None:
         if isinstance(answer, ResponseError):
             return explain(answer, self._url, self._queue)
         if isinstance(answer, int) and answer >= self._replicas:
@@ -154,7 +154,7 @@ def _arguments(*words: str | int) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
 
 
-def _read(answer: Any, count: int) -> tuple[str, list[str]]:
+def _read(answer: object, count: int) -> tuple[str, list[str]]:
     """Codes and offsets (scripts/add.lua)."""
     codes, numbers = ((part or b"").decode("latin-1") for part in fields(2)(answer))
     if len(codes) != count or not fullmatch(r"[asdmw]*", codes) or not fullmatch(r"[0-9 ]*", numbers, ASCII):

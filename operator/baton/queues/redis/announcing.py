@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import redis.asyncio as aioredis
 
@@ -64,7 +63,7 @@ class Announcing:
             for uid, partitions in found.items()
         ]
 
-    def answered(self, answers: Sequence[Any]) -> None:
+    def answered(self, answers: Sequence[object]) -> None:
         """What became of them."""
         failure = next((answer for answer in answers if isinstance(answer, Exception)), None)
         if failure is not None and not self._fails:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from secrets import token_hex
-from typing import Any, Self
+from typing import Self
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.adding import Adding
@@ -232,7 +232,7 @@ class AsyncRedisProducer:
             ask = next(flow)
             while True:
                 try:
-                    answers: list[Any] = await self._connection.ask(ask)
+                    answers: list[object] = await self._connection.ask(ask)
                 except BaseException as error:
                     ask = flow.throw(error)
                 else:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
 
 from baton.queues.redis.delivery import SendOutcome, UnseenFailures
 from baton.queues.redis.outgoing import SendListener, Sent, Waiting
@@ -56,7 +55,7 @@ class AsyncPendingSend(SendOutcome, Awaited):
         SendOutcome.__init__(self, unseen, on_delivery)
         Awaited.__init__(self)
 
-    def __await__(self) -> Generator[Any, None, Sent]:
+    def __await__(self) -> Generator[object, None, Sent]:
         return self._result().__await__()
 
     async def _result(self) -> Sent:

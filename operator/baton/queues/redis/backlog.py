@@ -11,7 +11,7 @@ FIELDS = ("last", "done", "staged")
 """Of a partition's progress, which say it."""
 
 
-def lag(found: Sequence[Any]) -> int:
+def lag(found: Sequence[object]) -> int:
     """Entries added and not finished with, of what stands in these fields. Raises ForeignRecord."""
     last, done, staged = map(records.number, found, FIELDS)
     return last - done + staged

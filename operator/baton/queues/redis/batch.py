@@ -63,7 +63,7 @@ class Batches:
         waiting, self._waiting = self._waiting, []
         await asyncio.gather(*(self._carry(waiting[start : start + MOST]) for start in range(0, len(waiting), MOST)))
 
-    async def _carry(self, those: Sequence[tuple[Request, asyncio.Future[Any]]]) -> None:
+    async def _carry(self, those: Sequence[tuple[Request, asyncio.Future[object]]]) -> None:
         try:
             answers = await self._send([request for request, _ in those])
         except asyncio.CancelledError:

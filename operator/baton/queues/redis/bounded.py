@@ -116,12 +116,12 @@ class _BoundedConnection:
         finally:
             NAMESPACE.reset(before)
 
-    async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
+    async def send_packed_command(self, *arguments: object, **options: object) -> None:
         await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
         self._parser.expect()
         self._until = asyncio.get_running_loop().time() + WITHIN
 
-    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+    async def read_response(self, *arguments: object, **options: object) -> object:
         try:
             async with asyncio.timeout_at(self._until):
                 return await super().read_response(*arguments, **options)  # type: ignore[misc]

@@ -99,7 +99,7 @@ def _class_of(url: RedisUrl, library: Any, files: TlsFiles, *, tasks: bool) -> A
     return kinds.Connection
 
 
-def _located(kind: type, url: RedisUrl, key: str, options: Mapping[str, Any], *, tasks: bool) -> type:
+def _located(kind: type, url: RedisUrl, key: str, options: Mapping[str, object], *, tasks: bool) -> type:
     """Connections of this kind to where the URL leads."""
     if url.cluster is not None:
         search: Search = NodeSearch(url.cluster, key)

@@ -27,7 +27,7 @@ class KeptConnection:
 
     def ask(self, ask: Ask) -> list[Any]:
         """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
-        answers: list[Any] = []
+        answers: list[object] = []
         try:
             if (connection := self._connection) is None:
                 connection = self._connection = self._client.connection_pool.get_connection()
@@ -75,7 +75,7 @@ class KeptTaskConnection:
             await connection.disconnect(nowait=True)
             await self._client.connection_pool.release(connection)
 
-    async def _answer(self) -> Any:
+    async def _answer(self) -> object:
         try:
             return await self._connection.read_response()
         except ResponseError as refusal:

@@ -57,7 +57,7 @@ class Search:
             self._hosts.rotate(-1)
         return iter(hosts)
 
-    def address(self, asked: Address, answer: Any) -> Address:
+    def address(self, asked: Address, answer: object) -> Address:
         """What this host's answer says. Raises the library's errors: the next one is to be asked."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class PrimarySearch(Search):
     def __init__(self, sentinels: Sentinels) -> None:
         super().__init__(sentinels.hosts, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.service))
 
-    def address(self, asked: Address, answer: Any) -> Address:
+    def address(self, asked: Address, answer: object) -> Address:
         if answer is None:
             raise UnlocatedError("unknown")
         if isinstance(answer, list) and len(answer) == 2 and all(isinstance(part, bytes) for part in answer):
@@ -84,7 +84,7 @@ class NodeSearch(Search):
     def __init__(self, nodes: Nodes, key: str) -> None:
         super().__init__(nodes.hosts, ("EXISTS", key))
 
-    def address(self, asked: Address, answer: Any) -> Address:
+    def address(self, asked: Address, answer: object) -> Address:
         if isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
             host, port = answer.moved_to
             return _checked(host or asked[0], port)
@@ -101,7 +101,7 @@ def _checked(host: str, port: int) -> Address:
     raise _said(None)
 
 
-def _said(answer: Any) -> Exception:
+def _said(answer: object) -> Exception:
     return answer if isinstance(answer, Exception) else UnlocatedError("silent", "no address where one belongs")
 
 
@@ -186,7 +186,7 @@ def asking(kind: type, search: Search, options: Mapping[str, Any], *, tasks: boo
     """A kind of the library's connections to what the search finds. `options`: of the connections to those that are asked."""
     soon = {name: min(options[name], ASK_WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
 
-    def at(**more: Any) -> Any:
+    def at(**more: object) -> object:
         return kind(**{**options, **soon, **more})
 
     mixed = _TaskConnection if tasks else _ThreadConnection

@@ -5,8 +5,6 @@ connections that are open stay where they are: that server answers, and refuses.
 request is made again on a new one, as after a lost connection.
 """
 
-from typing import Any
-
 from redis.exceptions import (
     AskError,
     BusyLoadingError,
@@ -43,7 +41,7 @@ def _tells(error: ResponseError | BusyLoadingError) -> bool:
 class _ThreadConnection:
     """Mixed into the library's connections."""
 
-    def read_response(self, *arguments: Any, **options: Any) -> Any:
+    def read_response(self, *arguments: object, **options: object) -> object:
         try:
             return super().read_response(*arguments, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError) as error:
@@ -59,7 +57,7 @@ class _ThreadConnection:
 class _TaskConnection:
     """Likewise, for tasks."""
 
-    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+    async def read_response(self, *arguments: object, **options: object) -> object:
         try:
             return await super().read_response(*arguments, **options)  # type: ignore[misc]
         except (ResponseError, BusyLoadingError) as error:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from re import fullmatch
-from typing import Any
 
 from baton.queues.redis import answers, records, scripts
 from baton.queues.redis.keys import PartitionKeys
@@ -45,7 +44,7 @@ class Known:
                 if found[3] is not None:
                     self.on_the_way[slot] = int(found[3])
 
-    def record(self, even: RoutingTable) -> Sequence[Any]:
+    def record(self, even: RoutingTable) -> Sequence[object]:
         """As scripts/recall.lua takes it; where nobody knows of a slot, it goes where an even table puts it. One that was sealed
         and never opened does too, and its entries wait there for those of the partition that it went from."""
         homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]

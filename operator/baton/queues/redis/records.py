@@ -14,7 +14,7 @@ class ForeignRecord(Exception):  # noqa: N818 - what was found
     """Something else than Baton wrote this record. Says which it is, and not what stands there."""
 
 
-def number(raw: Any, what: str) -> int:
+def number(raw: object, what: str) -> int:
     """A whole number that JSON, Lua and Prometheus can hold; nothing is 0. Raises ForeignRecord."""
     if raw is None:
         return 0
@@ -26,7 +26,7 @@ def number(raw: Any, what: str) -> int:
     return found
 
 
-def count(raw: Any) -> int:
+def count(raw: object) -> int:
     """Of partitions. Raises ForeignRecord."""
     found = number(raw, "partitions")
     if not 1 <= found <= SLOTS:
@@ -34,7 +34,7 @@ def count(raw: Any) -> int:
     return found
 
 
-def word(raw: Any, what: str) -> str:
+def word(raw: object, what: str) -> str:
     """An id: letters, digits and a few signs. Raises ForeignRecord."""
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
     if not fullmatch(r"[a-zA-Z0-9._:/-]{1,320}", text, ASCII):
@@ -42,7 +42,7 @@ def word(raw: Any, what: str) -> str:
     return text
 
 
-def owner(raw: Sequence[Any]) -> Owner:
+def owner(raw: Sequence[object]) -> Owner:
     """Of uid, epoch and paused. Raises ForeignRecord."""
     uid, epoch, paused = raw
     return Owner(Uid(word(uid, "uid")) if uid else None, Epoch(number(epoch, "epoch")), paused in (1, b"1"))
@@ -59,7 +59,7 @@ def table(version: Any, text: Any, partitions: int) -> RoutingTable:
     return found
 
 
-def change(version: Any, text: Any, former: Any, following: Any, target: Any) -> Change | None:
+def change(version: object, text: object, former: object, following: object, target: object) -> Change | None:
     """The change of the number of partitions that is under way, from the version and text of the table in force, the table before
     it, the table that follows (nothing: it is in force), and the partitions after it. Raises ForeignRecord."""
     if former is None:

@@ -1,7 +1,6 @@
 """Many runs of scripts in one round trip."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import redis.asyncio as aioredis
 from redis.exceptions import NoScriptError
@@ -10,8 +9,12 @@ from baton.queues.redis.batch import Request
 
 
 async def round_trip(
-    client: "aioredis.Redis", requests: Sequence[Request], others: Sequence[tuple[Any, ...]] = (), *, load: Collection[str] = ()
-) -> list[Any]:
+    client: "aioredis.Redis",
+    requests: Sequence[Request],
+    others: Sequence[tuple[object, ...]] = (),
+    *,
+    load: Collection[str] = (),
+) -> list[object]:
     """The answers of these requests, and of other commands behind them. What was refused is answered with the exception.
 
     `load`: scripts that the server does not know. They go with what runs them, for the next round trip may be to another server.
@@ -23,7 +26,7 @@ async def round_trip(
             pipe.evalsha(script.sha, len(keys), *keys, *arguments)
         for other in others:
             pipe.execute_command(*other)
-        answers: list[Any] = await pipe.execute(raise_on_error=False)
+        answers: list[object] = await pipe.execute(raise_on_error=False)
     loaded, answered = answers[: len(load)], answers[len(load) :]
     for refusal in loaded:
         if isinstance(refusal, Exception):

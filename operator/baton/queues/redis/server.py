@@ -1,7 +1,6 @@
 """What a Redis server says of itself: which run it is, and what it keeps over a crash."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from baton.queues.redis import answers
 
@@ -26,7 +25,7 @@ class Server:
     """Its maxmemory policy may throw away keys that have no time to live."""
 
     @classmethod
-    def from_answers(cls, info: Any, fsync: Any) -> "Server":
+    def from_answers(cls, info: object, fsync: object) -> "Server":
         """Of INFO and of CONFIG GET appendfsync, which many do not let their users ask (None). Raises OddAnswerError."""
         lines = answers.info(info)
         return cls(

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
 
 from baton.queues.redis.adding import Adding
 from baton.queues.redis.kept import KeptConnection
@@ -74,7 +73,7 @@ class SharedOutbox:
                 self._changed.release()
                 try:
                     try:
-                        answers: list[Any] = self.connection.ask(ask)
+                        answers: list[object] = self.connection.ask(ask)
                     finally:
                         self._changed.acquire()
                 except BaseException as error:

@@ -95,20 +95,20 @@ class Transport:
             except NoScriptError:
                 return read(await self.client.eval(script.text, len(keys), *keys, *arguments))
 
-    async def batched(self, batches: Batches, read: Callable[[Any], T], request: Request) -> T:
+    async def batched(self, batches: Batches, read: Callable[[object], T], request: Request) -> T:
         """Together with what others ask in the same turn of the event loop. `batches`: `durably` or `asking`."""
         with self.explained():
             return read(await batches.ask(request))
 
-    async def all(self, batches: Batches, requests: Sequence[Request], read: Callable[[Any], T]) -> list[T]:
+    async def all(self, batches: Batches, requests: Sequence[Request], read: Callable[[object], T]) -> list[T]:
         """The answers to many requests, in order."""
         return list(await asyncio.gather(*(self.batched(batches, read, request) for request in requests)))
 
-    async def send(self, requests: Sequence[Request]) -> list[Any]:
+    async def send(self, requests: Sequence[Request]) -> list[object]:
         """In one round trip. Answers in order; what was refused is answered with the exception."""
         return await self._round_trip(requests)
 
-    async def _send_durably(self, requests: Sequence[Request]) -> list[Any]:
+    async def _send_durably(self, requests: Sequence[Request]) -> list[object]:
         """The same, and announced; and wait on the connection until a replica has what was written, where there is one."""
         server = self.server or await self.discover()
         waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
@@ -124,7 +124,7 @@ class Transport:
             self.server = None  # its replicas may have changed: look again next time
         return answered[: len(requests)]
 
-    async def _round_trip(self, requests: Sequence[Request], others: Sequence[tuple[Any, ...]] = ()) -> list[Any]:
+    async def _round_trip(self, requests: Sequence[Request], others: Sequence[tuple[object, ...]] = ()) -> list[object]:
         return await round_trip(self.client, requests, others)
 
     @contextmanager
@@ -145,6 +145,6 @@ class Transport:
             raise QueueUnreachable(f"{self._url.place}: unexpected failure at {self._queue} ({words}).") from None
 
 
-def _arrived(reply: Any) -> bool:
+def _arrived(reply: object) -> bool:
     """A replica has it. An error: the server does not let Baton ask, and there is nothing to wait for."""
     return isinstance(reply, ResponseError) or answers.number(reply) >= 1

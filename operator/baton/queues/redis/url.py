@@ -62,7 +62,7 @@ def _word(text: str) -> str:
     return text
 
 
-OPTIONS: Mapping[str, Callable[[str], Any]] = {
+OPTIONS: Mapping[str, Callable[[str], object]] = {
     "db": _number,
     "client_name": _word,
     "health_check_interval": _number,
@@ -124,7 +124,7 @@ class RedisUrl:
     """For people: `Redis at host:port`."""
     scheme: str
     """redis, rediss or unix"""
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     """For the library's connections: host, port (or path; none with Sentinels or a cluster), and what the URL's options say."""
     sentinels: Sentinels | None = None
     cluster: Nodes | None = None

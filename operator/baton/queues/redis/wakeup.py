@@ -23,7 +23,7 @@ MOST = 64
 _UNBLOCK_TRIES = 50
 _UNBLOCK_PAUSE = 0.002
 
-Found = Mapping[str, Sequence[Any]]
+Found = Mapping[str, Sequence[object]]
 """By stream, entries as they come: the id, and the fields one after the other."""
 
 
