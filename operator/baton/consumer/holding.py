@@ -79,7 +79,7 @@ class Holding:
     @property
     def at_rest(self) -> bool:
         """Nothing is in hand, nothing is to be told, and nobody calls it back."""
-        return not (self.lanes or self.handled or self.aside) and self.phase is Phase.SERVING
+        return self.phase is Phase.SERVING and not (self.lanes or self.handled or self.aside)
 
     @property
     def waiting(self) -> bool:

@@ -29,6 +29,8 @@ from baton.model.ids import QueueName, Uid
 
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""
+_SHORT_WORK = 0.001
+"""Seconds for which whoever has just got entries has the processor for himself: most handlers are done with them by then."""
 _LONGEST_ANSWER = 3.0
 """Seconds for which a program waits to hear whether a partition still is its own."""
 
@@ -238,6 +240,8 @@ class ConsumerLoop:
         self._upkeep.look_around()
         worked = self._supply.serve(self._words.empty)
         self._upkeep.report()
+        if worked and not self._supply.wants and self._heard_within(_SHORT_WORK):
+            return
         if not worked and not self._finished():
             self._rest(begun)
 
@@ -278,10 +282,14 @@ class ConsumerLoop:
     def _rest(self, begun: float) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""
         until = min(self._due.next(begun), self._grace.due)
+        self._heard_within(max(0.0, until - time.monotonic()))
+
+    def _heard_within(self, seconds: float) -> bool:
         try:
-            self._take_in(self._words.get(timeout=max(0.0, until - time.monotonic())))
+            self._take_in(self._words.get(timeout=seconds))
         except Empty:
-            return
+            return False
+        return True
 
     def _finished(self) -> bool:
         """Asked to stop, and either nothing is ours any more or time is up."""

@@ -42,6 +42,8 @@ class AssignmentSource:
 
     def __init__(self, directory: Path, member: MemberId, uid: Uid) -> None:
         self._directory = directory
+        self._link, self._file = directory / "..data", directory / member
+        """Looked at in each turn of a consumer."""
         self._member = member
         self._uid = uid
         self._version: _Version = None
@@ -93,11 +95,11 @@ class AssignmentSource:
     def _look(self) -> _Version:
         """Changes whenever the entry may have."""
         try:
-            return str((self._directory / "..data").readlink())
+            return str(self._link.readlink())
         except _ABSENT:
             pass
         try:
-            status = (self._directory / self._member).stat()
+            status = self._file.stat()
         except _ABSENT:
             return None
         return (status.st_mtime_ns, status.st_ino, status.st_size)

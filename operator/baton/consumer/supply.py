@@ -81,8 +81,8 @@ class Supply:
         having = [
             (holding, reader)
             for holding in self._holdings
-            if holding.notice is Notice.ASSIGNED or holding.letting_go
-            if not holding.over and self._work.has_work(holding, reader := self._holdings.reader(holding))
+            if (holding.phase is Phase.SERVING and holding.notice is Notice.ASSIGNED) or holding.phase is Phase.LETTING_GO
+            if self._work.has_work(holding, reader := self._holdings.reader(holding))
             if now >= self._work.not_before(holding)
         ]
         having.sort(key=lambda one: (one[0].phase is not Phase.LETTING_GO, one[0].served_at, -one[0].since))

@@ -141,7 +141,7 @@ class Work:
         """A wake-up for one partition must not cost a question for each of the others."""
         if holding.lanes and holding.waiting:
             return True
-        if holding.letting_go:
+        if holding.phase is not Phase.SERVING:
             return not holding.read_before
         return reader.ready(holding.partition.number, holding.epoch)
 

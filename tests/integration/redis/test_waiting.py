@@ -156,3 +156,36 @@ async def test_a_partition_that_is_somebody_elses_is_not_read_again(queue: Queue
         reader.read(0, Epoch(1))
     assert not reader.ready(0, Epoch(1)) and not reader.ready(0, Epoch(2))
     assert reader.ready(0, Epoch(3))
+
+
+async def test_who_waits_again_asks_the_server_for_that_alone(queue: Queue) -> None:
+    owner = await queue.granted("a", ONE)
+    owner.read(0, ONE)
+
+    def woken() -> dict[str, int]:
+        """The commands of clients so far, after an entry more."""
+        waiting = Waiting(owner, 0)
+        waiting.until_blocked(queue)
+        queue.send("an entry")
+        assert waiting.result() == {0}
+        assert len(owner.read(0, ONE)) == 1
+        with queue.raw() as raw:
+            stats: Any = raw.info("commandstats")
+        return {name: stats[f"cmdstat_{name}"]["calls"] for name in ("client|id", "eval", "xread")}
+
+    first, second = woken(), woken()
+    assert {name: second[name] - first[name] for name in first} == {"client|id": 0, "eval": 0, "xread": 1}
+
+
+async def test_who_has_lost_its_connection_looks_at_everything(queue: Queue) -> None:
+    for partition in (0, 1):
+        owner = await queue.granted("a", ONE, partition)
+    assert (owner.read(0, ONE), owner.read(1, ONE)) == ([], [])
+    for _ in range(2):
+        waiting = Waiting(owner, 0, 1)
+        waiting.until_blocked(queue)
+        owner.interrupt()
+        assert waiting.result() == set()
+    with queue.raw() as raw:
+        raw.client_kill_filter(_type="normal", skipme=True)
+    assert owner.wait([0, 1], PATIENCE) == {0, 1}

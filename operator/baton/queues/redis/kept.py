@@ -31,7 +31,7 @@ class KeptConnection:
         try:
             if (connection := self._connection) is None:
                 connection = self._connection = self._client.connection_pool.get_connection()
-            elif time.monotonic() - self._used > _AT_REST and _gone(connection):
+            elif time.monotonic() - self._used > _AT_REST and gone(connection):
                 connection.disconnect()
             connection.send_packed_command((ask.written,), check_health=False)
             while len(answers) < ask.answers:
@@ -82,7 +82,7 @@ class KeptTaskConnection:
             return refusal
 
 
-def _gone(connection: Any) -> bool:
+def gone(connection: Any) -> bool:
     """Its end was closed, or it says what nobody asked for."""
     try:
         return bool(connection.can_read())

@@ -17,6 +17,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys, queue_key
+from baton.queues.redis.running import RunningScripts
 from baton.queues.redis.told import told
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
@@ -69,6 +70,8 @@ class RedisReader:
         self._uid = uid
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
+        self._scripts = RunningScripts(self._client)
+        self._known_keys: dict[int, PartitionKeys] = {}
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions: dict[int, _Position] = {}
         self._requests = 0
@@ -241,6 +244,7 @@ class RedisReader:
 
     def close(self) -> None:
         self._wakeup.close()
+        self._scripts.close()
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -258,7 +262,7 @@ class RedisReader:
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
         with explained(self._url, self._queue):
-            answer: list[Any] = script.run(self._client, self._keys(partition), arguments)
+            answer: list[Any] = self._scripts.run(script, self._keys(partition), arguments)
         uid, epoch = arguments[0], arguments[1]
         match answer[0]:
             case b"STALE":
@@ -314,7 +318,10 @@ class RedisReader:
                 other.more = True
 
     def _keys(self, partition: int) -> PartitionKeys:
-        return partition_keys(self._queue, partition)
+        keys = self._known_keys.get(partition)
+        if keys is None:
+            keys = self._known_keys[partition] = partition_keys(self._queue, partition)
+        return keys
 
 
 def _planned(answer: Sequence[Any], plan: Plan) -> None:

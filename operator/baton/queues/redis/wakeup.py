@@ -12,11 +12,13 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from baton.queues.redis.connection import client
+from baton.queues.redis.kept import gone
+from baton.queues.redis.running import packed
 from baton.queues.redis.url import RedisUrl
 
 _LONGEST_BLOCK = 4.0
 """Seconds. A server that died without a word is noticed a little later."""
-_WRITES = "#!lua flags=allow-oom\nreturn 0"
+_TAKES_WRITES = ("EVAL", "#!lua flags=allow-oom\nreturn 0", 0)
 """A script that might write, for all that the server knows: a replica refuses it, and would take a blocking read."""
 MOST = 64
 """Entries of a stream in one answer."""
@@ -34,8 +36,11 @@ class Wakeup:
         """`key`: as of `client`."""
         self._client = client(url, key, block=_LONGEST_BLOCK)
         self._interrupted = threading.Event()
+        self._connection: Any = None
         self._connected_as: int | None = None
-        """The connection's id at the server when it last asked; None: it did not."""
+        """The connection's id at the server; None: there was none yet."""
+        self._asked_at = 0.0
+        """When the server was last asked whether it takes writes (monotonic). One that becomes a replica ends a block."""
         self._blocked_as: int | None = None
         """The connection's id at the server, while it may be blocked."""
 
@@ -74,28 +79,38 @@ class Wakeup:
         self._client.close()
 
     def _block(self, streams: Mapping[str, str], seconds: float) -> Found:
-        pool = self._client.connection_pool
-        connection = pool.get_connection()
         try:
-            ours = self._connected_as
-            self._blocked_as, _ = _ask(connection, ("CLIENT", "ID"), ("EVAL", _WRITES, 0))
-            self._connected_as = self._blocked_as
+            if self._connection is not None and gone(self._connection):
+                self._leave()
+            if self._connection is None:
+                again = self._connected_as is not None
+                self._connection = self._client.connection_pool.get_connection()
+                self._connected_as, _ = self._ask(("CLIENT", "ID"), _TAKES_WRITES)
+                if again:
+                    return dict.fromkeys(streams, ())  # another run of the server may not know that somebody waits
+            elif time.monotonic() - self._asked_at >= _LONGEST_BLOCK:
+                self._ask(_TAKES_WRITES)
+            self._blocked_as = self._connected_as
             if self._interrupted.is_set():
                 return {}
-            if ours not in (None, self._connected_as):
-                return dict.fromkeys(streams, ())  # another run of the server, perhaps, which may not know that somebody waits
             milliseconds = max(1, int(seconds * 1000))
-            (reply,) = _ask(connection, ("XREAD", "COUNT", MOST, "BLOCK", milliseconds, "STREAMS", *streams, *streams.values()))
+            (reply,) = self._ask(("XREAD", "COUNT", MOST, "BLOCK", milliseconds, "STREAMS", *streams, *streams.values()))
         except BaseException:
-            connection.disconnect()  # type: ignore[no-untyped-call]
+            self._leave()
             raise
         finally:
             self._blocked_as = None
-            pool.release(connection)
         return {key.decode(): entries for key, entries in reply or ()}
 
+    def _ask(self, *commands: tuple[str | int, ...]) -> list[Any]:
+        """The answers, in one round trip. Nothing is asked twice: after a failure it is the caller's to look again."""
+        if _TAKES_WRITES in commands:
+            self._asked_at = time.monotonic()
+        self._connection.send_packed_command((b"".join([packed(*command) for command in commands]),), check_health=False)
+        return [self._connection.read_response() for _ in commands]
 
-def _ask(connection: Any, *commands: tuple[Any, ...]) -> list[Any]:
-    """The answers, in one round trip. Nothing is asked twice: after a failure it is the caller's to look again."""
-    connection.send_packed_command(connection.pack_commands(commands))
-    return [connection.read_response() for _ in commands]
+    def _leave(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+            self._client.connection_pool.release(connection)
