@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 import redis
 
@@ -20,7 +20,8 @@ from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from tests.bench.readers import BARE_GROUP, GROUP, POD, UID, bare_streams
 
-Fields = dict[bytes | bytearray | memoryview[int] | str | int | float, bytes | bytearray | memoryview[int] | str | int | float]
+_Field: TypeAlias = "bytes | bytearray | memoryview[int] | str | int | float"
+Fields: TypeAlias = "dict[_Field, _Field]"
 """As redis-py takes them: a dict of bytes alone is none of these to a type checker."""
 _EPOCH = Epoch(1)
 _AT_ONCE = 200
