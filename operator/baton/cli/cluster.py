@@ -47,7 +47,7 @@ def _meant(whom: Whom) -> tuple[Path | None, str | None, str]:
     file = whom.kubeconfig or default_kubeconfig()
     try:
         if file is None:
-            return None, None, whom.namespace or OWN_NAMESPACE.read_text().strip()
+            return None, None, whom.namespace or OWN_NAMESPACE.read_text(encoding="utf-8").strip()
         chosen = context_of(file, whom.context)
     except KubeconfigError as error:
         raise NoAnswerError(str(error)) from None

@@ -59,7 +59,7 @@ def context_of(kubeconfig: Path, name: str | None = None) -> Context:
 
 def _read(file: Path) -> Mapping[str, object]:
     try:
-        content = yaml.safe_load(file.read_text())
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise KubeconfigError(f"{file}: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:

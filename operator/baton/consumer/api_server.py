@@ -66,7 +66,7 @@ class ApiConnection:
             raise ValueError(f"{account} has no token: do not set automountServiceAccountToken to false in the pod's spec")
         pool = urllib3.PoolManager(maxsize=4, ca_certs=str(authority))
         address = f"[{host}]" if ":" in host else host
-        return cls(f"https://{address}:{port}", pool, lambda: f"Bearer {token.read_text().strip()}")
+        return cls(f"https://{address}:{port}", pool, lambda: f"Bearer {token.read_text(encoding='utf-8').strip()}")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

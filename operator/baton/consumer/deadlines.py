@@ -28,7 +28,7 @@ class LedgerDeadlines:
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
         """Seconds until it is taken away from who owns it at this epoch; None: the ledger does not say."""
         try:
-            with self._file.open() as file:
+            with self._file.open(encoding="utf-8") as file:
                 raw = json.loads(file.read(_LARGEST))
             for move in raw.get("moves", ()):
                 if _grants(move, partition.queue).get(partition.number, epoch) > epoch:

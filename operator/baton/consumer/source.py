@@ -108,7 +108,7 @@ class AssignmentSource:
         # The kubelet makes the link to a key that is new after the swap: a look between them would find no entry.
         directory = self._directory / version if isinstance(version, str) else self._directory
         try:
-            entry = MemberEntry.from_json((directory / self._member).read_text())
+            entry = MemberEntry.from_json((directory / self._member).read_text(encoding="utf-8"))
         except _ABSENT:
             return None
         except (LedgerError, UnicodeDecodeError) as error:

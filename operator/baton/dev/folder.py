@@ -42,7 +42,7 @@ class DevFolder:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            lock = (self.path / "lock").open("w")
+            lock = (self.path / "lock").open("w", encoding="utf-8")
         except OSError as error:
             raise DevError(f"{self.path} cannot be used: {error.strerror}: name another with --folder") from None
         with lock:
@@ -59,14 +59,14 @@ class DevFolder:
 
     def announce(self, address: Address) -> None:
         fresh = self._address.with_suffix(".fresh")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(asdict(address), file)
         fresh.rename(self._address)
 
     def address(self) -> Address:
         """Raises DevError where no `baton dev` runs."""
         try:
-            return Address(**json.loads(self._address.read_text()))
+            return Address(**json.loads(self._address.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             raise DevError(f"no `baton dev` runs with {self.path}: start one in another terminal first") from None
 
@@ -77,7 +77,7 @@ class DevFolder:
                 path.unlink()
         for key, text in ledger.items():
             path = self.ledger / key
-            if not path.exists() or path.read_text() != text:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
                 fresh = self.path / "fresh"
-                fresh.write_text(text)
+                fresh.write_text(text, encoding="utf-8")
                 fresh.rename(path)

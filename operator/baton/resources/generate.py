@@ -29,13 +29,13 @@ def files(root: Path) -> dict[Path, str]:
 
 def drifted(root: Path) -> list[Path]:
     """The files that differ from what the models say, or are missing."""
-    return [path for path, content in files(root).items() if not path.is_file() or path.read_text() != content]
+    return [path for path, content in files(root).items() if not path.is_file() or path.read_text(encoding="utf-8") != content]
 
 
 def main() -> None:
     for path, content in files(Path()).items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        path.write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

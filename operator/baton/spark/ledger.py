@@ -174,7 +174,9 @@ class MountedLedger(_View):
     def _files(self) -> Mapping[str, str]:
         for _ in range(3):  # the directory may be swapped while it is read
             try:
-                return {file.name: file.read_text() for file in self._path.iterdir() if not file.name.startswith("..")}
+                return {
+                    file.name: file.read_text(encoding="utf-8") for file in self._path.iterdir() if not file.name.startswith("..")
+                }
             except FileNotFoundError:
                 time.sleep(0.01)
         return self._data

@@ -107,7 +107,7 @@ class ExecutorPod:
 
 def _own_entry(pod: Pod) -> MemberEntry | None:
     try:
-        return MemberEntry.from_json((pod.ledger / pod.name).read_text())
+        return MemberEntry.from_json((pod.ledger / pod.name).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, LedgerError):
         return None
 

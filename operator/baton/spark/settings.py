@@ -105,4 +105,4 @@ def _driver(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _own_namespace() -> str:
     mounted = _SERVICE_ACCOUNT / "namespace"
-    return mounted.read_text().strip() if mounted.exists() else "default"
+    return mounted.read_text(encoding="utf-8").strip() if mounted.exists() else "default"

@@ -30,9 +30,9 @@ class Script(NamedTuple):
 
 def _load(name: str) -> Script:
     folder = resources.files("baton.queues.redis") / "scripts"
-    text = (folder / f"{name}.lua").read_text()
+    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
     if _INCLUDE in text:
-        text = text.replace(_INCLUDE, (folder / "partition.lua").read_text())
+        text = text.replace(_INCLUDE, (folder / "partition.lua").read_text(encoding="utf-8"))
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -1,0 +1,40 @@
+"""Texts are UTF-8, whatever the locale of the process says: an image may have one of its own."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import baton
+
+BATON = Path(baton.__file__ or "").parent
+ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_a_consumer_begins_where_the_locale_is_ascii() -> None:
+    command = [sys.executable, "-c", "import baton.consumer, baton.queues.redis"]
+    done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_text_is_read_or_written_by_the_locale() -> None:
+    found = [f"{path.relative_to(BATON)}:{line}" for path in sorted(BATON.rglob("*.py")) for line in by_the_locale(path)]
+    assert found == [], "say encoding='utf-8'"
+
+
+def by_the_locale(path: Path) -> Iterator[int]:
+    """The lines that open a text and do not say how it is encoded."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="read_text" | "write_text"), keywords=keywords):
+                text = True
+            case ast.Call(func=ast.Attribute(attr="open") | ast.Name(id="open"), args=[] | [ast.Constant()], keywords=keywords):
+                text = not any("b" in str(mode.value) for mode in node.args if isinstance(mode, ast.Constant))
+            case ast.Call(func=ast.Attribute(attr="fdopen"), args=[_, *modes], keywords=keywords):
+                text = not any("b" in str(mode.value) for mode in modes if isinstance(mode, ast.Constant))
+            case _:
+                continue
+        if text and not any(keyword.arg == "encoding" for keyword in keywords):
+            yield node.lineno
