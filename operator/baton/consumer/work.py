@@ -187,7 +187,7 @@ class Work:
             yield
             self._outages.pop(queue, None)
         except StaleOwner as refusal:
-            if holding.in_hand or not holding.told:
+            if holding.in_hand or not holding.told or refusal.other_process:
                 log.warning("%s/%d is lost: %s", *holding.partition, refusal)
             else:  # the next owner was faster than the word that it is called back
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)

@@ -1,5 +1,6 @@
 """What becomes of holdings when the ledger says something else."""
 
+import logging
 from unittest.mock import Mock
 
 import pytest
@@ -52,3 +53,20 @@ def test_a_partition_that_the_ledger_names_no_more_is_dropped_whatever_the_queue
     assert held.follow() == [held.holding]
     assert held.queue.acknowledged == []
     assert (held.holding.phase, held.holding.handled, held.holding.in_hand) == (Phase.FENCED, [], 0)
+
+
+@pytest.mark.parametrize("other_process", [True, False])
+def test_a_second_process_of_the_pod_is_warned_of_also_where_nothing_is_in_hand(
+    other_process: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refusing(InMemoryQueue):
+        def verify(self, partition: int, epoch: Epoch) -> None:
+            raise StaleOwner(partition, "a", epoch, Owner(Uid("a"), epoch), other_process=other_process)
+
+    queue, work = Refusing(0), Work()
+    partitions = HeldPartitions(lambda name: queue, InMemoryLedger({0: 1}), Mock(), lambda: None)
+    partitions.follow_ledger(lambda holding, reader: work.settle(holding, reader))
+    (holding,) = partitions
+    with caplog.at_level(logging.WARNING):
+        work.verify(holding, partitions.reader(holding))
+    assert ("newer process with the same POD_UID" in caplog.text) == other_process
