@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tests.cluster import Cluster
 
 from baton.model.ranges import format_numbers
+from baton.model.wording import counted
 from demo.attempts import attempts
 from demo.eyes import Eyes
 from demo.gauges import Gauges
@@ -84,7 +85,7 @@ def come_and_go(run: Run) -> None:
     _scale(run, 4)
     after = run.eyes.wait(f"{newcomer.name} gone again", lambda picture: picture.settled(4), _REBALANCE)
     if after.moves != before.moves or _grants(after) != _grants(before):
-        raise BrokenPromise(f"a member that came and went within the delay cost {after.moves - before.moves} moves")
+        raise BrokenPromise(f"a member that came and went within the delay cost {counted(after.moves - before.moves, 'move')}")
     run.story.good("it went within the delay: no move, no pause, the same epochs")
 
 
@@ -201,4 +202,4 @@ def _left(picture: Picture) -> float:
 
 def _moved(before: Picture, after: Picture) -> str:
     moves, least = after.moves - before.moves, after.lower_bound - before.lower_bound
-    return f"{moves} partitions moved (least possible {least})"
+    return f"{counted(moves, 'partition')} moved (least possible {least})"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from baton.model.ranges import format_numbers
+from baton.model.wording import counted
 from demo.picture import Member, Picture
 
 
@@ -24,7 +25,8 @@ def _state(before: Picture, after: Picture) -> Iterator[str]:
     if troubled:
         yield f"the group is not Ready: {after.trouble}"
     if after.deadline_misses > before.deadline_misses:
-        yield f"{after.deadline_misses - before.deadline_misses} deadline(s) missed: fenced off at the queue"
+        missed = counted(after.deadline_misses - before.deadline_misses, "deadline")
+        yield f"{missed} missed: fenced off at the queue"
 
 
 def _reason(picture: Picture) -> str:

@@ -84,7 +84,7 @@ def told(proposal: Json) -> Iterator[str]:
         change["after"] - change["before"] for change in proposal.get("members") or () if change["after"] > change["before"]
     )
     for change in proposal.get("members") or ():
-        yield f"  {change['member']}: {change['before']} -> {change['after']} partitions"
+        yield f"  {change['member']}: {change['before']} -> {counted(change['after'], 'partition')}"
     if shown < moves:
         yield "  and more: the ledger has all of it"
     longest = proposal.get("longestPauseSeconds")

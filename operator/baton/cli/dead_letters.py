@@ -129,11 +129,14 @@ def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool
     say(f"{server.queue}: {counted(sent, 'dead letter')} sent again")
     if kept:
         say(
-            f"{counted(kept, 'dead letter')} stayed: no producer of Baton sent them, so look at them (show), then drop them",
+            f"{counted(kept, 'dead letter')} stayed, which no producer of Baton sent: look (show), then drop",
             error=True,
         )
     if missing:
-        say(f"{counted(missing, 'dead letter')} of those that you named are not there, or not any more", error=True)
+        say(
+            f"of those that you named {counted(missing, 'dead letter is', 'dead letters are')} not there, or not any more",
+            error=True,
+        )
     if kept or missing:
         sys.exit(1)
 

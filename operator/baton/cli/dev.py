@@ -15,6 +15,7 @@ import click
 from baton.cli.names import DEV_QUEUE, REDIS_URL
 from baton.cli.printing import need_redis, refuse, say
 from baton.cli.queue_server import VARIABLE
+from baton.model.wording import counted
 
 if TYPE_CHECKING:
     from baton.dev.folder import DevFolder
@@ -107,7 +108,7 @@ async def _serve(url: str, name: str, partitions: int, delay: float, folder: "De
     group = DevGroup(url, name, partitions, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"))
     folder.announce(Address(group.server.url, group.server.token, url, NAMESPACE, name))
     ends = " (which ends with this)" if started else ""
-    say(f"Queue {NAMESPACE}/{name} with {partitions} partitions, {place}{ends}. In other terminals:")
+    say(f"Queue {NAMESPACE}/{name} with {counted(partitions, 'partition')}, {place}{ends}. In other terminals:")
     where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
     say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands over")
     say(f"  baton dev run {where}-- python producer.py     sends to {NAMESPACE}/{name}")

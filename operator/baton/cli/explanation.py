@@ -48,10 +48,10 @@ def _title(of: Comparison) -> str:
 
 def _moves(of: Comparison) -> str:
     first = sum(partition not in of.before for partition in of.after)
-    fresh = f" {counted(first, 'partition')} {'gets' if first == 1 else 'get'} a first owner." if first else ""
+    fresh = f" {counted(first, 'partition gets', 'partitions get')} a first owner." if first else ""
     if of.moves == of.lower_bound == 0:
         return f"Nothing moves.{fresh}"
-    moved = f"{counted(of.moves, 'partition')} {'moves' if of.moves == 1 else 'move'}" if of.moves else "Nothing moves"
+    moved = f"{counted(of.moves, 'partition moves', 'partitions move')}" if of.moves else "Nothing moves"
     if of.moves == of.lower_bound:
         return f"{moved}, the fewest after which members can be balanced.{fresh}"
     if of.moves > of.lower_bound:
@@ -120,7 +120,8 @@ def _queues(of: Comparison) -> Iterator[Line]:
     yield from _table(rows, right={1, 4})
     if len(queues) > MOST_ROWS:
         rest = sum(of.moves_of(queue) for queue in queues[MOST_ROWS:])
-        yield "bright_black", f"and {counted(len(queues) - MOST_ROWS, 'more queue')}, of which {counted(rest, 'partition')} move"
+        moving = counted(rest, "partition moves", "partitions move")
+        yield "bright_black", f"and {counted(len(queues) - MOST_ROWS, 'more queue')}, of which {moving}"
 
 
 def _range(counts: Mapping[MemberId, int]) -> str:
@@ -155,7 +156,7 @@ def _members(of: Comparison) -> Iterator[Line]:
     if not whole:
         changed = sum(change.size > 0 for change in of.changes)
         more = f"and {changed - len(shown):,} more that change; " if changed > len(shown) else ""
-        yield "bright_black", f"{more}{len(of.changes) - changed:,} of {len(of.changes):,} members stay as they are"
+        yield "bright_black", f"{more}{len(of.changes) - changed:,} of {counted(len(of.changes), 'member')} unchanged"
 
 
 def _share(room: int, gains: int, loses: int) -> tuple[int, int]:

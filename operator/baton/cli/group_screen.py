@@ -75,8 +75,8 @@ def _head(one: Json, now: float) -> Iterator[Text]:
         f"{one['moving'] or 0:,} moving; assignor {one['assignor'] or '-'}{approval}"
     )
     yield _line(
-        f"so far {one['moves'] or 0:,} moves (the least possible: {one['lowerBound'] or 0:,}), "
-        f"{one['deadlineMisses'] or 0:,} deadlines missed"
+        f"so far {counted(one['moves'] or 0, 'move')} (the least possible: {one['lowerBound'] or 0:,}), "
+        f"{counted(one['deadlineMisses'] or 0, 'deadline')} missed"
     )
 
 
@@ -116,7 +116,7 @@ def _queue_problems(queues: Json, told: str) -> Iterator[Text]:
     for (kind, status, reason, message), names in shown:
         yield _line((f"{kind} of {first_of(names, MOST_QUEUES)} is {status}: {reason}", "yellow"), f": {message}")
     if rest:
-        yield _line(f"and {len(rest)} more conditions of queues (kubectl describe pq)")
+        yield _line(f"and {counted(len(rest), 'more condition')} of queues (kubectl describe pq)")
 
 
 def _leader(one: Json | None, now: float) -> str:
@@ -173,7 +173,9 @@ def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
         yield table
     if rest:
         counts = [active[name].get("count", 0) for name in rest]
-        yield _line(f"and {len(rest):,} more, with {min(counts):,} to {max(counts):,} partitions each (--members shows all)")
+        yield _line(
+            f"and {len(rest):,} more, with {min(counts):,} to {counted(max(counts), 'partition')} each (--members shows all)"
+        )
     if standbys:
         names, others = _cut(standbys, 5)
         yield _line("standing by: ", ", ".join(names) + (f" and {len(others):,} more" if others else ""))
@@ -185,7 +187,7 @@ def _seats(one: Json, now: float) -> Iterator[Text]:
         until = f" for {_left(seat['until'], now)} more" if seat["until"] else ""
         yield _line(f"the seat of {seat['member']} is kept{until}: {_ranges(seat['partitions'])}")
     if rest:
-        yield _line(f"and {len(rest):,} more seats")
+        yield _line(f"and {counted(len(rest), 'more seat')}")
 
 
 def _handoffs(one: Json, now: float, most: int | None) -> Iterator[Text]:

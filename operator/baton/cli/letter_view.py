@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from baton.cli.printing import printable
+from baton.model.wording import counted
 from baton.queues.redis import Letter, LetterLine
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
     for name, value in one.headers.items():
         yield f"header      {_cut(f'{name}: {_shown(value)}', _LINE)}"
     text = None if as_hex else readable(one.value)
-    yield f"value       {len(one.value):,} bytes, {'in hexadecimal' if text is None else 'text'}"
+    yield f"value       {counted(len(one.value), 'byte')}, {'in hexadecimal' if text is None else 'text'}"
     yield from _dump(one.value[:MOST_SHOWN]) if text is None else text[:MOST_SHOWN].split("\n")
     if len(one.value if text is None else text) > MOST_SHOWN:
         yield "… the rest is left out: --output FILE writes all of it"

@@ -7,6 +7,7 @@ from baton.consumer.held import Hearing, HeldEntry
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
 from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Partition
+from baton.model.wording import counted
 
 
 class Batch(Sequence[HeldEntry]):
@@ -30,7 +31,7 @@ class Batch(Sequence[HeldEntry]):
         return iter(self._entries)
 
     def __repr__(self) -> str:
-        return f"Batch({len(self)} entries of {len(self.by_partition())} partitions)"
+        return f"Batch({counted(len(self), 'entry', 'entries')} of {counted(len(self.by_partition()), 'partition')})"
 
     def by_partition(self) -> dict[Partition, list[HeldEntry]]:
         """Its entries, in order."""

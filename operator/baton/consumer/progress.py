@@ -78,8 +78,10 @@ def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEnt
     first, more = entries[0], f" and {len(entries) - 1} more" if len(entries) > 1 else ""
     what, why = f"{first.queue}/{first.partition} entry {first.offset}{more}", one_line(outcome.why, 500)
     comes = then(outcome) + (", entry by entry" if more and isinstance(outcome, Nack) else "")
-    if isinstance(error, (Retry, Reject)):
-        log.warning("the handler does not take %s: %s; %s", what, why, comes)
+    if isinstance(error, Reject):
+        return  # it is said that the entry was set aside
+    if isinstance(error, Retry):
+        log.warning("the handler asks for another try of %s: %s; %s", what, why, comes)
     elif first.failed_by.partition(":")[0] == type(error).__name__:
         log.error("the handler failed on %s once more: %s; %s", what, why, comes)
     else:

@@ -100,7 +100,7 @@ def rebalancing(moving: int, wait: Wait | None, overdue: Iterable[str] = ()) -> 
 
 
 def _changing_hands(moving: int) -> str:
-    return f"{counted(moving, 'partition')} {'is' if moving == 1 else 'are'} changing hands"
+    return f"{counted(moving, 'partition is', 'partitions are')} changing hands"
 
 
 def proposal_ready(proposal: Outlook | None) -> Told:

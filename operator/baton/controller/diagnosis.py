@@ -11,7 +11,7 @@ from baton.kube.members import LeftOut, Membership
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
 from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, session_lease_name
-from baton.model.wording import first_of, quoted
+from baton.model.wording import counted, first_of, quoted
 from baton.resources import ConsumerGroupSpec
 
 MOST_TOLD = 5
@@ -89,7 +89,7 @@ def membership_problems(
             "where there are to be none, say so by spec.replicas: 0, or name the workload in spec.scale.targetRef)"
         )
     else:
-        what = "1 pod has" if seen.pods == 1 else f"{seen.pods} pods have"
+        what = counted(seen.pods, "pod has", "pods have")
         by_why = {one: sorted(name for name, left in seen.left_out.items() if left is one) for one in _WHY}
         whys = [f"{_named(names)}: {_WHY[one]}" for one, names in by_why.items() if names]
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
@@ -166,7 +166,8 @@ def identity_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[
 
 def _named(pods: Sequence[str]) -> str:
     """The first few."""
-    return f"{', '.join(pods[:3])}{f' and {len(pods) - 3} more pods' if len(pods) > 3 else ''}"
+    more = f" and {counted(len(pods) - 3, 'more pod')}" if len(pods) > 3 else ""
+    return f"{', '.join(pods[:3])}{more}"
 
 
 def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
@@ -174,7 +175,8 @@ def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
     reasons = (Reason.QUEUE_UNREACHABLE, Reason.LEDGER_REFUSED, Reason.LEDGER_NAME_TAKEN)
     waiting = "; ".join(sorted(one.message for one in others if one.reason in reasons))
     blocked = f". It waits, a minute at most: {waiting}" if waiting else ""
-    return Problem(Reason.DELETING, f"the group is being deleted: {left} partitions are still to be taken back{blocked}")
+    what = counted(left, "partition is", "partitions are")
+    return Problem(Reason.DELETING, f"the group is being deleted: {what} still to be taken back{blocked}")
 
 
 def not_released(queue: QueueName, why: str, uid: str) -> str:

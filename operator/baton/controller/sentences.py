@@ -159,7 +159,8 @@ def _paused(those: Sequence[Granted]) -> str:
 
 def _because(those: Sequence[Revoked | Turned | Granted]) -> str:
     why = sorted({one.why for one in those if one.why})
-    return f": {why[0]}{f' and {len(why) - 1} more causes' if len(why) > 1 else ''}" if why else ""
+    more = f" and {counted(len(why) - 1, 'more cause')}" if len(why) > 1 else ""
+    return f": {why[0]}{more}" if why else ""
 
 
 def _counted(those: Sequence[Revoked | Turned | Released | Granted]) -> str:

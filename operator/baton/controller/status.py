@@ -120,7 +120,7 @@ def _shared(whole: Summary, wait: Wait | None) -> str:
     members = counted(whole.members, "member")
     if without := without_owner(whole, wait):
         return f"{members}; {without}"
-    return f"{members} {'has' if whole.members == 1 else 'share'} {counted(whole.partitions, 'partition')}"
+    return f"{counted(whole.members, 'member has', 'members share')} {counted(whole.partitions, 'partition')}"
 
 
 def _proposal(one: Outlook) -> Proposal:

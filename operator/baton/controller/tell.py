@@ -120,7 +120,7 @@ class Teller:
             case Approved():
                 self._say(
                     EventReason.APPROVED,
-                    f"proposal {one.id} was approved: {counted(one.moves, 'partition')} change hands",
+                    f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
                 )
             case ApprovalRefused():
                 cure = f"the proposal is {one.current} now: look at it" if one.current else "nothing waits for approval"

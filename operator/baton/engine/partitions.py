@@ -10,6 +10,7 @@ from baton.engine.recovery import adopt, assert_again
 from baton.engine.seats import end_waiting, overtake
 from baton.engine.state import KnownQueue, Seat, Slot
 from baton.model.ids import Epoch, Partition, QueueName
+from baton.model.wording import counted
 
 _NEVER = Slot()
 """Of all that was never granted: one for all of them."""
@@ -81,7 +82,7 @@ def place_opened(draft: Draft) -> None:
 
 def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
     """Withdraws what is deleted and opens what is new, to be placed at once; a running holddown goes on."""
-    why = f"{queue} has {after} partitions instead of {before}"
+    why = f"{queue} has {counted(after, 'partition')} instead of {before:,}"
     draft.unsettled = True
     if draft.holddown is not None:
         draft.trigger(why)  # it goes on to its end, whatever becomes of its reason

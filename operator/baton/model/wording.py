@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 partition`, `2,000 partitions`"""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 partition`, `2,000 partitions`; with words whose form goes by the number: `1 entry is`, `2 entries are`."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def first_of(words: Sequence[str], most: int) -> str:

@@ -133,7 +133,7 @@ class OrderChecker:
         run = one.run
         what = ""
         if one.sequence < state.first:
-            what = f"although its key begins with #{state.first}"
+            what = f"although its key begins with #{state.first} (--first)"
         elif one.sequence > reached + 1:
             what = f"before #{reached + 1}"
         elif one.sequence <= reached and not one.redelivered:

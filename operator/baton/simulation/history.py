@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from baton.model.ids import Partition
+from baton.model.wording import counted
 from baton.simulation.orphans import Orphan, orphans
 from baton.simulation.run import Result
 from baton.simulation.scenario import EventPart, Scenario
@@ -115,7 +116,7 @@ def told(event: EventPart) -> Iterator[str]:
         who = [str(getattr(member, "id", member)) for member in getattr(event, field)]
         if who:
             yield f"{names(who)} {one if len(who) == 1 else more}"
-    yield from (f"{queue} has {count} partitions" for queue, count in event.scale.items())
+    yield from (f"{queue} has {counted(count, 'partition')}" for queue, count in event.scale.items())
     yield from (f"queue {queue} is {'removed' if new is None else 'changed'}" for queue, new in event.queues.items())
     yield from (f"{path}: {value}" for path, value in _leaves(event.group))
     if event.operator is not None:

@@ -25,6 +25,7 @@ def verdict(result: Result) -> Iterator[str]:
     if lost:
         yield f"{time_text(lost)} s more with an owner that was gone, while no operator noticed."
     if cost["dual_ownership"] or cost["epoch_regressions"]:
-        yield f"Two owners were let in {cost['dual_ownership']} times, and epochs went back {cost['epoch_regressions']} times."
+        twice, back = counted(cost["dual_ownership"], "time"), counted(cost["epoch_regressions"], "time")
+        yield f"Two owners were let in {twice}, and epochs went back {back}."
     if cost["state"] != "Ready":
         yield f"At the end the group is in {cost['state']}."

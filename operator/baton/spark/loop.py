@@ -12,6 +12,7 @@ from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
 from baton.model.ids import MemberId, QueueName
+from baton.model.wording import counted
 from baton.queues.entry import Plan
 from baton.spark.batch import Range, in_turn, part_of, plannable, tasks
 from baton.spark.custody import Custody
@@ -126,7 +127,7 @@ class Loop:
 
         Waits for owners of its partitions: after a restart of the driver the executors are new, and the ledger has to be.
         """
-        log.info("batch %d was begun before: repeating it (%d partitions)", batch_id, len(begun))
+        log.info("batch %d was begun before: repeating it (%s)", batch_id, counted(len(begun), "partition"))
         ranges: dict[Grant, Range] = {}
         open_ = dict(begun)
         until = time.monotonic() + self._limits.repeat_wait

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from baton.model.wording import counted
 from baton.spark.custody import Custody
 from baton.spark.executors import Executors
 from baton.spark.holdups import HoldUp, hold_up, to_kill
@@ -87,7 +88,7 @@ class Watch:
         self._session.say(executors=tuple(executor.id for executor in warm), statistics=self._counts.statistics().to_json())
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
-            log.info("fleet of %d executors: %s", len(fleet), self._counts.statistics().to_json())
+            log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())
 
     def _end_hold_ups(self, fleet: tuple[Executor, ...]) -> None:
         members = self._custody.missed()
@@ -107,7 +108,7 @@ class Watch:
             return
         wanted = order(ledger.scale, fleet, ledger.entries, self._custody.busy())
         if wanted.target != self._total:
-            log.info("the fleet is to have %d executors (%d wanted)", wanted.target, ledger.scale.replicas)
+            log.info("the fleet is to have %s (%d wanted)", counted(wanted.target, "executor"), ledger.scale.replicas)
             self._executors.resize(wanted.target)
             self._total = wanted.target
         if wanted.kill:

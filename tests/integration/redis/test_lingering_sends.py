@@ -286,7 +286,7 @@ async def test_flush_and_close_end_in_the_time_that_they_have(make: Make, new_na
     with RedisServer() as server:
         producer = make(server.url, new_name())
         delivery = await producer.produce("k", "1")
-        with pytest.raises(QueueUnreachable, match=r"1 entries to .* still wait after 0.1 s"):
+        with pytest.raises(QueueUnreachable, match=r"1 entry to .* still waits after 0.1 s"):
             await producer.flush(0.1)
         with pytest.raises(QueueUnreachable, match="was closed before it was sent"):
             await producer.close(0.1)

@@ -96,4 +96,4 @@ def test_the_event_loop_may_not_end_before_its_producer_unnoticed(
         await asyncio.sleep(0)
 
     asyncio.run(forget())
-    assert "1 entries to shop/orders" in caplog.text and "may not be sent" in caplog.text
+    assert "1 entry to shop/orders" in caplog.text and "may not be sent" in caplog.text

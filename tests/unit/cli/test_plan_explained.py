@@ -153,7 +153,7 @@ def test_a_thousand_members_fit_on_a_screen_of_a_hundred_columns(assignor: str) 
     assert max(map(len, lines)) <= 100
     assert len(lines) < 40
     assert lines[0] == f"{assignor}: 10,000 partitions of 2 queues, 1,000 members (50 without anything so far)"
-    assert lines[-1].endswith(" of 1,000 members stay as they are")
+    assert lines[-1].endswith(" of 1,000 members unchanged")
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

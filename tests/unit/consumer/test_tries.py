@@ -165,13 +165,13 @@ def test_a_traceback_is_logged_once_for_each_kind_of_exception_and_none_for_what
 
     with caplog.at_level(logging.WARNING):
         consumer.run(handle)
-    records = [record for record in caplog.records if "the handler" in record.message]
+    records = [record for record in caplog.records if "orders/0 entry" in record.message]
     assert [(record.message, record.exc_info is not None) for record in records] == [
         ("the handler failed on orders/0 entry 0: ValueError: a b; it is tried again", True),
         ("the handler failed on orders/0 entry 0 once more: ValueError: c; it is tried again", False),
         ("the handler failed on orders/0 entry 0: KeyError: 'd'; it is tried again", True),
-        ("the handler does not take orders/0 entry 0: it rains; it is tried again in 0.01 s", False),
-        ("the handler does not take orders/0 entry 0: it is late; it goes to the dead letters", False),
+        ("the handler asks for another try of orders/0 entry 0: it rains; it is tried again in 0.01 s", False),
+        ("orders/0 entry 0 is set aside as a dead letter: it is late", False),
     ]
 
 

@@ -171,7 +171,7 @@ def test_pods_without_a_session_are_named_with_the_cure() -> None:
     assert session_problems([]) == []
     (problem,) = session_problems(["nginx", "b", "c", "d"])
     assert problem.reason is Reason.NO_SESSION
-    assert problem.message.startswith("b, c, d and 1 more pods: Ready, and without a session: there is no Lease such as baton-b ")
+    assert problem.message.startswith("b, c, d and 1 more pod: Ready, and without a session: there is no Lease such as baton-b ")
     assert problem.message.endswith("set spec.membership.session to Optional")
 
 

@@ -57,5 +57,5 @@ def test_states_and_missed_deadlines_are_told() -> None:
     after = Picture(state="Holddown", hold_until="12:00:05", deadline_misses=2)
     assert list(changes(before, after)) == [
         "the group is Holddown until 12:00:05",
-        "2 deadline(s) missed: fenced off at the queue",
+        "2 deadlines missed: fenced off at the queue",
     ]

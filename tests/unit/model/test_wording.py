@@ -5,6 +5,7 @@ from baton.model.wording import counted, first_of, quoted
 
 def test_one_is_singular_and_thousands_have_a_comma() -> None:
     assert [counted(count, "partition") for count in (0, 1, 2000)] == ["0 partitions", "1 partition", "2,000 partitions"]
+    assert [counted(count, "entry is", "entries are") for count in (0, 1, 2)] == ["0 entries are", "1 entry is", "2 entries are"]
 
 
 def test_what_is_left_out_of_a_list_is_counted() -> None:

@@ -33,7 +33,7 @@ def test_an_option_with_which_nothing_could_be_sent_is_named(make: Any, option: 
     [
         ("ab", "an entry is .key, value. or .key, value, headers., not str"),
         (7, "an entry is .key, value. or .key, value, headers., not int"),
-        (("key",), "an entry is key, value and headers, not 1 things"),
+        (("key",), "an entry is key, value and headers, not 1 thing"),
         (("key", "value", None, 0), "an entry is key, value and headers, not 4 things"),
     ],
 )

@@ -23,6 +23,7 @@ from baton.assignors.registry import DECLARED, UnknownAssignorError, get
 from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
 from baton.assignors.solace.lower_bound import least_moves
 from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.wording import counted
 
 MOST_PARTITIONS = 1_000_000
 """Of one queue. The ledger reads no higher number."""
@@ -168,7 +169,8 @@ def _per_partition(value: object, path: str, queue: str, queues: Mapping[QueueNa
         raise RequestError(path, "there is no such queue in queues")
     values = items(value, path, f"{of}, one per partition")
     if len(values) != queues[QueueName(queue)]:
-        raise RequestError(path, f"has {len(values)} entries for {queues[QueueName(queue)]} partitions; give one per partition")
+        there_are = f"{counted(len(values), 'entry', 'entries')} for {counted(queues[QueueName(queue)], 'partition')}"
+        raise RequestError(path, f"has {there_are}; give one per partition")
     return values
 
 

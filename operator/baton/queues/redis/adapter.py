@@ -7,6 +7,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from baton.model.ids import Epoch, Uid
+from baton.model.wording import counted
 from baton.queues.protocol import Claimant, Owner, QueueConflict, Resizing
 from baton.queues.redis import answers, backlog, records, scripts
 from baton.queues.redis.announcing import Announcing
@@ -177,8 +178,8 @@ class RedisQueue:
         for partition, count in lost.items():
             if count > self._lost.get(partition, 0):
                 log.warning(
-                    "%s: somebody deleted the stream of %s/%d, with %d entries that were not done; it has been made again",
-                    *(self._url.place, self._queue, partition, count - self._lost.get(partition, 0)),
+                    "%s: somebody deleted the stream of %s/%d, with %s not done; it has been made again",
+                    *(self._url.place, self._queue, partition, counted(count - self._lost.get(partition, 0), "entry", "entries")),
                 )
         self._lost = lost
 

@@ -8,12 +8,13 @@ from math import inf
 from secrets import token_hex
 from typing import Self
 
+from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.adding import Adding
 from baton.queues.redis.awaiting import AllAwaited, AsyncPendingSend, Awaited
 from baton.queues.redis.connection import async_client
 from baton.queues.redis.delivery import UnseenFailures, all_sent
-from baton.queues.redis.given import Given, Key, SendOptions, named, taken, taken_many
+from baton.queues.redis.given import Given, Key, SendOptions, named, still_wait, taken, taken_many
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
@@ -103,7 +104,7 @@ class AsyncRedisProducer:
         """As `RedisProducer.flush`."""
         left = await self._flushed(within)
         if left:
-            raise QueueUnreachable(f"{self._url.place}: {left} entries to {self._queue} still wait after {within:g} s.")
+            raise QueueUnreachable(f"{self._url.place}: {still_wait(left, self._queue)} after {within:g} s.")
         if why := self._unseen.report():
             raise QueueUnreachable(why)
 
@@ -209,8 +210,8 @@ class AsyncRedisProducer:
                     await self._step(what)
         except asyncio.CancelledError:
             if self._outbox.entries:
-                count = self._outbox.entries
-                log.error("%d entries to %s may not be sent: the event loop ended, and the producer was open", count, self._queue)
+                count = counted(self._outbox.entries, "entry", "entries")
+                log.error("%s to %s may not be sent: the event loop ended, and the producer was open", count, self._queue)
             raise
         except Exception as error:
             why = f"{self._url.place}: unexpected failure ({type(error).__name__}: {self._url.hidden(error)})."

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting
 
@@ -77,7 +78,7 @@ class UnseenFailures:
             return None
         first = found[0].entry.outcome if found else None
         why = f" The first: {first.why}" if isinstance(first, Failed) else ""
-        return f"{count} {'entry' if count == 1 else 'entries'} of produce() may not be in the queue, and nobody looked.{why}"
+        return f"{counted(count, 'entry', 'entries')} of produce() may not be in the queue, and nobody looked.{why}"
 
 
 def sent(outcome: Sent | Failed) -> Sent:
@@ -101,4 +102,4 @@ def all_sent(entries: Iterable[Waiting]) -> list[Sent]:
     first = failed[0]
     if first.error is not QueueUnreachable:
         raise first.error(first.why)
-    raise QueueUnreachable(f"{first.why} {len(failed)} entries may not have been sent.")
+    raise QueueUnreachable(f"{first.why} {counted(len(failed), 'entry', 'entries')} may not have been sent.")

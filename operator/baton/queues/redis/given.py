@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from baton.model.options import number, whole
+from baton.model.wording import counted
 from baton.queues.redis.headers import Headers, pack
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import SendListener, Waiting, to_partition
@@ -45,6 +46,10 @@ class SendOptions:
         )
 
 
+def still_wait(count: int, queue: str) -> str:
+    return f"{counted(count, 'entry', 'entries')} to {queue} still {'waits' if count == 1 else 'wait'}"
+
+
 def named(queue: str) -> str:
     """Raises ValueError for a queue without its namespace: it would be waited for, as one that is not made yet."""
     namespace, slash, name = queue.partition("/")
@@ -83,7 +88,7 @@ def _parts(entry: object) -> tuple[Key, bytes | str, Headers | None]:
     if not isinstance(entry, (tuple, list)):
         raise TypeError(f"an entry is (key, value) or (key, value, headers), not {type(entry).__name__}")
     if not 2 <= len(entry) <= 3:
-        raise TypeError(f"an entry is key, value and headers, not {len(entry)} things")
+        raise TypeError(f"an entry is key, value and headers, not {counted(len(entry), 'thing')}")
     return entry[0], entry[1], entry[2] if len(entry) == 3 else None
 
 

@@ -14,7 +14,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.adding import Adding
 from baton.queues.redis.connection import client
 from baton.queues.redis.delivery import SendOutcome, UnseenFailures, all_sent, sent
-from baton.queues.redis.given import Given, SendOptions, named, taken, taken_many
+from baton.queues.redis.given import Given, SendOptions, named, still_wait, taken, taken_many
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptConnection
 from baton.queues.redis.keys import queue_key
@@ -119,7 +119,7 @@ class RedisProducer:
             left = self._flushed(within)
             why = self._unseen.report()
         if left:
-            raise QueueUnreachable(f"{self._url.place}: {len(left)} entries to {self._queue} still wait after {within:g} s.")
+            raise QueueUnreachable(f"{self._url.place}: {still_wait(len(left), self._queue)} after {within:g} s.")
         if why:
             raise QueueUnreachable(why)
 
