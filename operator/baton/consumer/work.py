@@ -197,10 +197,10 @@ class Work:
             tries, since = (before.tries + 1, before.since) if before else (1, now)
             if tries == 1:
                 log.warning("%s", problem)
-            why = before.why if before and _alike(before.why, str(problem)) else str(problem)
+            why = before.why if before and alike(before.why, str(problem)) else str(problem)
             self._outages[queue] = _Outage(tries, now + backoff(tries), since, why)
 
 
-def _alike(one: str, other: str) -> bool:
-    """But for numbers."""
+def alike(one: str, other: str) -> bool:
+    """But for numbers: what a queue that is away says of one partition and of another."""
     return re.sub("[0-9]+", "", one) == re.sub("[0-9]+", "", other)

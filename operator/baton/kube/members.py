@@ -44,7 +44,8 @@ class Membership:
     """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
     label harms nobody."""
     trouble: Mapping[MemberId, str] = field(default_factory=dict)
-    """What keeps members from their queues, as they say."""
+    """What keeps members from their queues, as they say; for executors their driver does (by its Lease's name, where its pod has
+    not the label)."""
     _said: Mapping[str, tuple[Said, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -80,6 +81,8 @@ def membership(
     trouble: dict[MemberId, str] = {}
     said: dict[Uid, Said] = {}
     by_lease: dict[str, list[Said]] = {}
+    pods = list(pods)
+    drivers = {pod.uid: pod.name for pod in pods if pod.spark_role == DRIVER}
     labelled = [pod for pod in pods if pod.spark_role != DRIVER]
     for pod in labelled:
         named = driver if pod.spark_role == EXECUTOR else sessions.get(session_lease_name(pod.name))
@@ -92,8 +95,9 @@ def membership(
         why = _why_left_out(pod, session, lapsed, sessions_required)
         if why is None:
             members[pod.name] = _member(pod, identity_label)
-            if session is not None and session.trouble and pod.spark_role != EXECUTOR:
-                trouble[pod.name] = session.trouble
+            if session is not None and session.trouble:
+                who = pod.name if pod.spark_role != EXECUTOR else drivers.get(session.holder or Uid(""), MemberId(session.name))
+                trouble[who] = session.trouble
             continue
         if not pod.terminating:
             left_out[pod.name] = why

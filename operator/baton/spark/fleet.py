@@ -159,6 +159,7 @@ class Fleet:
             session=session,
             counts=self._counts,
             warming=Warming(lambda executor: warm_up(self._spark, executor, read), _WARMING),
+            trouble=queues.trouble,
             patience=self._holdup_timeout,
         ).start()
         custody.review()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
+from baton.consumer.work import TOLD_AFTER, alike
 from baton.model.ids import QueueName
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
@@ -25,7 +26,8 @@ class Queues:
     def __init__(self, sources: Mapping[QueueName, Source]) -> None:
         self._readers = {name: RedisReader(source.url, source.queue, "driver") for name, source in sources.items()}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(sources)), thread_name_prefix="baton-wait")
-        self._unreachable: set[QueueName] = set()
+        self._unreachable: dict[QueueName, tuple[float, str]] = {}
+        """Since when (monotonic), and why."""
         self._planned: set[Grant] = set()
         """With a plan that is not committed: its entries count for what its member may have."""
 
@@ -33,6 +35,11 @@ class Queues:
     def names(self) -> frozenset[QueueName]:
         """The queues that the fleet reads."""
         return frozenset(self._readers)
+
+    def trouble(self) -> str:
+        """What keeps the driver from its queues, where that is not over in a moment; empty: nothing. Any thread may ask."""
+        told = time.monotonic() - TOLD_AFTER
+        return " ".join(dict.fromkeys(why for _, (since, why) in sorted(self._unreachable.items()) if since <= told))
 
     def plan(self, grants: Iterable[Grant], limit: Callable[[Grant], int]) -> tuple[list[Range], list[Grant]]:
         """A range for each grant under which there is something to read, recorded at its queue; and the grants under which there
@@ -66,6 +73,8 @@ class Queues:
         for grant in self._planned - named:
             self._readers[grant.queue].let_go(grant.partition, grant.epoch)
         self._planned &= named
+        for queue in self._unreachable.keys() - {grant.queue for grant in named}:  # nobody asks it
+            del self._unreachable[queue]
 
     def commit(self, one: Range, keep_trying: Callable[[], bool]) -> bool:
         """The range is done with. False: refused, for the partition has been granted on; what was planned comes again there.
@@ -117,11 +126,11 @@ class Queues:
             reader.close()
 
     def _lost(self, queue: QueueName, error: Exception) -> None:
-        if queue not in self._unreachable:
-            self._unreachable.add(queue)
+        since, why = self._unreachable.get(queue, (time.monotonic(), ""))
+        if not why:
             log.warning("queue %s is out of reach: %s", queue, error)
+        self._unreachable[queue] = since, why if alike(why, str(error)) else str(error)
 
     def _found(self, queue: QueueName) -> None:
-        if queue in self._unreachable:
-            self._unreachable.discard(queue)
+        if self._unreachable.pop(queue, None):
             log.info("queue %s answers again", queue)

@@ -8,7 +8,13 @@ from typing import Any, Protocol
 from baton import consumer
 from baton.consumer.lease import LeaseStore
 from baton.consumer.session import DURATION, RENEW_EVERY
-from baton.model.names import EXECUTORS_ANNOTATION, RELEASES_ANNOTATION, SPARK_APP_ANNOTATION, STATISTICS_ANNOTATION
+from baton.model.names import (
+    EXECUTORS_ANNOTATION,
+    RELEASES_ANNOTATION,
+    SPARK_APP_ANNOTATION,
+    STATISTICS_ANNOTATION,
+    TROUBLE_ANNOTATION,
+)
 from baton.model.session import Release, format_releases
 
 
@@ -21,6 +27,8 @@ class Word:
     """Spark's ids of those that are registered."""
     releases: frozenset[Release] = frozenset()
     statistics: str = ""
+    trouble: str = ""
+    """What keeps it from its queues."""
 
     def annotations(self) -> dict[str, str]:
         return {
@@ -28,6 +36,7 @@ class Word:
             EXECUTORS_ANNOTATION: ",".join(self.executors),
             RELEASES_ANNOTATION: format_releases(self.releases),
             STATISTICS_ANNOTATION: self.statistics,
+            TROUBLE_ANNOTATION: self.trouble,
         }
 
 
@@ -70,7 +79,7 @@ class DriverSession:
         return self._session.lost()
 
     def close(self) -> None:
-        self.say(executors=(), releases=frozenset(), statistics="")
+        self.say(executors=(), releases=frozenset(), statistics="", trouble="")
         self._session.close(give_up=True)
 
 

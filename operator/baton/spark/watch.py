@@ -38,15 +38,17 @@ class Watch:
         session: Session,
         counts: Counts,
         warming: Warming,
+        trouble: Callable[[], str],
         patience: float,
     ) -> None:
         """`alive`: the query goes on. `ended` is called once, after it did not. `look_up`: the executors are others than before.
+        `trouble`: what keeps the driver from its queues.
 
         `patience`: seconds that a batch may be held up.
         """
         self._alive, self._ended, self._look_up, self._patience = alive, ended, look_up, patience
         self._ledger, self._custody, self._executors = ledger, custody, executors
-        self._session, self._counts, self._warming = session, counts, warming
+        self._session, self._counts, self._warming, self._trouble = session, counts, warming, trouble
         self._fleet: frozenset[str] = frozenset()
         self._total: int | None = None
         self._held: HoldUp | None = None
@@ -85,7 +87,8 @@ class Watch:
         self._end_hold_ups(fleet)
         self._resize(fleet)
         warm = self._warming.ready(fleet)
-        self._session.say(executors=tuple(executor.id for executor in warm), statistics=self._counts.statistics().to_json())
+        ids_of_warm, statistics = tuple(executor.id for executor in warm), self._counts.statistics().to_json()
+        self._session.say(executors=ids_of_warm, statistics=statistics, trouble=self._trouble())
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())

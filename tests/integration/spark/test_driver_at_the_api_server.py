@@ -78,6 +78,22 @@ def test_the_lease_says_who_drives_and_what_it_has_let_go(
     )
 
 
+def test_what_keeps_the_driver_from_its_queues_stands_on_the_lease_until_it_is_over(
+    control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession]
+) -> None:
+    session = driver(api, group, "driver-1", duration=2 * HOUR, every=HOUR)
+    sessions.append(session)
+    session.acquire()
+
+    def said() -> object:
+        return lease(control_plane, group)["metadata"]["annotations"]["baton.dev/trouble"]
+
+    session.say(executors=(), trouble="Redis does not answer")
+    wait_for(lambda: said() == "Redis does not answer", "it is told")
+    session.say(executors=(), trouble="")
+    wait_for(lambda: said() == "", "it is over")
+
+
 def test_the_lease_is_renewed_while_nothing_happens(
     control_plane: Cluster, api: ApiConnection, group: str, sessions: list[DriverSession]
 ) -> None:

@@ -274,3 +274,16 @@ def test_an_annotation_that_cannot_be_meant_so_is_told_with_the_cure(
     assert seen is not None and (seen.capacity, seen.assignors) == (capacity, assignors)
     assert len(seen.problems) == len(said)
     assert all(part in problem for part, problem in zip(said, seen.problems, strict=True))
+
+
+def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executors() -> None:
+    driver = replace(DRIVER, registered="3,4", trouble="Redis does not answer")
+    executors = [EXECUTOR, replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), executor_id="4")]
+    pod = replace(POD, name=MemberId("orders-driver-7"), uid=Uid("u-driver"), spark_role="driver")
+
+    def told(pods: list[PodView], *, lapsed: bool = False) -> dict[MemberId, str]:
+        return dict(membership("orders", pods, [driver], lambda _: lapsed).trouble)
+
+    assert told(executors) == {"orders-driver": "Redis does not answer"}
+    assert told([pod, *executors]) == {"orders-driver-7": "Redis does not answer"}
+    assert told([pod]) == told(executors, lapsed=True) == {}

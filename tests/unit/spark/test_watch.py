@@ -59,6 +59,7 @@ class Scene:
         self.scheduler, self.board, self.session = Scheduler(), Board(), SilentSession()
         self.custody = Custody(self.board, lambda releases: None)
         self.looked_up: list[int] = []
+        self.trouble = ""
         self.watch = Watch(
             alive=lambda: True,
             ended=lambda: None,
@@ -69,6 +70,7 @@ class Scene:
             session=self.session,
             counts=Counts(),
             warming=Warming(lambda executor: None, patience=0),
+            trouble=lambda: self.trouble,
             patience=0,
         )
 
@@ -131,3 +133,10 @@ def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) ->
     scene.board.write(entry("exec-1"), entry("exec-2", {0: 2}))
     scene.watch.look()
     assert scene.scheduler.ended == ["1"]
+
+
+def test_what_keeps_the_driver_from_its_queues_is_said_until_it_is_over() -> None:
+    scene = Scene()
+    for scene.trouble in ("Redis does not answer", ""):
+        scene.watch.look()
+        assert scene.session.word.trouble == scene.trouble
