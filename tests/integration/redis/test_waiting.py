@@ -26,6 +26,7 @@ class Waiting:
 
     def __init__(self, reader: RedisReader, *partitions: int) -> None:
         self.found: set[int] | None = None
+        self.reader = reader
         self._thread = threading.Thread(target=self._wait, args=(reader, partitions), daemon=True)
         self._thread.start()
 

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import redis
@@ -52,10 +53,11 @@ in time is not asked again at once: its user should know.
 """
 
 
-def client(url: RedisUrl, key: str, *, block: float = 0.0) -> "redis.Redis":
+def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) -> "redis.Redis":
     """A client for threads. `key`: in a cluster it goes to the node that has this one. `block`: for how long a command may block
-    (seconds)."""
+    (seconds). `within`: it waits no longer for an answer, or a connection, whatever the URL says."""
     options = _options(url)
+    options |= {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
     kind = leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False)
     pool = redis.ConnectionPool(
         connection_class=_located(kind, url, key, options, tasks=False),

@@ -7,7 +7,9 @@ entries are taken by script.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from socket import SHUT_RDWR, socket
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -24,9 +26,25 @@ MOST = 64
 """Entries of a stream in one answer."""
 _UNBLOCK_TRIES = 50
 _UNBLOCK_PAUSE = 0.002
+_UNBLOCK_WITHIN = 0.5
+"""Seconds."""
 
 Found = Mapping[str, Sequence[object]]
 """By stream, entries as they come: the id, and the fields one after the other."""
+
+
+class _Blocked(NamedTuple):
+    """A connection that may be blocked."""
+
+    connection: Any
+    known_as: int | None
+    """Its id at its server; None: it does not block yet."""
+
+    def cut_off(self) -> None:
+        """Whoever waits for an answer on it hears that it has ended. It is that thread's to close it."""
+        with suppress(OSError):  # it has ended
+            if (its := self.connection._sock) is not None:
+                socket.shutdown(its, SHUT_RDWR)  # an encrypted one too: its own way forgets its state under who reads it
 
 
 class Wakeup:
@@ -35,14 +53,16 @@ class Wakeup:
     def __init__(self, url: RedisUrl, key: str) -> None:
         """`key`: as of `client`."""
         self._client = client(url, key, block=_LONGEST_BLOCK)
+        self._unblocking = client(url, key, within=_UNBLOCK_WITHIN)
         self._interrupted = threading.Event()
         self._connection: Any = None
         self._connected_as: int | None = None
         """The connection's id at the server; None: there was none yet."""
         self._asked_at = 0.0
         """When the server was last asked whether it takes writes (monotonic). One that becomes a replica ends a block."""
-        self._blocked_as: int | None = None
-        """The connection's id at the server, while it may be blocked."""
+        self._blocked: _Blocked | None = None
+        self._free = threading.Event()
+        """It is not blocked."""
 
     def wait(self, streams: Mapping[str, str], timeout: float) -> Found:
         """The streams that have entries beyond the given id, and some of these; none after `timeout` seconds or an interrupt.
@@ -57,40 +77,54 @@ class Wakeup:
                 elif found := self._block(streams, min(left, _LONGEST_BLOCK)):
                     return found
             return {}
+        except (RedisError, OSError):
+            if self._interrupted.is_set():
+                return {}  # perhaps it was cut off, see `interrupt`; else whoever asks next hears of it
+            raise
         finally:
             self._interrupted.clear()
 
     def interrupt(self) -> None:
-        """End the wait that is going on, or the next one, at once."""
+        """End the wait that is going on, or the next one, at once.
+
+        The server is asked to end it, for that leaves the connection whole. After a failover another one is asked, or the one
+        that was left does not answer: then the connection is cut off here, for a wait has to end whatever has become of servers.
+        """
         self._interrupted.set()
         for _ in range(_UNBLOCK_TRIES):
-            # Between telling its id and blocking there is a moment in which the server has nothing to unblock.
-            blocked_as = self._blocked_as
-            if blocked_as is None:
+            if (blocked := self._blocked) is None:
                 return
+            # Between telling its id and blocking there is a moment in which the server has nothing to unblock.
             try:
-                if self._client.client_unblock(blocked_as):
-                    return
-            except RedisError:
-                return  # then the wait fails as well, or ends by itself after _LONGEST_BLOCK
-            time.sleep(_UNBLOCK_PAUSE)
+                if blocked.known_as is not None:
+                    self._unblocking.client_unblock(blocked.known_as)
+            except (RedisError, OSError):
+                break
+            if self._free.wait(_UNBLOCK_PAUSE):
+                return
+        if (blocked := self._blocked) is not None:
+            blocked.cut_off()
 
     def close(self) -> None:
+        self._unblocking.close()
         self._client.close()
 
     def _block(self, streams: Mapping[str, str], seconds: float) -> Found:
         try:
+            self._free.clear()
             if self._connection is not None and gone(self._connection):
                 self._leave()
             if self._connection is None:
                 again = self._connected_as is not None
                 self._connection = self._client.connection_pool.get_connection()
+                self._blocked = _Blocked(self._connection, None)
                 self._connected_as, _ = self._ask(("CLIENT", "ID"), _TAKES_WRITES)
                 if again:
                     return dict.fromkeys(streams, ())  # another run of the server may not know that somebody waits
             elif time.monotonic() - self._asked_at >= _LONGEST_BLOCK:
+                self._blocked = _Blocked(self._connection, None)
                 self._ask(_TAKES_WRITES)
-            self._blocked_as = self._connected_as
+            self._blocked = _Blocked(self._connection, self._connected_as)
             if self._interrupted.is_set():
                 return {}
             milliseconds = max(1, int(seconds * 1000))
@@ -99,7 +133,8 @@ class Wakeup:
             self._leave()
             raise
         finally:
-            self._blocked_as = None
+            self._blocked = None
+            self._free.set()
         return {key.decode(): entries for key, entries in reply or ()}
 
     def _ask(self, *commands: tuple[str | int, ...]) -> list[Any]:
