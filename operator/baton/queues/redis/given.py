@@ -15,6 +15,10 @@ Key = bytes | str | None
 Given = tuple[Key, bytes | str] | tuple[Key, bytes | str, Headers | None]
 """Key, value, and headers."""
 
+MOST_BYTES = 64 * 2**20
+"""Of an entry. Whoever reads it has it whole, and the server serves nobody while it copies one: half a second for this much.
+Redis itself would take eight times as much, and then nobody could read it in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
@@ -76,7 +80,13 @@ def taken(
         slot: int | None = to_partition(partition)
     else:
         slot = None if key is None else slot_of(coded)
-    return Waiting(slot, coded, _bytes(value, "value"), pack(headers), deadline, due=due, told=told)
+    payload, packed = _bytes(value, "value"), pack(headers)
+    if (size := len(coded) + len(payload) + len(packed)) > MOST_BYTES:
+        raise ValueError(
+            f"an entry has {MOST_BYTES:,} bytes of key, value and headers at most, not {size:,}: put what is larger elsewhere, "
+            "and send where it is"
+        )
+    return Waiting(slot, coded, payload, packed, deadline, due=due, told=told)
 
 
 def taken_many(entries: Iterable[Given], deadline: float) -> list[Waiting]:

@@ -103,12 +103,8 @@ class RedisReader:
         begins = int(not position.began)
         most = min(count, position.most)
         arguments = (uid or self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
-        try:
-            _, pending, seen, last, more, full, outstanding, about, texts = self._ask(scripts.READ, partition, arguments)
-        except QueueUnreachable:
-            position.most = 1  # perhaps they are so large that it took too long
-            raise
-        position.most = min(2 * position.most, _AT_ONCE)
+        answer = self._entries(scripts.READ, position, partition, arguments)
+        _, pending, seen, last, more, full, outstanding, about, texts = answer
         entries = list(told(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
         if entries:
@@ -163,9 +159,12 @@ class RedisReader:
 
         Raises ValueError for a plan that is not the queue's.
         """
-        after = plan.start
+        after, position = plan.start, self._position(partition, epoch)
         while after < plan.end:
-            answer = self._ask(scripts.RANGE, partition, (uid or self._uid, epoch, after, plan.end, _PAGE, MOST_BYTES))
+            most = min(_PAGE, position.most)
+            answer = self._entries(
+                scripts.RANGE, position, partition, (uid or self._uid, epoch, after, plan.end, most, MOST_BYTES)
+            )
             _planned(answer, plan)
             _, about, texts, last, more = answer
             yield from told(self._name, partition, epoch, about, texts, seen=plan.redelivered_to)
@@ -259,6 +258,15 @@ class RedisReader:
         _, again, outstanding = self._ask(scripts.RETRY, partition, arguments)
         self._finished(position, outstanding)
         return bool(again)
+
+    def _entries(self, script: scripts.Script, position: _Position, partition: int, arguments: Sequence[Any]) -> list[Any]:
+        try:
+            answer = self._ask(script, partition, arguments)
+        except QueueUnreachable:
+            position.most = 1  # perhaps they are so large that it took too long
+            raise
+        position.most = min(2 * position.most, _AT_ONCE)
+        return answer
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
         with explained(self._url, self._queue):

@@ -31,4 +31,5 @@ elseif alike and not of_owner()[9] and (pending[1] == 0 or number(pending[2]) > 
 else
   redis.call('XDEL', STREAM, unpack(ids))
 end
+if redis.call('XLEN', STREAM) == 0 then redis.call('HDEL', PROGRESS, 'largest', 'largestBefore') end
 return {'OK', done, outstanding(pending)}

@@ -6,7 +6,7 @@ local refused = fence(ARGV[1], ARGV[2])
 if refused then return refused end
 local finish = tonumber(ARGV[3])
 local pending = summary()
-local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'kept')
+local fields = redis.call('HMGET', PROGRESS, 'committed', 'planned', 'count', 'kept', 'last')
 local committed, kept = tonumber(fields[1] or 0), tonumber(fields[4] or 0)
 if finish > committed then
   if finish ~= tonumber(fields[2]) then return {'UNPLANNED'} end
@@ -14,6 +14,10 @@ if finish > committed then
   redis.call('HSET', PROGRESS, 'committed', finish, 'kept', kept)
   redis.call('HINCRBY', PROGRESS, 'done', fields[3])
   redis.call('HDEL', PROGRESS, 'planned', 'count')
+  if finish == tonumber(fields[5]) then -- all is done; what is kept was added since that was so before
+    redis.call('HSET', PROGRESS, 'largestBefore', redis.call('HGET', PROGRESS, 'largest') or 0)
+    redis.call('HDEL', PROGRESS, 'largest')
+  end
 
   -- Entries that were handed out singly before are finished with too, and reading singly begins behind the end.
   if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end

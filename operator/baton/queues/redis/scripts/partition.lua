@@ -6,6 +6,9 @@ local SEGMENT = STREAM:match('(%d+)$')
 
 local HIGHEST = 2 ^ 53 - 1e9 -- of the numbers of entries
 
+-- So many entries, of so many bytes each: what a script looks at together.
+local SMALL, MOST_AT_ONCE = 2 ^ 16, 32
+
 local ID = '%d-' .. SEGMENT -- all digits; Lua's own way to write a number ends with 14
 local OURS = '^(%d+)%-' .. SEGMENT .. '$'
 local function id(number) return string.format(ID, number) end
@@ -230,17 +233,34 @@ end
 local function told() return table.concat(about, ' '), table.concat(texts) end
 
 -- How many entries are looked at next, of so many: the server copies each of them, also those that there is no room for, and
--- serves nobody meanwhile. They may be large, so that follows from those before.
-local function at_once(most, most_bytes)
-  local FIRST, MOST = 8, 32
-  if #about == 0 then return math.min(FIRST, most) end
-  return math.min(MOST, most, math.max(1, math.floor((most_bytes - bytes) * #about / math.max(1, bytes))))
+-- serves nobody meanwhile. So it follows from the largest that may be there (`grown`).
+local largest
+local function at_once(most)
+  if not largest then
+    local fields = redis.call('HMGET', PROGRESS, 'largest', 'largestBefore')
+    largest = math.max(SMALL, tonumber(fields[1] or 0), tonumber(fields[2] or 0))
+  end
+  return math.min(MOST_AT_ONCE, most, math.max(1, math.floor(SMALL * MOST_AT_ONCE / largest)))
 end
 
--- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it.
+local function size_of(fields)
+  local size = 0
+  for _, text in ipairs(fields) do size = size + #text end
+  return size
+end
+
+-- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it. JSON takes the server 20 ms
+-- for each megabyte, so of a large one not all is kept.
 local function set_foreign_aside(entry)
-  redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', '', 'value', cjson.encode(entry[2]), 'timestamp', '',
-    'deliveries', 0, 'why', 'no producer of Baton added it: its fields, in JSON, are the value')
+  local MOST, FIELDS, BEGINNING = 2 ^ 20, 100, 1000
+  local fields, size, why = entry[2], size_of(entry[2]), 'no producer of Baton added it: its fields, in JSON, are the value'
+  if size > MOST then
+    local cut = {}
+    for i = 1, math.min(FIELDS, #fields) do cut[i] = fields[i]:sub(1, BEGINNING) end
+    fields, why = cut, string.format('no producer of Baton added it, and it had %d bytes: the beginnings of its fields, in JSON', size)
+  end
+  redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', '', 'value', cjson.encode(fields), 'timestamp', '',
+    'deliveries', 0, 'why', why)
   redis.call('HINCRBY', PROGRESS, 'dead', 1)
   redis.call('XACK', STREAM, GROUP, entry[1])
   redis.call('XDEL', STREAM, entry[1])
@@ -277,10 +297,19 @@ end
 -- lets no stream's last id fall below one that was deleted, behind what was set aside. Answer: the last number now, or nil: there
 -- is more than one script should take upon itself, or something to do first.
 local function clear_tail(last)
-  local MOST = 1000
-  local entries = redis.call('XRANGE', STREAM, '(' .. id(last), '+', 'COUNT', MOST)
-  for _, entry in ipairs(entries) do set_foreign_aside(entry) end
-  if #entries == MOST then return nil end
+  local MOST, MOST_BYTES = 1000, 2 ^ 20
+  local found, bytes, wanted = 0, 0, 1 -- they may be large: how many are read follows from those before
+  repeat
+    local entries = redis.call('XRANGE', STREAM, '(' .. id(last), '+', 'COUNT', wanted)
+    for _, entry in ipairs(entries) do
+      bytes = bytes + size_of(entry[2])
+      set_foreign_aside(entry)
+    end
+    found = found + #entries
+    if #entries < wanted then break end
+    if found >= MOST or bytes >= MOST_BYTES then return nil end
+    wanted = math.max(1, math.min(2 * wanted, MOST - found, math.floor((MOST_BYTES - bytes) * found / math.max(1, bytes))))
+  until false
   summary()
   local set = redis.pcall('XSETID', STREAM, id(last))
   if last_handed_out() > last then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(last)) end
@@ -301,6 +330,8 @@ local function wake(epoch, last)
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
+local largest_added = 0
+
 -- Adds an entry behind the last one. Answer: its number, or nil: what somebody else added stands in the way, and there is much of it.
 local function append(last, ...)
   local added = redis.pcall('XADD', STREAM, 'NOMKSTREAM', id(last + 1), ...)
@@ -315,6 +346,9 @@ local function append(last, ...)
     if not last then return nil end
     redis.call('XADD', STREAM, id(last + 1), ...)
   end
+  local _, key, _, value, _, _, _, headers = ...
+  local size = #key + #value + (headers and #headers or 0)
+  if size > largest_added then largest_added = size end
   return last + 1
 end
 
@@ -351,8 +385,12 @@ local function follow(from, last, most, most_bytes)
   return last, moved
 end
 
--- Entries up to this one have been added.
+-- Entries up to this one have been added. How large the largest is that is still there, who reads must know before; of small ones it
+-- is passed over.
 local function grown(last, waits)
+  if largest_added > math.max(SMALL, tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)) then
+    redis.call('HSET', PROGRESS, 'largest', largest_added)
+  end
   if waits then
     redis.call('HSET', PROGRESS, 'last', last, 'waits', '0')
     wake(redis.call('HGET', OWNER, 'epoch') or 0, last)

@@ -37,18 +37,18 @@ if done == committed then
   count = finish - committed
 else -- single entries beyond the committed one were acknowledged, and are gone: those that are there have to be looked at, with all
   -- that they carry, so it is a few until this is behind
-  local FEW = 200
-  local entries
+  local FEW, FEW_BYTES, looked_at = math.min(limit, 200), 2 ^ 20, 0
   repeat
-    entries = redis.call('XRANGE', STREAM, '(' .. id(finish), id(last), 'COUNT', math.min(limit, FEW))
+    local entries = redis.call('XRANGE', STREAM, '(' .. id(finish), id(last), 'COUNT', at_once(FEW - count))
     for _, entry in ipairs(entries) do
+      looked_at = looked_at + size_of(entry[2])
       if ours(entry, last) then
         count, finish = count + 1, number(entry[1])
       else
         set_foreign_aside(entry)
       end
     end
-  until count > 0 or #entries == 0
+  until #entries == 0 or count == FEW or (count > 0 and looked_at >= FEW_BYTES)
 end
 if count == 0 or finish == last then sleep(fields[7]) end
 if count == 0 then return {'NONE', last, outstanding(pending)} end

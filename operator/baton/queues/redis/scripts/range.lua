@@ -10,7 +10,7 @@ if tonumber(ARGV[4]) > math.max(tonumber(fields[1] or 0), tonumber(fields[2] or 
 local left, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
 local last, more, cut = false, true, false
 while more and not cut and left > 0 do
-  local some = at_once(left, most_bytes)
+  local some = at_once(left)
   local found = redis.call('XRANGE', STREAM, '(' .. (last or id(ARGV[3])), id(ARGV[4]), 'COUNT', some)
   for _, entry in ipairs(found) do
     if not ours(entry, tonumber(ARGV[4])) then

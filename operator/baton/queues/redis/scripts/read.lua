@@ -53,7 +53,7 @@ if wanted > 0 and highest <= cursor then
 elseif wanted > 0 then
   local behind = id(cursor)
   while wanted > 0 and not cut and not exhausted do
-    local some = at_once(wanted, most_bytes)
+    local some = at_once(wanted)
     local pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', some, 'STREAMS', STREAM, behind)[1][2]
     exhausted = #pending < some
     wanted = wanted - #pending
@@ -94,7 +94,7 @@ if exhausted and free > 0 and again < count then
   local most_new = math.min(count - again, free)
   local tail = false
   repeat
-    local some = at_once(most_new, most_bytes)
+    local some = at_once(most_new)
     local new = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', some, 'STREAMS', STREAM, '>')
     new = new and new[1][2] or {}
     filled = #new == some
