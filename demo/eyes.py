@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kubernetes import client, config, watch
 
@@ -54,7 +54,7 @@ class Eyes:
             for name, listing, selectors in self._watches()
         ]
 
-    def __enter__(self) -> "Eyes":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Self
 
 import redis
 
@@ -36,7 +37,7 @@ class Gauges:
         """Messages that are not committed yet."""
         self._thread = threading.Thread(target=self._follow, name="gauges", daemon=True)
 
-    def __enter__(self) -> "Gauges":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Self
 
 _PERIOD = 0.02
 """Seconds. Reading one link per pod costs some ten microseconds; the latencies to be measured are above 100 ms."""
@@ -22,7 +23,7 @@ class Mounts:
         self._texts: dict[str, str] = {}
         self._thread = threading.Thread(target=self._follow, name="mounts", daemon=True)
 
-    def __enter__(self) -> "Mounts":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 RATE = float(os.environ.get("RATE", "2500"))
 """Messages per second."""
@@ -72,7 +73,7 @@ class Producer:
         self._reader = threading.Thread(target=self._read, name="producer", daemon=True)
         self._reader.start()
 
-    def __enter__(self) -> "Producer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Self
 
 from tests.cluster.processes import Registry, wait_until
 from tests.ports import free_ports
@@ -23,7 +24,7 @@ class QueueServer:
         self._processes = Registry(folder)
         self.url = f"redis://{address}:{port}/0"
 
-    def __enter__(self) -> "QueueServer":
+    def __enter__(self) -> Self:
         address, port = self._place
         self._data.mkdir(parents=True, exist_ok=True)
         command = [_NAME, "--bind", address, "--port", str(port), "--protected-mode", "no", "--save", ""]

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -148,7 +149,7 @@ class Screen:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._draw if console.is_terminal else self._remind, name="screen", daemon=True)
 
-    def __enter__(self) -> "Screen":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -84,7 +84,11 @@ class RedisServer:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
         log = (self.directory / "log").open("ab")
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call
         )
         log.close()
         deadline = time.monotonic() + PATIENCE

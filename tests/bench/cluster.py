@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import quantiles
-from typing import Any
+from typing import Any, Self
 
 import redis
 from demo.mounts import Mounts
@@ -229,7 +229,7 @@ class _Versions:
         self.pauses: dict[tuple[int, int], tuple[float, float]] = {}
         """Partition and new epoch: when it was revoked, and granted."""
 
-    def __enter__(self) -> "_Versions":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -289,7 +289,7 @@ class _Firsts:
         self._thread = threading.Thread(target=self._run, name="firsts")
         self.at: dict[tuple[int, int], float] = {}
 
-    def __enter__(self) -> "_Firsts":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

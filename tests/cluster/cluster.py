@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tests.cluster import images, packages, runs
 from tests.cluster.controlplane import ControlPlane
@@ -56,7 +56,7 @@ class Cluster:
         """Where the kubelet keeps pods and their volumes."""
         return self.folder / "kubelet"
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> Self:
         self.up()
         return self
 

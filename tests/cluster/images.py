@@ -97,7 +97,7 @@ def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         del places["python"]
     for name, path in (("java", _java_settings()), ("certificates", Path("/etc/ssl/certs"))):
         if path is not None and path.is_dir():
-            places[name] = path
+            places |= {name: path}
     volumes = [{"name": name, "hostPath": {"path": str(path), "type": "Directory"}} for name, path in places.items()]
     mounts = [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in places.items()]
     return volumes, mounts

@@ -40,7 +40,7 @@ class TextApi(Api):
     def put(self, collection: str, body: Json) -> Json:
         self.version += 1
         metadata = {"uid": f"u{self.version}", "generation": 1, **body["metadata"], "resourceVersion": str(self.version)}
-        namespace = collection.split("/namespaces/")[1].split("/")[0]
+        namespace = collection.split("/namespaces/")[1].split("/", maxsplit=1)[0]
         made = {**body, "metadata": {"namespace": namespace, **metadata}}
         self.texts.setdefault(collection, {})[metadata["name"]] = json.dumps(made)
         self.changed(collection, made)

@@ -129,11 +129,11 @@ def return_members(draft: Draft) -> None:
         mine = frozenset(p for p in seat.left if p.queue in reads)
         if not mine:
             continue
-        if mine != seat.left:
+        part = seat if mine == seat.left else replace(seat, left=mine)
+        if part is not seat:
             at = draft.seats.index(seat)
-            draft.seats[at : at + 1] = [replace(seat, left=mine), replace(seat, left=seat.left - mine, expires=None)]
-            seat = replace(seat, left=mine)
-        _take(draft, seat, member, f"{member} is back")
+            draft.seats[at : at + 1] = [part, replace(seat, left=seat.left - mine, expires=None)]
+        _take(draft, part, member, f"{member} is back")
 
 
 def _same_identity(draft: Draft, seat: Seat, member: MemberId) -> bool:

@@ -113,12 +113,7 @@ def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
         raise ValueError(
             f"it has {len(text):,} characters, and {LONGEST:,} are read: say what is to be released now, and no more"
         )
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError(f'it is not JSON such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}') from None
-    if not isinstance(raw, dict):
-        raise ValueError(f'it is no object such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}')
+    raw = _object(text)
     if of is not None:
         raw = {of: raw[of]} if of in raw else {}
     if len(raw) > MOST_SAID:
@@ -138,3 +133,13 @@ def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
                 raise ValueError(f"what stands under {quoted(uid)}, {quoted(queue)} is no list of grants such as 5@12,7-9@3")
         said[Uid(uid)] = Said(json.dumps(queues, separators=(",", ":"), sort_keys=True))
     return said
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        raw: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f'it is not JSON such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}') from None
+    if not isinstance(raw, dict):
+        raise ValueError(f'it is no object such as {{"<uid>":{{"orders":"5@12"}}}}: {quoted(text)}')
+    return raw

@@ -22,9 +22,11 @@ def failures(expect: Mapping[str, object], result: Result) -> list[str]:
             found.append(f"expect.{field}: there is no such field; choose one of {known}, lines, most_paused")
             continue
         if field == "assignment" and isinstance(wanted, Mapping):
-            wanted = {member: queues for member, queues in wanted.items() if queues}
-        if not _equal(wanted, got):
-            found.append(f"expect.{field}: expected {wanted}, found {got}")
+            asked: object = {member: queues for member, queues in wanted.items() if queues}
+        else:
+            asked = wanted
+        if not _equal(asked, got):
+            found.append(f"expect.{field}: expected {asked}, found {got}")
     return found
 
 

@@ -33,7 +33,7 @@ SPARK = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "dateutil", "pytz", "t
 
 
 def uv(*words: str | Path) -> str:
-    done = subprocess.run([UV, *words], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run([UV, *words], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

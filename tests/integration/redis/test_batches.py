@@ -218,7 +218,7 @@ async def test_an_exception_in_the_loop_acknowledges_what_was_and_calls_nobody(o
     words: list[str] = []
 
     def program(consumer: Consumer) -> None:
-        with pytest.raises(RuntimeError, match="no"), consumer:
+        with pytest.raises(RuntimeError, match="no"), consumer:  # noqa: PT012 - a loop is what it is about
             for batch in consumer.batches(max_entries=1):
                 batch.ack()
                 raise RuntimeError("no")

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_consumers_benchmark_ends_with_a_line_of_json() -> None:
     command = [sys.executable, "-m", "tests.bench.consumer", "--tiny"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     cases = json.loads(run.stdout.splitlines()[-1])["cases"]
     assert all(set(case) == {"name", "ours", "peer", "ratio", "unit"} for case in cases)

@@ -223,8 +223,8 @@ async def test_a_full_buffer_waits_for_room_and_then_says_so(make: Make) -> None
         await hasty.send(other.key(0), "first")
         with frozen.client() as raw:
             raw.config_set("maxmemory", 1)
-        with pytest.raises(QueueUnreachable, match=r"is full \(maxmemory\).* The producer's buffer is full \(10,000 bytes\)"):
-            for _ in range(100):
+        with pytest.raises(QueueUnreachable, match=r"is full \(maxmemory\).* The producer's buffer is full \(10,000 bytes\)"):  # noqa: PT012
+            for _ in range(100):  # one of them
                 await hasty.produce(other.key(0), "h" * 1000)
         producing = asyncio.gather(patient.produce_all([(other.key(0), "p" * 1000) for _ in range(50)]))
         await asyncio.wait({producing}, timeout=0.2)

@@ -106,9 +106,8 @@ async def test_a_promoted_replica_begins_with_other_offsets() -> None:
         queue.send("c")
         promoted = await make_queue(replica.url, name=queue.name)
         promoted.send("d")
-        offsets = []
-        for one in (queue, promoted):
-            offsets.append({entry.offset: entry.value for entry in (await one.granted("a", ONE)).read(0, ONE)})
+        readers = [await one.granted("a", ONE) for one in (queue, promoted)]
+        offsets = [{entry.offset: entry.value for entry in reader.read(0, ONE)} for reader in readers]
         assert [set(found.values()) for found in offsets] == [{b"a", b"b", b"c"}, {b"a", b"b", b"d"}]
         assert len({**offsets[0], **offsets[1]}) == 4
         await queue.close()

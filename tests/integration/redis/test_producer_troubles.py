@@ -77,9 +77,10 @@ def test_without_room_for_another_thread_nothing_is_taken(queue: Queue, monkeypa
         raise RuntimeError("can't start new thread")
 
     with RedisProducer(queue.url, queue.name, patience=PATIENCE) as producer:
-        with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="new thread"):
+        with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", refused)
-            producer.produce(queue.key(0), "not taken")
+            with pytest.raises(RuntimeError, match="new thread"):
+                producer.produce(queue.key(0), "not taken")
         assert producer._outbox.entries == 0
         delivery = producer.produce(queue.key(0), "taken")
         until(delivery.done)

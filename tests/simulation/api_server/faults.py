@@ -40,4 +40,4 @@ Trouble = Callable[[str, str], Fault | None]
 
 def no_trouble(verb: str, path: str) -> None:
     """All goes well."""
-    return None
+    return

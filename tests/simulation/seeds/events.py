@@ -8,7 +8,7 @@ from tests.simulation.seeds.tenant import Tenant
 from tests.simulation.seeds.world import World
 
 
-def happen(world: World, event: Event) -> None:
+def happen(world: World, event: Event) -> None:  # noqa: C901 - one case for each kind of event
     """One event. What does not apply (nobody of that name is there) does nothing."""
     tenant, arguments = world.tenants[event.where], event.arguments
     pod = tenant.pods.get(arguments[0]) if arguments and isinstance(arguments[0], str) else None

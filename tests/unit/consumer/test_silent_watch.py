@@ -32,9 +32,8 @@ def silent() -> Iterator[Listener]:
 def test_a_watch_that_says_nothing_for_longer_than_it_lasts_has_failed(silent: Listener) -> None:
     url = silent.url.replace("redis", "http").removesuffix("/0")
     api = ApiConnection(url, urllib3.PoolManager(), lambda: None)
-    heard = []
-    with pytest.raises(urllib3.exceptions.ReadTimeoutError), api.watch("/api/v1/configmaps", seconds=0.2) as watch:
-        for event in watch:
-            heard.append(event)
+    heard: list[object] = []
+    with api.watch("/api/v1/configmaps", seconds=0.2) as watch, pytest.raises(urllib3.exceptions.ReadTimeoutError):
+        heard.extend(watch)
     assert heard == [{"type": "MODIFIED", "object": {}}]
     assert WATCH_FOR <= 30, "what a driver does not hear of for so long, its executors do not work on"

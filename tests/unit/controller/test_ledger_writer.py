@@ -245,12 +245,10 @@ async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool
         await ledger_writer.write({"group": "2"})
     api.mute = False
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
+    if shown:
+        ledger_writer.event("MODIFIED", api.objects[OWNER.path])
     with pytest.raises(Landed) as landed:
-        if shown:
-            ledger_writer.event("MODIFIED", api.objects[OWNER.path])
-            await ledger_writer.check()
-        else:
-            await ledger_writer.write({"group": "3"})
+        await (ledger_writer.check() if shown else ledger_writer.write({"group": "3"}))
     assert landed.value.data == {"group": "2"}
     assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "it is nobody else's"
     assert ledger_writer.written == {"group": "2"}
@@ -284,8 +282,8 @@ async def test_a_deposed_leader_does_not_touch_what_its_successor_wrote() -> Non
     await successor.write({"group": "new"})
     with pytest.raises(Deposed):
         await ledger_writer.write({"group": "old"})
+    ledger_writer.listed("1000")
     with pytest.raises(Deposed):
-        ledger_writer.listed("1000")
         await ledger_writer.check()
     assert data(api) == {"group": "new"}
 

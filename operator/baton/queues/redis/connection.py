@@ -129,7 +129,7 @@ def passing(error: Exception) -> bool:
     return isinstance(error, ResponseError) and str(error).startswith(("NOREPLICAS", "MISCONF", "BUSY "))
 
 
-def explain(error: Exception, url: RedisUrl, queue: str) -> str:
+def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 - one case for each kind of error
     """What an error of the library means for a queue, and the cure."""
     place, text = url.place, str(error).strip() or type(error).__name__
     if refused := _cause(error, TlsFileError) or _cause(error, CredentialFileError):
