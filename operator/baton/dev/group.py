@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+from baton.controller.doubt import contradicted, in_doubt
 from baton.controller.large_work import LargeWork
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
@@ -46,6 +47,8 @@ class DevGroup:
         self._since: dict[Uid, float] = {}
         self._settled: str | None = ""
         """The run of the server whose owner records the engine has seen."""
+        self._surprises = 0
+        """So often the records were others than what was known, when they were last compared with the ledger."""
         self._last = ""
         self.server = DevServer(NAMESPACE, name, self._changed, self._clock.now)
         claimant = Claimant(f"{NAMESPACE}/{name}", folder.uid)
@@ -81,6 +84,7 @@ class DevGroup:
     async def _work(self) -> None:
         while True:
             self._news.clear()
+            self._compare()
             facts = self._observed()
             if facts is not None:
                 before = self._runtime.state
@@ -96,6 +100,16 @@ class DevGroup:
                     await self._news.wait()
             except TimeoutError:
                 continue
+
+    def _compare(self) -> None:
+        """Where the queue has recorded something else than the ledger, all of it is granted again, as the operator does."""
+        records, state = self._worker.records, self._runtime.state
+        if records.surprises == self._surprises:
+            return
+        self._surprises = records.surprises
+        if self._queue in state.queues and contradicted(state, self._queue, records.known):
+            self._runtime.state = in_doubt(state, self._queue)
+            self._settled = None
 
     def _observed(self) -> Observation | None:
         """None: the queue has not answered yet."""

@@ -146,6 +146,17 @@ def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
             assert not (dev.folder / "dev" / "address.json").exists()
 
 
+def test_an_owner_record_that_somebody_deletes_is_made_again(dev: Dev) -> None:
+    with RedisServer() as server, server.client() as client:
+        dev.start("--redis-url", server.url, "--delay", "0")
+        until((dev.folder / "dev" / "address.json").exists)
+        dev.consumer("a")
+        until(says(dev, "orders-1: 0-5"), "it has all", 60)
+        uid = client.hget("pq:{dev/orders}:3:owner", "uid")
+        client.delete("pq:{dev/orders}:3:owner")
+        until(lambda: client.hget("pq:{dev/orders}:3:owner", "uid") == uid is not None, "its owner is granted it again", 60)
+
+
 def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: Dev, tmp_path: Path) -> None:
     with RedisServer() as server, ExitStack() as stack:
         first = dev.start("--redis-url", server.url, "--delay", "0")
