@@ -65,6 +65,22 @@ async def test_after_a_roll_back_no_offset_names_a_second_entry_and_what_may_hav
         await queue.close()
 
 
+async def test_roll_backs_to_the_same_state_give_other_offsets_each_time(tmp_path: Path) -> None:
+    """As of a server that crashes again and again: also what it took since the last crash is lost."""
+    with RedisServer(fsync="always") as server:
+        queue = await make_queue(server.url)
+        offsets: list[str] = []
+        for crash in range(6):
+            if crash in (1, 4):
+                snapshot = Snapshot(server, tmp_path / str(crash))
+            elif crash:
+                snapshot.roll_back()
+            queue.send(*numbers(0, 10))
+            offsets += [entry.offset for entry in (await queue.granted("a", Epoch(crash + 1))).read(0, Epoch(crash + 1))[-10:]]
+        assert len(set(offsets)) == len(offsets) == 60
+        await queue.close()
+
+
 async def test_after_a_roll_back_micro_batches_begin_with_what_may_have_been_handed_out(tmp_path: Path) -> None:
     with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)

@@ -16,15 +16,15 @@ class PartitionKeys(NamedTuple):
     handed out; and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
     """Stream of a segment. Entries have the ids `n-segment`, with an n that grows by one, and the fields k, v, t and h (if it
-    has headers). The first n is the time in microseconds; so is the next after a restart, a failover or a loss, which may have
-    taken entries."""
+    has headers). The first n is the time in microseconds; after a restart, a failover or a loss, which may have taken entries,
+    the next is further ahead."""
     progress: str
     """Hash of a segment: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
     to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
-    it may have been handed out), history (the server's), waits: 1 if its owner has read everything and is to be woken; sealed and
-    barrier (the version at which slots last went, and the last entry then), staged (entries on stages), suspect: 1 if some of
-    these may have been handed out in a former history, `follows stage` (the history in which its entries began to follow), and
-    forgetting (the cursor in sequences)."""
+    it may have been handed out), history (the server's), since (when that was first seen, in microseconds), waits: 1 if its
+    owner has read everything and is to be woken; sealed and barrier (the version at which slots last went, and the last entry
+    then), staged (entries on stages), suspect: 1 if some of these may have been handed out in a former history, `follows stage`
+    (the history in which its entries began to follow), and forgetting (the cursor in sequences)."""
     wake: str
     """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry of the segment."""
     refused: str

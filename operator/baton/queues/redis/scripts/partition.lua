@@ -85,13 +85,16 @@ end
 
 -- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
 -- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
--- out. So the numbers go on at the time in microseconds, which is above all that were ever given, and everything before is marked.
+-- out. So the numbers go on above all that were ever given, and everything before is marked. What is lost may have begun here as
+-- well, with the same last number, but earlier: so the time since the history before began counts (in microseconds; within one of
+-- them nobody adds two entries). And 1e9 more, for clocks of two servers may differ.
 local function look()
-  local fields = redis.call('HMGET', PROGRESS, 'last', 'waits', 'history')
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'waits', 'history', 'since')
   local now_in, last = history(), tonumber(fields[1] or 0)
   if fields[3] == now_in then return last, fields[2] == '1' end
   local clock = redis.call('TIME')
-  local next = math.max(last + 1e9, clock[1] * 1e6 + clock[2]) -- clocks of two servers may differ
+  local now = clock[1] * 1e6 + clock[2]
+  local next = fields[1] and last + 1e9 + math.max(0, now - tonumber(fields[4] or math.min(last, now))) or now
   local left, seen = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0), last
   if not fields[1] then -- somebody deleted this record, or it is a new partition
     left = redis.call('XLEN', STREAM)
@@ -101,7 +104,7 @@ local function look()
     left = 0
   end
   if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
-  redis.call('HSET', PROGRESS, 'history', now_in, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
+  redis.call('HSET', PROGRESS, 'history', now_in, 'since', now, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
   if nothing_left() then redis.call('HSET', PROGRESS, 'committed', next) end
   return next, true
 end
