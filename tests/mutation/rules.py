@@ -80,6 +80,10 @@ ENGINE = (
              "if set(members) - set(owners.values()):", "if False:"),
     Mutation("2", "forget what was given to others while a seat was vacant", "engine/seats.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-static-member-comes-back-under-another-assignor]", "elif seat.overtaken:", "elif False:"),
     Mutation("2", "who is left with none is not told", "engine/member_keys.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[rolling-restart]", "draft.happenings.append(StandsBy(member))", "pass"),
+    Mutation("2", "look at totals only under an assignor that makes balances", "engine/holddown.py", "unit/engine/test_traits.py", "(even if balances else within_one)", "within_one"),
+    Mutation("2", "take for even what an assignor that makes balances planned", "engine/evenness.py", "unit/engine/test_evenness.py", "planned and not traits(draft).balances", "planned"),
+    Mutation("2", "send elsewhere what already changes hands", "engine/asking.py", "unit/engine/test_traits.py", "if traits(draft).gives_up_highest:", "if False:"),
+    Mutation("1", "wait for an owner of what the assignor leaves out", "engine/tuning.py", "unit/engine/test_tuning.py", "if leaves_out is None:", "if True:"),
     Mutation("2", "forget who had a partition last", "engine/placement.py", "unit/engine/test_seats.py", "if slot.last is not None:", "if slot.owner is not None:"),
     # 3: hand-off
     Mutation("3", "do not wait for the release", "engine/handoff.py", "unit/engine/test_approval.py",

@@ -1,10 +1,12 @@
 """Whether a plan would share out otherwise what members have."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.engine.group import Group
 
 from baton.engine.draft import Draft
-from baton.engine.evenness import even, within_one
+from baton.engine.evenness import even, evenly_spread, within_one
 from baton.engine.observation import ObservedQueue
 from baton.engine.state import Slot
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
@@ -57,3 +59,11 @@ def test_members_are_even_in_total_and_in_each_queue_as_far_as_they_read_it(
 def test_exclusive_queues_do_not_count() -> None:
     made = draft({"a": "pq", "b": "pq"}, {"a": {"p": 9, "q": 1}, "b": {"q": 1}}, exclusive="p")
     assert even(made, [MemberId("a"), MemberId("b")])
+
+
+@pytest.mark.parametrize(("assignor", "spread"), [("solace", False), ("range", True), (None, False)])
+def test_what_an_assignor_planned_is_evenly_spread_unless_it_makes_balances(assignor: str | None, spread: bool) -> None:
+    of = draft({"a": "pq", "b": "pq"}, {"a": {"p": 3}, "b": {"q": 3}})
+    assert of.facts is not None
+    of.facts = replace(of.facts, assignor=assignor)
+    assert evenly_spread(of, of.eligible) is spread
