@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from tests.ids import a_partition, a_request, reading
-from tests.unit.assignors.assignment_problem import least_cost
+from tests.unit.assignors.own.assignment_problem import least_cost
 from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
 from baton.assignors import AssignorError, Member, Request, get
