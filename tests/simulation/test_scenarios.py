@@ -25,7 +25,7 @@ def test_nobody_is_harmed_and_the_same_file_gives_the_same_lines(path: Path) -> 
     once = simulate(scenario)
     assert once == simulate(scenario)
     assert once.summary["epoch_regressions"] == 0
-    forced = any(queue.type == "External" for queue in scenario.queues.values())
+    forced = any(queue.source.type == "External" for queue in scenario.queues.values())
     assert once.summary["dual_ownership"] == 0 or forced
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from baton.cli.names import GROUP
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json
 from baton.simulation import (
@@ -43,12 +44,20 @@ from baton.simulation import simulate as run
     metavar="PATH=VALUE[,VALUE...]",
     help="Change a value of the file, such as group.rebalance.delaySeconds=5. With several values: a table of what each costs.",
 )
+@click.option("--group", type=GROUP, metavar="[NAMESPACE/]NAME", help="Which ConsumerGroup, where a file has several.")
 def simulate(
-    scenarios: tuple[Path, ...], as_json: bool, check: bool, drawing: Path | None, in_words: bool, changes: tuple[str, ...]
+    scenarios: tuple[Path, ...],
+    as_json: bool,
+    check: bool,
+    drawing: Path | None,
+    in_words: bool,
+    changes: tuple[str, ...],
+    group: str | None,
 ) -> None:
     """Live through a scenario in virtual time: who joins and leaves when, and what Baton does about it.
 
-    The same engine as the operator's runs against simulated consumers and queues; no cluster is needed.
+    The same engine as the operator's runs against simulated consumers and queues; no cluster is needed. A file may also hold
+    resources, as `kubectl get cg,pq -o yaml` prints them: then a fleet joins, grows by one, loses one and replaces one.
     """
     if check and (drawing or in_words or changes):
         raise click.UsageError("--check compares files as they are; leave --svg, --story and --set away")
@@ -56,7 +65,7 @@ def simulate(
         raise click.UsageError("--svg draws one scenario; give one")
     use_own_assignors()
     if check:
-        _check(scenarios, as_json)
+        _check(scenarios, as_json, group)
         return
     try:
         settings = [read_setting(change) for change in changes]
@@ -65,9 +74,9 @@ def simulate(
             raise click.UsageError("--set with several values prints a table; leave --json, --svg and --story away")
         for path in scenarios:
             if several:
-                _compare(path, settings, named=len(scenarios) > 1)
+                _compare(path, settings, group, named=len(scenarios) > 1)
             else:
-                [(_, raw)] = variants(read_raw(path), settings)
+                [(_, raw)] = variants(read_raw(path, group), settings)
                 title = ", ".join([path.stem, *changes])
                 _live(path, parse_scenario(raw, str(path)), title, as_json, drawing, in_words)
     except ScenarioError as error:
@@ -97,8 +106,8 @@ def _print_lines(result: Result) -> None:
         say_json(line, separators=(",", ":"), ensure_ascii=False)
 
 
-def _compare(path: Path, settings: Sequence[Setting], *, named: bool) -> None:
-    rows = [(words, _run(parse_scenario(raw, str(path)), path)) for words, raw in variants(read_raw(path), settings)]
+def _compare(path: Path, settings: Sequence[Setting], group: str | None, *, named: bool) -> None:
+    rows = [(words, _run(parse_scenario(raw, str(path)), path)) for words, raw in variants(read_raw(path, group), settings)]
     if named:
         say(f"{path}:")
     for line in table(settings, rows):
@@ -132,12 +141,12 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
         on.print(Text(printable(sentence)))
 
 
-def _check(paths: tuple[Path, ...], as_json: bool) -> None:
+def _check(paths: tuple[Path, ...], as_json: bool, group: str | None) -> None:
     """With `as_json` the lines are the output, and what is said about the files goes to standard error."""
     failed = 0
     for path in paths:
         try:
-            scenario = read_scenario(path)
+            scenario = read_scenario(path, group)
             result = _run(scenario, path)
             found = failures(scenario.expect, result)
         except ScenarioError as error:

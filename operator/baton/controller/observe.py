@@ -1,22 +1,22 @@
 """From what the operator knows to what the engine is shown. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton.controller.queue_facts import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, OnDeadline, Outcome
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.resources import (
-    AccessType,
     Attributes,
     ConsumerGroupSpec,
     PartitionedQueueSpec,
     SourceType,
     attributes,
     engine_spec,
+    observed_queue,
 )
 
 
@@ -115,24 +115,10 @@ def _queues(sights: list[QueueSight], group: ConsumerGroupSpec) -> dict[QueueNam
 
 
 def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> ObservedQueue:
-    spec = sight.spec
-    handoff = group.rebalance.max_handoff_seconds
-    if handoff is None:
-        handoff = spec.rebalance.max_handoff_seconds if spec else 3
-    return ObservedQueue(
-        partitions=partitions,
-        exclusive=spec is not None and spec.access_type is AccessType.EXCLUSIVE,
+    return replace(
+        observed_queue(sight.spec, group, partitions),
         fenced=sight.enforced,
-        max_handoff=float(handoff),
-        on_deadline=_on_deadline(sight),
         let_go=not sight.wanted,
-        zones=sight.attributes.zones,
-        weights=sight.attributes.weights,
         incarnation=sight.facts.incarnation,
         owners=sight.facts.owners if sight.owners_wanted else {},
     )
-
-
-def _on_deadline(sight: QueueSight) -> OnDeadline:
-    external = sight.spec.source.external if sight.spec else None
-    return external.on_deadline if external else OnDeadline.WAIT

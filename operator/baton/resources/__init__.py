@@ -2,7 +2,7 @@
 
 from baton.resources.attributes import Attributes, attributes
 from baton.resources.condition import Condition, ConditionStatus
-from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, engine_spec, sessions_required
+from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, engine_spec, observed_queue, sessions_required
 from baton.resources.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
 from baton.resources.queue import (
     AccessType,
@@ -34,5 +34,6 @@ __all__ = [
     "SourceType",
     "attributes",
     "engine_spec",
+    "observed_queue",
     "sessions_required",
 ]

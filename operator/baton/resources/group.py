@@ -7,10 +7,11 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from baton.assignors import DEFAULT
-from baton.engine.observation import Approval, GroupSpec, Protocol, ScaleMode
+from baton.engine.observation import Approval, GroupSpec, ObservedQueue, OnDeadline, Protocol, ScaleMode
 from baton.resources.assignor import ROOMS_NEEDED, AssignorName, AssignorOptions
+from baton.resources.attributes import attributes
 from baton.resources.group_status import ConsumerGroupStatus
-from baton.resources.queue import ObjectName, PartitionedQueueSpec, SourceType
+from baton.resources.queue import AccessType, ObjectName, PartitionedQueueSpec, QueueRebalance, SourceType
 from baton.resources.shape import NonNegativeSeconds, Shape, list_map, rule, rules
 
 LONGEST_NAME = 63
@@ -207,6 +208,23 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
         replicas=spec.replicas,
         scale_mode=spec.scale.mode if spec.scale else None,
         options=spec.assignor_options.told() if spec.assignor_options else {},
+    )
+
+
+def observed_queue(spec: PartitionedQueueSpec | None, group: ConsumerGroupSpec, partitions: int) -> ObservedQueue:
+    """What the specs say of a queue with so many partitions in operation. `spec` None: it is gone or unreadable."""
+    handoff = group.rebalance.max_handoff_seconds
+    if spec is None:
+        return ObservedQueue(partitions, max_handoff=float(QueueRebalance().max_handoff_seconds if handoff is None else handoff))
+    told = attributes(spec.partition_attributes)
+    return ObservedQueue(
+        partitions,
+        exclusive=spec.access_type is AccessType.EXCLUSIVE,
+        fenced=spec.source.type is not SourceType.EXTERNAL,
+        max_handoff=float(spec.rebalance.max_handoff_seconds if handoff is None else handoff),
+        on_deadline=spec.source.external.on_deadline if spec.source.external else OnDeadline.WAIT,
+        zones=told.zones,
+        weights=told.weights,
     )
 
 

@@ -6,8 +6,9 @@ The same scenario gives the same lines, byte for byte.
 from baton.simulation import palette
 from baton.simulation.chart import Ink, Text, chart
 from baton.simulation.expectations import failures
+from baton.simulation.faults import ScenarioError, TooMuchWork
 from baton.simulation.history import History, history
-from baton.simulation.reading import ScenarioError, TooMuchWork, parse_scenario, read_raw, read_scenario
+from baton.simulation.reading import parse_scenario, read_raw, read_scenario
 from baton.simulation.run import Result, simulate
 from baton.simulation.scenario import Scenario
 from baton.simulation.story import story

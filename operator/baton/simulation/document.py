@@ -27,16 +27,25 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_document(text: str) -> object:
-    """The value of a document in YAML. Raises DocumentError."""
+    """The value of the only document in a text of YAML; None: there is none. Raises DocumentError."""
+    documents = read_documents(text)
+    if len(documents) > 1:
+        raise DocumentError("more than one document; take out what follows the first ---")
+    return documents[0] if documents else None
+
+
+def read_documents(text: str) -> list[object]:
+    """The values of all documents in a text of YAML. Raises DocumentError."""
     loader = None
+    documents = []
     try:
         loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        if _size(node, {}) > _MOST:
-            raise DocumentError(f"aliases make it larger than {_MOST:,} values; write less")
-        return loader.construct_document(node)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            if _size(node, {}) > _MOST:
+                raise DocumentError(f"aliases make it larger than {_MOST:,} values; write less")
+            documents.append(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
         what = "" if isinstance(error, yaml.constructor.ConstructorError) else "not YAML: "
@@ -52,6 +61,7 @@ def read_document(text: str) -> object:
     finally:
         if loader is not None:
             loader.dispose()
+    return documents
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:

@@ -1,13 +1,15 @@
 """Reading a scenario file. What makes no sense gets one line: the file, the field and the cure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from baton.simulation.document import DocumentError, read_document
+from baton.simulation.document import DocumentError, read_documents
+from baton.simulation.faults import FaultError, ScenarioError
+from baton.simulation.manifests import manifests, scenario_of
 from baton.simulation.scenario import (
     MOST_MEMBERS,
     MOST_NAMED,
@@ -25,32 +27,41 @@ LARGEST = 1_000_000
 """Bytes of a file; PyYAML takes some eight seconds for so many."""
 
 
-class ScenarioError(ValueError):
-    """A scenario that cannot be run. The message is one line: the file, the field and the cure."""
+def read_scenario(path: Path, group: str | None = None) -> Scenario:
+    """See `read_raw`. Raises ScenarioError for a file that is not there, is not YAML, or does not say what a scenario needs."""
+    return parse_scenario(read_raw(path, group), str(path))
 
 
-def read_scenario(path: Path) -> Scenario:
-    """Raises ScenarioError for a file that is not there, is not YAML, or does not say what a scenario needs."""
-    return parse_scenario(read_raw(path), str(path))
-
-
-def read_raw(path: Path) -> dict[str, object]:
-    """The file's mapping, as it stands there. Raises ScenarioError."""
+def read_raw(path: Path, group: str | None = None) -> dict[str, object]:
+    """The file's scenario, as it stands there. Where there are resources, they are its queues and its group (`group` by name, if
+    there are several), and what stands beside them in a document of its own is laid over that. Raises ScenarioError."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise ScenarioError(f"{path}: larger than {LARGEST:,} bytes; write less")
-        raw = read_document(content.decode())
+        documents = read_documents(content.decode())
+        return _scenario(documents, group)
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ScenarioError(f"{path}: not a text in UTF-8") from None
-    except DocumentError as error:
+    except (DocumentError, FaultError) as error:
         raise ScenarioError(f"{path}: {error}") from None
-    if not isinstance(raw, dict):
-        raise ScenarioError(f"{path}: a scenario is a mapping with queues, group, consumers, events and until")
-    return raw
+
+
+def _scenario(documents: Sequence[object], group: str | None) -> dict[str, object]:
+    objects = manifests(documents)
+    own = [document for document in documents if document is not None and not manifests([document])]
+    if objects and not own:
+        return scenario_of(objects, group)
+    if len(own) != 1 or not isinstance(own[0], dict):
+        raise FaultError("a scenario is a mapping with queues, group, consumers, events and until")
+    if not objects:
+        return own[0]
+    found = scenario_of(objects, group)
+    changes = {"group": own[0]["group"]} if isinstance(own[0].get("group"), Mapping) else {}
+    return {**found, **own[0], **merged({"group": found["group"]}, changes)}
 
 
 def parse_scenario(raw: Mapping[str, object], source: str = "scenario") -> Scenario:
@@ -60,23 +71,15 @@ def parse_scenario(raw: Mapping[str, object], source: str = "scenario") -> Scena
         _walk(scenario)
     except ValidationError as error:
         raise ScenarioError(f"{source}: {_sentence(error)}") from None
-    except _FaultError as error:
+    except FaultError as error:
         raise ScenarioError(f"{source}: {error}") from None
     return scenario
-
-
-class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
-    """It makes sense, and would take longer than anybody waits for."""
-
-
-class _FaultError(Exception):
-    """The field and the cure."""
 
 
 def _walk(scenario: Scenario) -> None:
     """Through the events in the order of time; those of one time in the order of the file."""
     group: dict[str, object] = dict(scenario.group)
-    queues: dict[str, object] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
+    queues: dict[str, object] = {name: queue.as_written() for name, queue in scenario.queues.items()}
     events = sorted(enumerate(scenario.events), key=lambda numbered: numbered[1].at)
     joins: dict[str, float] = {}
     for _, event in events:
@@ -92,32 +95,32 @@ def _walk(scenario: Scenario) -> None:
         try:
             GroupPart.model_validate(group)
         except ValidationError as error:
-            raise _FaultError(f"events.{number}.group.{_sentence(error)}") from None
+            raise FaultError(f"events.{number}.group.{_sentence(error)}") from None
         try:
             _not_too_large(Queues.model_validate(queues).root, f"events.{number}")
         except ValidationError as error:
-            raise _FaultError(f"events.{number}.queues.{_sentence(error)}") from None
+            raise FaultError(f"events.{number}.queues.{_sentence(error)}") from None
         for name in event.scale:
             if name not in queues:
-                raise _FaultError(f"events.{number}.scale.{name}: there is no such queue; {_choose(name, queues)}")
+                raise FaultError(f"events.{number}.scale.{name}: there is no such queue; {_choose(name, queues)}")
 
 
 def _not_too_many(scenario: Scenario, members: Collection[str]) -> None:
     """Bounds of what no field bounds by itself."""
     _not_too_large(scenario.queues, "queues")
     if len(members) > MOST_MEMBERS:
-        raise _FaultError(f"events: {len(members):,} members join; a simulation has {MOST_MEMBERS:,} at most: name fewer")
+        raise FaultError(f"events: {len(members):,} members join; a simulation has {MOST_MEMBERS:,} at most: name fewer")
     named = sum(len(event.join) + len(event.leave) + len(event.terminate) for event in scenario.events)
     if named > MOST_NAMED:
-        raise _FaultError(f"events: members are named {named:,} times; {MOST_NAMED:,} is the most: write fewer events")
+        raise FaultError(f"events: members are named {named:,} times; {MOST_NAMED:,} is the most: write fewer events")
 
 
 def _not_too_large(queues: Mapping[str, QueuePart], field: str) -> None:
     if len(queues) > MOST_QUEUES:
-        raise _FaultError(f"{field}: there are {len(queues):,} queues; a simulation has {MOST_QUEUES:,} at most: give fewer")
+        raise FaultError(f"{field}: there are {len(queues):,} queues; a simulation has {MOST_QUEUES:,} at most: give fewer")
     count = sum(queue.partitions for queue in queues.values())
     if count > MOST_PARTITIONS:
-        raise _FaultError(
+        raise FaultError(
             f"{field}: the queues have {count:,} partitions together; a simulation has {MOST_PARTITIONS:,} at most: give fewer"
         )
 
@@ -130,7 +133,7 @@ def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]
                 continue
             there = [other for other, at in joins.items() if at <= event.at]
             cure = f"it first joins at {joins[name]:g}" if name in joins else _choose(name, there)
-            raise _FaultError(f"events.{number}.{field}.{place}: {name!r} has not joined by {event.at:g}; {cure}")
+            raise FaultError(f"events.{number}.{field}.{place}: {name!r} has not joined by {event.at:g}; {cure}")
 
 
 def _choose(name: str, among: Collection[str]) -> str:

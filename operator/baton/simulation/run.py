@@ -13,7 +13,7 @@ from baton.engine.state import moment
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
-from baton.simulation.reading import TooMuchWork
+from baton.simulation.faults import TooMuchWork
 from baton.simulation.scenario import EventPart, Scenario
 from baton.simulation.tally import Tally
 from baton.simulation.timeline import Line, Timeline, number, time_text

@@ -16,8 +16,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from baton.assignors import DEFAULT, names
-from baton.engine.observation import Approval, GroupSpec, OnDeadline, Protocol, ScaleMode
 from baton.model.names import LEDGER_GROUP_KEY
+from baton.resources.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
+from baton.resources.queue import PartitionedQueueSpec, QueueRebalance, Source, SourceType
+from baton.resources.shape import Shape
 
 
 def _a_number(value: Any) -> Any:
@@ -65,74 +67,89 @@ Count = Annotated[int, BeforeValidator(_a_number), Field(ge=0, le=MOST_PARTITION
 Name = Annotated[str, BeforeValidator(_a_name), AfterValidator(_printable), Field(min_length=1, max_length=253)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+class _Part(Shape):
+    """A part of a scenario: fields are camelCase in the file, and one that is not known is a slip."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     @model_validator(mode="before")
     @classmethod
     def _known_fields(cls, value: Any) -> Any:
         """Says which fields there are, which `extra` alone does not."""
         if isinstance(value, Mapping):
+            known = tuple(field.alias or name for name, field in cls.model_fields.items())
             for key in value:
-                if key not in cls.model_fields:
-                    raise PydanticCustomError("unknown_field", "", {"field": str(key), "known": tuple(cls.model_fields)})
+                if key not in known:
+                    raise PydanticCustomError("unknown_field", "", {"field": str(key), "known": known})
         return value
 
+    def as_written(self) -> dict[str, Any]:
+        """What the file says of it, for changes to be merged into."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
 
-class QueuePart(_Part):
+
+class QueueRebalancePart(_Part, QueueRebalance):
+    """As a PartitionedQueue has it, with fractions of seconds."""
+
+    delay_seconds: Seconds = 5  # type: ignore[assignment]
+    max_handoff_seconds: Seconds = 3  # type: ignore[assignment]
+
+
+class QueuePart(_Part, PartitionedQueueSpec):
+    """The spec of a PartitionedQueue. In short: the number of its partitions; or `type` and `onDeadline` instead of `source`."""
+
+    source: Source = Source(type=SourceType.REDIS)
     partitions: Count
-    accessType: Literal["NonExclusive", "Exclusive"] = "NonExclusive"  # noqa: N815 - the file's words
-    type: Literal["Redis", "Kafka", "External"] = "Redis"
-    onDeadline: OnDeadline = OnDeadline.WAIT  # noqa: N815
+    rebalance: QueueRebalancePart = QueueRebalancePart()
 
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        return {"partitions": value} if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return {"partitions": value}
+        if not isinstance(value, Mapping) or not {"type", "onDeadline"} & value.keys():
+            return value
+        short = dict(value)
+        external = {"external": {"onDeadline": short.pop("onDeadline")}} if "onDeadline" in short else {}
+        return {"source": {"type": short.pop("type", "Redis"), **external}, **short}
 
 
 class Queues(RootModel[dict[Name, QueuePart]]):
     """The queues after some events."""
 
 
-class RebalancePart(_Part):
-    delaySeconds: Seconds = 5  # noqa: N815
-    maxHandoffSeconds: Seconds = 3  # noqa: N815
-    resyncSeconds: Annotated[Seconds, Field(ge=0.001)] = 20  # noqa: N815
-    maxConcurrentHandoffs: Count = 0  # noqa: N815
+class GroupRebalancePart(_Part, GroupRebalance):
+    """As a ConsumerGroup has it, with fractions of seconds."""
+
+    delay_seconds: Seconds | None = None  # type: ignore[assignment]
+    max_handoff_seconds: Seconds | None = None  # type: ignore[assignment]
+    resync_seconds: Annotated[Seconds, Field(ge=0.001)] = 20  # type: ignore[assignment]
+    max_concurrent_handoffs: Count = 0
 
 
-class MembershipPart(_Part):
-    identityLabel: str | None = None  # noqa: N815
-    sessionTimeoutSeconds: Seconds = 0  # noqa: N815
+class MembershipPart(_Part, Membership):
+    """As a ConsumerGroup has it. A member's identity is the `instance` with which it joins."""
+
+    identity_label: str = "instance"
+    session_timeout_seconds: Seconds = 0  # type: ignore[assignment]
 
 
-class ScalePart(_Part):
-    mode: ScaleMode
-    targetRef: dict[str, Any] | None = None  # noqa: N815
-
-
-class QueueRef(_Part):
-    name: Name
-
+class QueueRefPart(_Part, QueueRef):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
 
 
-class GroupPart(_Part):
-    """As much of a ConsumerGroup's spec as matters here."""
+class GroupPart(_Part, ConsumerGroupSpec):
+    """The spec of a ConsumerGroup."""
 
-    queues: tuple[QueueRef, ...] | None = None
-    assignors: tuple[Name, ...] = Field(default=(DEFAULT,), min_length=1)
-    protocol: Protocol = Protocol.COOPERATIVE
-    rebalance: RebalancePart = RebalancePart()
+    queues: tuple[QueueRefPart, ...] | None = None  # type: ignore[assignment]
+    """Without it: all that there are."""
+    assignors: Annotated[tuple[Name, ...], Field(min_length=1)] = (DEFAULT,)  # type: ignore[assignment]
+    rebalance: GroupRebalancePart = GroupRebalancePart()
     membership: MembershipPart = MembershipPart()
-    paused: bool = False
-    approval: Approval = Approval.AUTOMATIC
     replicas: Count | None = None
-    scale: ScalePart | None = None
 
     @field_validator("assignors")
     @classmethod
@@ -140,21 +157,6 @@ class GroupPart(_Part):
         if not set(value) & set(names()):
             raise ValueError(f"there is no assignor {value[0]!r}; choose one of {', '.join(names())}")
         return value
-
-    def spec(self) -> GroupSpec:
-        """The engine's form."""
-        return GroupSpec(
-            assignors=self.assignors,
-            protocol=self.protocol,
-            delay=self.rebalance.delaySeconds,
-            resync=self.rebalance.resyncSeconds,
-            max_concurrent_handoffs=self.rebalance.maxConcurrentHandoffs,
-            session_timeout=self.membership.sessionTimeoutSeconds,
-            paused=self.paused,
-            approval=self.approval,
-            replicas=self.replicas,
-            scale_mode=None if self.scale is None else self.scale.mode,
-        )
 
 
 class JoinPart(_Part):

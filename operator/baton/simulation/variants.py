@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from baton.simulation.document import DocumentError, read_document
-from baton.simulation.reading import ScenarioError
+from baton.simulation.faults import ScenarioError
 from baton.simulation.run import Result
 from baton.simulation.timeline import time_text
 

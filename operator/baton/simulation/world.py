@@ -8,6 +8,7 @@ from typing import NamedTuple
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
 from baton.engine.state import PodKey
 from baton.model.ids import MemberId, Partition, QueueName, Uid
+from baton.resources import engine_spec, observed_queue
 from baton.simulation.consumers import Consumer
 from baton.simulation.queue import FencedQueues
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
@@ -28,7 +29,7 @@ class World:
     def __init__(self, scenario: Scenario) -> None:
         self._consumers = scenario.consumers
         self._group: dict[str, object] = dict(scenario.group)
-        self._queues: dict[str, object] = {name: queue.model_dump() for name, queue in scenario.queues.items()}
+        self._queues: dict[str, object] = {name: queue.as_written() for name, queue in scenario.queues.items()}
         self._request: str | None = None
         self.approved: str | None = None
         """The proposal that somebody approved last."""
@@ -129,20 +130,11 @@ class World:
 
     def _read(self) -> None:
         group = GroupPart.model_validate(self._group)
-        self.spec = group.spec()
         named = None if group.queues is None else {queue.name for queue in group.queues}
         parts = {name: QueuePart.model_validate(raw) for name, raw in self._queues.items() if named is None or name in named}
+        self.spec = engine_spec(group, parts.values())
         sizes = {name: queue.partitions for name, queue in self.queues.items()}
-        self.queues = {
-            QueueName(name): ObservedQueue(
-                partitions=part.partitions,
-                exclusive=part.accessType == "Exclusive",
-                fenced=part.type != "External",
-                max_handoff=group.rebalance.maxHandoffSeconds,
-                on_deadline=part.onDeadline,
-            )
-            for name, part in parts.items()
-        }
+        self.queues = {QueueName(name): observed_queue(part, group, part.partitions) for name, part in parts.items()}
         if sizes != {name: queue.partitions for name, queue in self.queues.items()}:
             self.partitions = frozenset(
                 Partition(name, n) for name, queue in self.queues.items() for n in range(queue.partitions)

@@ -1,0 +1,108 @@
+"""Resources as a scenario: what `kubectl get cg,pq -o yaml` prints simulates as it is."""
+
+from collections.abc import Iterable, Mapping
+
+from baton.model.names import API_GROUP
+from baton.simulation.faults import FaultError
+
+Manifest = Mapping[str, object]
+
+AT_REST = 60.0
+"""Seconds between two changes of a fleet whose life nobody has written down; longer where its delays are longer."""
+
+MEMBERS = 3
+"""Where neither the group's status nor its spec says how many there are."""
+
+
+def manifests(documents: Iterable[object]) -> list[Manifest]:
+    """The objects among documents, those in lists too. What has no kind is none."""
+    found: list[Manifest] = []
+    for document in documents:
+        if isinstance(document, Mapping) and isinstance(document.get("kind"), str):
+            items = document.get("items")
+            found += manifests(items) if document["kind"].endswith("List") and isinstance(items, list) else [document]
+    return found
+
+
+def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, object]:
+    """The queues and the spec of the ConsumerGroup of this name (None: of the only one), and a life for its fleet. Objects of
+    other kinds do not matter. Raises FaultError."""
+    ours = [one for one in objects if str(one.get("apiVersion", "")).startswith(f"{API_GROUP}/")]
+    chosen = _chosen([one for one in ours if one["kind"] == "ConsumerGroup"], group)
+    namespace, name = _metadata(chosen, "namespace"), _metadata(chosen, "name")
+    queues = {
+        _metadata(one, "name"): one
+        for one in ours
+        if one["kind"] == "PartitionedQueue" and _metadata(one, "namespace") == namespace
+    }
+    spec = _mapping(chosen, "spec")
+    named = [str(queue.get("name")) for queue in _list(spec, "queues") if isinstance(queue, Mapping)]
+    for queue in named:
+        if queue not in queues:
+            raise FaultError(f"ConsumerGroup {name} needs PartitionedQueue {queue}; add it (kubectl get cg,pq -o yaml)")
+    specs = {queue: _queue(queue, queues[queue]) for queue in named}
+    return {"queues": specs, "group": dict(spec), **_life(name, chosen, specs)}
+
+
+def _chosen(groups: list[Manifest], name: str | None) -> Manifest:
+    """By its name, with or without its namespace; None: the only one."""
+    full = {f"{_metadata(one, 'namespace')}/{_metadata(one, 'name')}".lstrip("/"): one for one in groups}
+    fitting = [one for names, one in full.items() if name is None or name in (names, names.rpartition("/")[2])]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not groups:
+        raise FaultError("there is no ConsumerGroup here; add it (kubectl get cg,pq -o yaml)")
+    if not fitting:
+        raise FaultError(f"there is no ConsumerGroup {name} here; choose one of {', '.join(sorted(full))}")
+    raise FaultError(f"there are several ConsumerGroups here; choose one by --group: {', '.join(sorted(full))}")
+
+
+def _queue(name: str, manifest: Manifest) -> dict[str, object]:
+    """Its spec. The partitions that its server told stand in the status."""
+    spec = dict(_mapping(manifest, "spec"))
+    if spec.get("partitions") is None:
+        spec["partitions"] = _mapping(manifest, "status").get("partitions")
+    if spec["partitions"] is None:
+        raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
+    return spec
+
+
+def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """As many members as there are join; one more comes, one crashes, and one is replaced."""
+    spec, status = _mapping(group, "spec"), _mapping(group, "status")
+    count = next((n for n in (status.get("members"), spec.get("replicas")) if isinstance(n, int) and n > 0), MEMBERS)
+    rebalances = [_mapping(one, "rebalance") for one in (spec, *queues.values())]
+    waits = [wait for one in rebalances for wait in one.values() if isinstance(wait, int | float)]
+    apart = max([AT_REST, *(4.0 * wait for wait in waits)])
+    members = [_member(f"{name}-{number}", number, spec, queues) for number in range(1, count + 3)]
+    return {
+        "events": [
+            {"at": 0, "join": members[:count]},
+            {"at": apart, "join": [members[count]]},
+            {"at": 2 * apart, "leave": [members[0]["id"]]},
+            {"at": 3 * apart, "terminate": [members[count]["id"]], "join": [members[count + 1]]},
+        ],
+        "until": 4 * apart,
+    }
+
+
+def _member(name: str, number: int, group: Mapping[str, object], queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """In each of the queues' zones in turn; with an identity where the group has static members."""
+    entries = [entry for queue in queues.values() for entry in _list(queue, "partitionAttributes")]
+    zones = sorted({str(zone) for entry in entries for zone in _list(entry, "zones")})
+    static = _mapping(group, "membership").get("identityLabel") is not None
+    return {"id": name, **({"zone": zones[number % len(zones)]} if zones else {}), **({"instance": name} if static else {})}
+
+
+def _mapping(value: Manifest, field: str) -> Mapping[str, object]:
+    found = value.get(field)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(value: object, field: str) -> list[object]:
+    found = value.get(field) if isinstance(value, Mapping) else None
+    return found if isinstance(found, list) else []
+
+
+def _metadata(manifest: Manifest, field: str) -> str:
+    return str(_mapping(manifest, "metadata").get(field, ""))

@@ -1,0 +1,116 @@
+"""Resources simulate as they are: what `kubectl get cg,pq -o yaml` prints, and the files that people apply."""
+
+from pathlib import Path
+
+import pytest
+
+from baton.simulation import ScenarioError, read_scenario, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+
+QUEUE = """
+apiVersion: baton.dev/v1alpha1
+kind: PartitionedQueue
+metadata: {name: orders, namespace: shop, generation: 3}
+spec:
+  source: {type: Redis, redis: {url: "redis://redis.shop:6379/0"}}
+  partitions: 6
+  rebalance: {delaySeconds: 7, maxHandoffSeconds: 0}
+  partitionAttributes: [{partitions: 0-3, zones: [east]}, {partitions: 4-5, zones: [west], weight: 3}]
+status: {partitions: 6}
+"""
+GROUP = """
+apiVersion: baton.dev/v1alpha1
+kind: ConsumerGroup
+metadata: {name: billing, namespace: shop, annotations: {a: b}}
+spec:
+  queues: [{name: orders}]
+  assignors: [machine-room-nearby]
+  assignorOptions: {within: circle}
+  membership: {session: Optional}
+status: {members: 2}
+"""
+ANOTHER = GROUP.replace("billing", "mail")
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: billing, namespace: shop}
+"""
+
+
+def file(folder: Path, *documents: str) -> Path:
+    path = folder / "fleet.yaml"
+    path.write_text("\n---\n".join(documents))
+    return path
+
+
+def test_the_specs_are_those_of_the_resources(tmp_path: Path) -> None:
+    scenario = read_scenario(file(tmp_path, QUEUE, GROUP, DEPLOYMENT))
+    result = simulate(scenario)
+    granted = [line for line in result.lines if line["event"] == "grant" and line["t"] == 7]
+    owners = {line["partition"]: line["member"] for line in granted}
+    assert owners.keys() == set(range(6)), "after the queue's delay"
+    assert {owners[number] for number in range(4)} == {"billing-2"}, "who is in the room of these partitions"
+    assert {owners[number] for number in (4, 5)} == {"billing-1"}
+    assert result.summary["deadline_misses"] > 0, "a hand-off does not wait"
+
+
+def test_a_list_as_kubectl_prints_it_is_its_items(tmp_path: Path) -> None:
+    items = "".join("- " + one.strip().replace("\n", "\n  ") + "\n" for one in (QUEUE, GROUP))
+    listed = file(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    assert simulate(read_scenario(listed)).lines == simulate(read_scenario(file(tmp_path, QUEUE, GROUP))).lines
+
+
+def test_the_members_that_there_are_join_and_one_comes_one_crashes_and_one_is_replaced(tmp_path: Path) -> None:
+    scenario = read_scenario(file(tmp_path, QUEUE, GROUP))
+    joined, more, crash, replaced = scenario.events
+    assert [one.id for one in joined.join] == ["billing-1", "billing-2"]
+    assert [one.id for one in more.join] == ["billing-3"]
+    assert crash.leave == ("billing-1",)
+    assert (replaced.terminate, [one.id for one in replaced.join]) == (("billing-3",), ["billing-4"])
+
+
+def test_what_a_document_without_a_kind_says_is_laid_over_that(tmp_path: Path) -> None:
+    own = "group: {rebalance: {delaySeconds: 0.5}}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n"
+    scenario = read_scenario(file(tmp_path, QUEUE, GROUP, own))
+    assert (len(scenario.events), scenario.until) == (1, 9)
+    result = simulate(scenario)
+    assert [line["t"] for line in result.lines if line["event"] == "grant"] == [0.5] * 6
+
+
+def test_of_several_groups_one_is_chosen(tmp_path: Path) -> None:
+    path = file(tmp_path, QUEUE, GROUP, ANOTHER)
+    assert read_scenario(path, "shop/mail").events == read_scenario(path, "mail").events
+    assert read_scenario(path, "mail").events[0].join[0].id == "mail-1"
+    with pytest.raises(ScenarioError, match=r"choose one by --group: shop/billing, shop/mail$"):
+        read_scenario(path)
+    with pytest.raises(ScenarioError, match=r"there is no ConsumerGroup post here; choose one of shop/billing, shop/mail$"):
+        read_scenario(path, "post")
+
+
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ((QUEUE,), "there is no ConsumerGroup here; add it"),
+        ((GROUP,), "ConsumerGroup billing needs PartitionedQueue orders; add it"),
+        ((QUEUE.replace("namespace: shop", "namespace: mall"), GROUP), "ConsumerGroup billing needs PartitionedQueue orders"),
+        ((QUEUE, GROUP, GROUP.replace("namespace: shop", "namespace: mall")), "there are several ConsumerGroups here"),
+        ((QUEUE.replace("  partitions: 6\n", "", 1).replace("status: {partitions: 6}", ""), GROUP), "write spec.partitions"),
+        ((QUEUE, GROUP.replace("assignors:", "assignor:")), r"group\.assignor: there is no such field; did you mean assignors\?"),
+        (
+            (QUEUE.replace("  partitions: 6\n", "  partitions: six\n", 1), GROUP),
+            r"queues\.orders\.partitions: give a whole number",
+        ),
+        ((QUEUE, GROUP, "a: 1\n", "b: 2\n"), "a scenario is a mapping with queues, group"),
+    ],
+)
+def test_what_cannot_be_simulated_is_said_with_the_cure(documents: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        read_scenario(file(tmp_path, *documents))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/queue.yaml")), ids=lambda path: path.parent.name)
+def test_the_shipped_examples_simulate_as_they_are(path: Path) -> None:
+    result = simulate(read_scenario(path))
+    assert result.summary["state"] == "Ready"
+    assert result.summary["dual_ownership"] == 0
