@@ -3,9 +3,10 @@
 import asyncio
 import itertools
 import json
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
 from baton.cli.main import main
+from baton.controller.queue_question import ANSWER_WITHIN
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable
@@ -213,6 +215,28 @@ async def test_the_rights_of_the_guide_are_enough_in_a_cluster(cluster: Clustere
     assert [letter["why"] for letter in json.loads(listed.output)["letters"]] == ["no"]
     announcements.close()
     await operator.close()
+
+
+async def test_nodes_that_are_silent_keep_nobody_from_the_others_however_many_are_named_first(cluster: Clustered) -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(6)]
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in silent)
+        url = cluster.url().replace("://", f"://{hosts},")
+
+        async def made() -> bool:
+            """As the operator tries it: for so long, and then anew."""
+            queue = RedisQueue(url, f"shop/among-{next(_numbers)}", GROUP)
+            try:
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    return await queue.ensure(PARTITIONS) is None
+            except TimeoutError:
+                return False
+            finally:
+                await queue.close()
+
+        async with asyncio.timeout(PATIENCE):
+            while not await made():
+                pass
 
 
 async def test_a_url_that_leads_to_no_cluster_or_not_into_it_is_explained(cluster: Clustered, server: RedisServer) -> None:

@@ -6,6 +6,7 @@ server. So a connection of ours asks by itself, and the rest is as ever: one tha
 https://redis.io/docs/latest/develop/reference/sentinel-clients/, https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 """
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,11 +44,13 @@ class UnlocatedError(ConnectionError):
 
 
 class Search:
-    """For the connections of one client. Each begins with another host: one that answers may be behind."""
+    """For the connections of one client. Each begins with another host: one that answers may be behind. And each client has an
+    order of its own: who waits for an answer for so long only, and then makes a new client, would never get beyond a few hosts
+    that are silent."""
 
     def __init__(self, hosts: Sequence[Address], question: Sequence[str]) -> None:
         self.question = question
-        self._hosts = deque(hosts)
+        self._hosts = deque(random.sample(hosts, len(hosts)))
         self._lock = threading.Lock()
 
     def hosts(self) -> Iterator[Address]:
