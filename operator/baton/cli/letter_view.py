@@ -22,6 +22,7 @@ _ROW = 16
 
 
 def table(lines: Sequence[LetterLine]) -> "Table":
+    """For people: a row for each dead letter."""
     from rich.table import Table
     from rich.text import Text
 
@@ -44,6 +45,7 @@ def table(lines: Sequence[LetterLine]) -> "Table":
 
 
 def line_json(one: LetterLine) -> dict[str, object]:
+    """For programs: a dead letter without its value, in the CLI's words."""
     return {
         "letter": str(one.letter),
         "partition": one.letter.partition,

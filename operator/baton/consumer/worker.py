@@ -86,6 +86,7 @@ def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
 
 
 async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: HandlerTerms) -> None:
+    """Gives entries and callbacks to the handler on this event loop, one after the other, until the consumer has stopped."""
     while (answer := await take(loop, terms.want())) is not None:
         if isinstance(answer, Call):
             await call_async(loop, answer)
@@ -135,6 +136,7 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], term
 
 
 async def call_async(loop: ConsumerLoop, due: Call) -> None:
+    """Calls a callback on this event loop. What it raises is logged, and the consumer goes on."""
     try:
         await awaited((await asyncio.to_thread(due.ready) if due.time_left else due.ready())())
     except Exception:

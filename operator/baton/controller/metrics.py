@@ -226,6 +226,7 @@ Samples = list[tuple[tuple[str, ...], float]]
 
 
 def gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    """A metric that goes up and down, with a sample for each set of label values."""
     family = GaugeMetricFamily(name, about, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)
@@ -233,6 +234,7 @@ def gauge(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> M
 
 
 def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    """A metric that only grows, with a sample for each set of label values."""
     family = CounterMetricFamily(name, about, labels=labels)
     for values, value in samples:
         family.add_metric(values, value)

@@ -36,6 +36,7 @@ class Mode(StrEnum):
 
 
 def mode_of(observation: Observation) -> Mode:
+    """How much of the list applies now."""
     if observation.held_back is HeldBack.ALL:
         return Mode.FULL
     if observation.spec.paused:

@@ -60,6 +60,7 @@ def _free(draft: Draft) -> list[Seat]:
 
 
 def taken(draft: Draft) -> list[MemberId]:
+    """The members that have a seat."""
     return [seat.member for seat in draft.seats if seat.left is None]
 
 
@@ -89,6 +90,7 @@ def _line(draft: Draft) -> list[MemberId]:
 
 
 def stand_by(draft: Draft, members: Iterable[MemberId]) -> None:
+    """Makes standbys of these members, known to the group and without a seat."""
     for member in members:
         draft.meet(member)
         draft.standbys.append(member)

@@ -111,6 +111,8 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Holddown:
+    """A plan waits until then (seconds, on the clock of the steps), so that what follows shortly shares it."""
+
     until: float
     length: float
     why: str

@@ -9,6 +9,8 @@ from baton.resources.shape import Shape, list_map
 
 
 class ConditionStatus(StrEnum):
+    """As Kubernetes writes it."""
+
     TRUE = "True"
     FALSE = "False"
     UNKNOWN = "Unknown"

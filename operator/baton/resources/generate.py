@@ -33,6 +33,7 @@ def drifted(root: Path) -> list[Path]:
 
 
 def main() -> None:
+    """Writes the files below the working directory."""
     for path, content in files(Path()).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")

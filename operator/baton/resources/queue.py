@@ -41,12 +41,16 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0
 
 
 class SourceType(StrEnum):
+    """Where the partitions are."""
+
     REDIS = "Redis"
     KAFKA = "Kafka"
     EXTERNAL = "External"
 
 
 class AccessType(StrEnum):
+    """Whether the members share the partitions, or one has them all. Solace's words."""
+
     NON_EXCLUSIVE = "NonExclusive"
     EXCLUSIVE = "Exclusive"
 

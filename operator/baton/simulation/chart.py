@@ -113,6 +113,7 @@ def label(row: Row, most: int = 24) -> str:
 
 
 def letter(history: History, owner: str | None) -> str:
+    """How the chart shows an owner; letters come again where there are many."""
     return "*" if owner == SEVERAL else _LETTERS[_number(history, owner) % len(_LETTERS)]
 
 

@@ -70,6 +70,8 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
+    """What happened to each partition, as spans of time, for a chart or a drawing."""
+
     until: float
     rows: tuple[Row, ...]
     """By queue, then lowest number."""

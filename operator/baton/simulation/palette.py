@@ -9,4 +9,5 @@ STATES = {"Holddown": "#c3cad3", "Rebalancing": "#77828f", "Paused": "#9fb3c8", 
 
 
 def of_owner(number: int) -> str:
+    """The colour of an owner, by its number; colours come again where there are many."""
     return OWNERS[number % len(OWNERS)]

@@ -28,6 +28,8 @@ MOST_WORK = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    """What a scenario comes to."""
+
     lines: tuple[Line, ...]
     """The timeline; the summary comes last."""
     reasons: tuple[str, ...]

@@ -135,6 +135,8 @@ class MembershipPart(_Part, Membership):
 
 
 class QueueRefPart(_Part, QueueRef):
+    """As a ConsumerGroup has it; its name alone will do."""
+
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
@@ -160,6 +162,8 @@ class GroupPart(_Part, ConsumerGroupSpec):
 
 
 class JoinPart(_Part):
+    """One of an event's `join`: a pod that becomes a member; its name alone will do."""
+
     id: Annotated[Name, AfterValidator(_a_pods_name)]
     uid: Name | None = None
     instance: Name | None = None
@@ -174,6 +178,8 @@ class JoinPart(_Part):
 
 
 class ConsumerPart(_Part):
+    """`consumers.NAME`: how one member behaves."""
+
     release: Seconds | None = 0.5
     """Seconds from being told until it has released a partition; None: it never does."""
 
@@ -200,6 +206,8 @@ class ConsumersPart(BaseModel):
 
 
 class EventPart(_Part):
+    """One of `events`: what happens at this second."""
+
     at: Seconds
     join: tuple[JoinPart, ...] = ()
     leave: tuple[Name, ...] = ()
@@ -235,6 +243,8 @@ class EventPart(_Part):
 
 
 class Scenario(_Part):
+    """A file of `baton simulate`."""
+
     queues: Mapping[Name, QueuePart]
     group: Mapping[str, Any] = {}
     consumers: ConsumersPart = ConsumersPart()

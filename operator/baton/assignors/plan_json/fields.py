@@ -72,12 +72,14 @@ def inner_object(parent: Object, key: str) -> Object:
 
 
 def items(value: object, path: str, of: str) -> list[object]:
+    """A list. Raises RequestError, which says of what it should be."""
     if not isinstance(value, list):
         raise RequestError(path, f"expected a list of {of}, found {shown(value)}")
     return value
 
 
 def text(value: object, path: str) -> str:
+    """A text that is not empty and has whole characters. Raises RequestError."""
     if not isinstance(value, str) or not value:
         raise RequestError(path, f"expected a text that is not empty, found {shown(value)}")
     _refuse_half_characters(value, path)
@@ -100,6 +102,7 @@ def whole(value: object, path: str, most: int | None = None) -> int:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
+    """JSON's `true` is no number, though Python counts it as one."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -112,6 +115,7 @@ def amount(value: object, path: str, positive: bool) -> Fraction:
 
 
 def refuse_repeated(values: Iterable[object], path: str) -> None:
+    """Raises RequestError where a value is given twice."""
     for value, count in Counter(values).items():
         if count > 1:
             raise RequestError(path, f"{shown(value)} is given {count} times; keep one")

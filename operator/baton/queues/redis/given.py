@@ -51,6 +51,7 @@ class SendOptions:
 
 
 def still_wait(count: int, queue: str) -> str:
+    """How many entries wait, as a producer says it."""
     return f"{counted(count, 'entry', 'entries')} to {queue} still {'waits' if count == 1 else 'wait'}"
 
 
