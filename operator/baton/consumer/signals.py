@@ -4,7 +4,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    stop: Callable[[], None]
+    leave: Callable[[], None]
+    interrupted: bool = False
+
+
+_running: list[_Running] = []
+"""All that run in the main thread, one within the other: a signal is for each of them."""
 
 
 @contextmanager
@@ -14,21 +26,28 @@ def ending(stop: Callable[[], None], leave: Callable[[], None]) -> Iterator[None
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    interrupted = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal interrupted
-        if interrupted:
-            raise KeyboardInterrupt
-        interrupted = True
-        leave()
-
+    one = _Running(stop, leave)
+    _running.append(one)
     before: dict[int, Any] = {
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop()),
-        signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate),
+        signal.SIGINT: signal.signal(signal.SIGINT, _interrupt),
     }
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _running.remove(one)
+
+
+def _terminate(*_: object) -> None:
+    for one in reversed(_running):
+        one.stop()
+
+
+def _interrupt(*_: object) -> None:
+    if _running[-1].interrupted:
+        raise KeyboardInterrupt
+    for one in reversed(_running):
+        one.interrupted = True
+        one.leave()

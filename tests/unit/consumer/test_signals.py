@@ -1,0 +1,28 @@
+"""A signal is for all consumers of the process, also where one runs within another."""
+
+import os
+import signal
+
+import pytest
+
+from baton.consumer.signals import ending
+
+
+def test_a_signal_ends_each_of_two_that_run_within_one_another() -> None:
+    told: list[str] = []
+    with ending(lambda: told.append("stop a"), lambda: told.append("leave a")):
+        with ending(lambda: told.append("stop b"), lambda: told.append("leave b")):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert told == ["stop b", "stop a", "leave b", "leave a"]
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_stood_before_stands_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with ending(lambda: None, lambda: None), ending(lambda: None, lambda: None):
+        pass
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
