@@ -55,6 +55,8 @@ class AsyncRedisProducer:
         self._outbox = Outbox(queue, token_hex(6), max_entries, max_bytes)
         self._unseen = UnseenFailures()
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Whose tasks use it."""
         self._task: asyncio.Task[None] | None = None
         self._sooner: asyncio.Event = asyncio.Event()
         """Something was added that is to be sent before what was waited for."""
@@ -102,6 +104,7 @@ class AsyncRedisProducer:
 
     async def flush(self, within: float | None = None) -> None:
         """As `RedisProducer.flush`."""
+        self._see_loop()
         left = await self._flushed(within)
         if left:
             raise QueueUnreachable(f"{self._url.place}: {still_wait(left, self._queue)} after {within:g} s.")
@@ -112,6 +115,7 @@ class AsyncRedisProducer:
         """`flush`, and give up what was not sent in time."""
         if self._closed:
             return
+        self._see_loop()
         try:
             await self._flushed(within)
         finally:
@@ -140,6 +144,14 @@ class AsyncRedisProducer:
     def _see_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"the producer of {self._queue} is closed")
+        self._see_loop()
+
+    def _see_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise RuntimeError(f"the producer of {self._queue} belongs to another event loop: make one in each")
+            self._loop = loop
 
     def _add(self, entries: Sequence[Waiting]) -> None:
         before = self._outbox.due

@@ -6,7 +6,7 @@ from math import inf
 
 from baton.model.options import number, whole
 from baton.model.wording import counted
-from baton.queues.redis.headers import Headers, pack
+from baton.queues.redis.headers import Headers, pack, utf8
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import SendListener, Waiting, to_partition
 from baton.queues.redis.routing import slot_of
@@ -56,7 +56,10 @@ def still_wait(count: int, queue: str) -> str:
 
 
 def named(queue: str) -> str:
-    """Raises ValueError for a queue without its namespace: it would be waited for, as one that is not made yet."""
+    """Raises ValueError for a queue without its namespace: it would be waited for, as one that is not made yet. TypeError for
+    what is no text."""
+    if not isinstance(queue, str):
+        raise TypeError(f"the queue is {queue!r}: give its name as a text, such as 'shop/orders'")
     namespace, slash, name = queue.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise ValueError(f"the queue is {queue!r}: name it with its namespace, as in shop/orders")
@@ -105,7 +108,7 @@ def _parts(entry: object) -> tuple[Key, bytes | str, Headers | None]:
 
 def _bytes(text: bytes | str, what: str) -> bytes:
     if isinstance(text, str):
-        return text.encode()
+        return utf8(text, what)
     if isinstance(text, bytes):
         return text
     raise TypeError(f"a {what} is bytes or str, not {type(text).__name__}")

@@ -15,6 +15,14 @@ def pack(headers: Headers | None = None) -> bytes:
     return json.dumps({_name(name): _text(value) for name, value in headers.items()}, separators=(",", ":")).encode()
 
 
+def utf8(text: str, what: str) -> bytes:
+    """Raises ValueError for characters that are none, as in the names of files whose bytes are no UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"a {what} has characters that are no text (surrogates): give bytes, as os.fsencode does") from None
+
+
 def unpack(packed: bytes | None) -> dict[str, bytes]:
     """The inverse. What a producer of Baton's did not write has no headers."""
     if not packed:
@@ -34,7 +42,7 @@ def _name(name: object) -> str:
 def _text(value: object) -> str:
     """Each byte as the character with its number: JSON has no bytes."""
     if isinstance(value, str):
-        value = value.encode()
+        value = utf8(value, "header's value")
     if isinstance(value, bytes):
         return value.decode("latin-1")
     raise TypeError(f"a header's value is bytes or str, not {type(value).__name__}")

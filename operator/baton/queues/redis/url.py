@@ -155,8 +155,13 @@ class RedisUrl:
 def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", own: bool = False) -> RedisUrl:
     """`asker` and `stands_in`: as of RedisUrl. `own`: it is the process' own, and no one else's word.
 
-    Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option.
+    Raises QueueUnreachable, with a sentence that repeats nothing of the URL but the name of an option; and TypeError for what is
+    no text.
     """
+    if not isinstance(url, str):
+        raise TypeError(
+            f"the URL is of type {type(url).__name__}: give a text such as redis://redis.shop:6379/0 (is its variable set?)"
+        )
     sentinels = cluster = None
     try:
         parts = urlsplit(url)
