@@ -1,6 +1,7 @@
 """Two processes that believe to be the same pod: the newer has the partition, and the older is told why it is refused."""
 
 import pytest
+from tests.forked import in_a_fork
 from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch
@@ -42,6 +43,23 @@ async def test_nothing_is_handed_out_twice_by_turns(queue: Queue) -> None:
         with pytest.raises(StaleOwner):
             older.read(0, ONE, 1)
         assert len(newer.read(0, ONE, 1)) == 1
+
+
+async def test_a_process_that_is_forked_from_the_reader_s_is_another(queue: Queue) -> None:
+    queue.send(*map(str, range(4)))
+    reader = await queue.granted("a", 1)
+    first = reader.read(0, ONE, 2)
+
+    def there() -> list[object]:
+        try:
+            return [entry.value for entry in reader.read(0, ONE)]
+        except StaleOwner as refusal:
+            return [str(refusal)]
+
+    (refusal,) = in_a_fork(there)
+    assert "process with the same POD_UID" in str(refusal)
+    reader.ack(0, ONE, [entry.offset for entry in first])
+    assert [(entry.value, entry.redelivered) for entry in reader.read(0, ONE)] == [(b"2", False), (b"3", False)]
 
 
 async def test_a_new_grant_begins_with_whoever_reads_then(queue: Queue) -> None:

@@ -1,13 +1,11 @@
 """A consumer runs once, and says so; one that does not run keeps nobody waiting."""
 
 import asyncio
-import os
-import pickle
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.forked import in_a_fork
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.unit.consumer.test_waiter import EmptyQueue
 from tests.waiting import PATIENCE
@@ -99,22 +97,6 @@ def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
         assert "forked" in str(refusal)
         assert queue.acknowledged == []
         assert batch.ack().wait(PATIENCE), "and the process that it was forked from works on"
-
-
-def in_a_fork(function: Callable[[], list[object]]) -> list[object]:
-    """What the function returns in a forked process."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(writing, pickle.dumps(function()))
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        answer: list[object] = pickle.loads(pipe.read())
-    os.waitpid(child, 0)
-    return answer
 
 
 @pytest.mark.parametrize("in_tasks", [True, False])

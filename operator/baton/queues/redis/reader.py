@@ -3,6 +3,7 @@
 Every request names its owner and epoch, and is refused by the server where that is not who owns the partition.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class RedisReader:
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions: dict[int, _Position] = {}
         self._requests = 0
-        self._process = token_hex(6)
+        self._token = token_hex(6)
 
     # Single entries
 
@@ -288,6 +289,11 @@ class RedisReader:
                 position.tail, position.more, position.in_line = None, False, 0
                 raise PartitionPaused(partition)
         return answer
+
+    @property
+    def _process(self) -> str:
+        """Who reads. A process that is forked from this one is another."""
+        return f"{self._token}-{os.getpid()}"
 
     def _known_as(self, position: _Position) -> str:
         """The process, where the queue knows which one reads."""
