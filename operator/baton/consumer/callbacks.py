@@ -84,11 +84,11 @@ class Notices:
 
         return Call(function, going, time_left)
 
-    def lost(self, holdings: Sequence[Holding]) -> Call | None:
+    def lost(self, holdings: Iterable[Holding]) -> Call | None:
         """For those of which the program believes that they are its own."""
-        return self._lost([one for one in holdings if one.phase is Phase.FENCED])
+        return self._lost(one for one in holdings if one.phase is Phase.FENCED)
 
-    def _lost(self, holdings: Sequence[Holding]) -> Call | None:
+    def _lost(self, holdings: Iterable[Holding]) -> Call | None:
         if self._callbacks.on_lost is None:
             return None
         gone = [one for one in holdings if one.notice in (Notice.ASSIGNING, Notice.ASSIGNED)]
@@ -105,7 +105,7 @@ class Notices:
                 if holding.notice is Notice.REVOKING:
                     holding.notice = Notice.ASSIGNED
         known = self._callbacks.on_revoked is not None
-        lost = self._lost([one for one in holdings if one.phase is Phase.FENCED or (known and one.over)])
+        lost = self._lost(one for one in holdings if one.phase is Phase.FENCED or (known and one.over))
         return [*left, lost] if lost else left
 
     def called(self, call: Call) -> None:

@@ -49,15 +49,39 @@ class AssignmentSource:
         self._version: _Version = None
         self._entry: MemberEntry | None = None
         self._unreadable = False
+        self._watched = False
         self._closed = threading.Event()
         self._lock = threading.Lock()
 
     def current(self) -> MemberEntry | None:
-        """The pod's entry as it stands in the mount now; the same object while the mount is the same. None: it has none.
+        """The pod's entry as it stands in the mount; the same object while the mount is the same. None: it has none.
 
         A text that does not read as an entry is logged, and the last good one stands: the queues refuse what is too old. So it
         does while the mount cannot be read; each call tries again.
         """
+        if not self._watched:
+            self._look_again()
+        return self._entry
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed`, from another thread, within about 50 ms of each change of the mount since the last `current`; which is
+        what was seen then, from now on, and looks at nothing itself."""
+        before = self._entry
+        self._look_again()
+        self._watched = True
+        threading.Thread(target=self._watch, args=(changed, before), name="baton-ledger", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _watch(self, changed: Callable[[], None], seen: MemberEntry | None) -> None:
+        while not self._closed.wait(LOOK_EVERY):
+            self._look_again()
+            if self._entry is not seen:
+                seen = self._entry
+                changed()
+
+    def _look_again(self) -> None:
         with self._lock:
             try:
                 self._refresh()
@@ -66,21 +90,6 @@ class AssignmentSource:
                 if not self._unreadable:
                     log.warning("The ledger's key %s cannot be read, and its last state stands: %s", self._member, error)
                 self._unreadable = True
-            return self._entry
-
-    def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed`, from another thread, within about 50 ms of each change of the mount since the last `current`."""
-        threading.Thread(target=self._watch, args=(changed, self._entry), name="baton-ledger", daemon=True).start()
-
-    def close(self) -> None:
-        self._closed.set()
-
-    def _watch(self, changed: Callable[[], None], seen: MemberEntry | None) -> None:
-        while not self._closed.wait(LOOK_EVERY):
-            entry = self.current()
-            if entry is not seen:
-                seen = entry
-                changed()
 
     def _refresh(self) -> None:
         """Raises OSError where nobody can tell what the entry is."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 
 from baton.consumer.callbacks import Call, Notices
 from baton.consumer.delivery import Outcomes
@@ -42,8 +43,9 @@ class Upkeep:
     def look_around(self) -> None:
         """Follow the ledger, and look after what is not at rest."""
         dropped = self._holdings.follow_ledger(self._last_word)
+        leaving = self._grace.leaving
         for holding in self._holdings:
-            if self._grace.leaving or not holding.at_rest:
+            if leaving or not holding.at_rest:
                 self._look_after(holding)
         self._notify(dropped)
 
@@ -135,6 +137,6 @@ class Upkeep:
 
     def _notify(self, dropped: Sequence[Holding]) -> None:
         holdings = list(self._holdings)
-        for call in (self._notices.lost([*dropped, *holdings]), self._notices.revoked(), self._notices.assigned(holdings)):
+        for call in (self._notices.lost(chain(dropped, holdings)), self._notices.revoked(), self._notices.assigned(holdings)):
             if call is not None:
                 self._supply.calls.append(call)

@@ -313,12 +313,15 @@ class RedisReader:
         longer. One that was not asked for since this one last was does not wait any more.
         """
         position.uid = uid
-        others = [other for other in self._positions.values() if other is not position and other.uid == uid]
         since = position.in_line or self._requests + 1
-        ahead = sum(0 < other.in_line < since and other.asked > position.asked for other in others)
+        ahead = held = 0
+        for other in self._positions.values():
+            if (other.outstanding or other.in_line) and other is not position and other.uid == uid:
+                held += other.outstanding
+                ahead += 0 < other.in_line < since and other.asked > position.asked
         self._requests += 1
         position.asked = self._requests
-        return sum(other.outstanding for other in others) + ahead
+        return held + ahead
 
     def _holds(self, position: _Position, outstanding: int, *, full: bool = False) -> None:
         position.outstanding = outstanding
