@@ -110,6 +110,8 @@ def test_watchers_are_told_of_each_swap(mount: Mount, source: AssignmentSource) 
     mount.publish({ME: entry(1).to_json()})
     changed = threading.Event()
     source.watch(changed.set)
+    assert source.current() == entry(1), "what is there is known at once"
+    assert changed.wait(PATIENCE)
     for epoch in range(2, 12):
         changed.clear()
         mount.publish({ME: entry(epoch).to_json()})
