@@ -96,16 +96,16 @@ class Notices:
             holding.notice = Notice.REVOKED
         return Call(self._callbacks.on_lost, gone) if gone else None
 
-    def last(self, calls: Iterable[Call], holdings: Sequence[Holding]) -> list[Call]:
-        """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go. `calls`:
-        that were not called; it is too late for any other."""
+    def last(self, calls: Iterable[Call], holdings: Sequence[Holding], at_work: Sequence[Holding]) -> list[Call]:
+        """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go, and those
+        that it still was `at_work` on. `calls`: that were not called; it is too late for any other."""
         left = [call for call in calls if call.function == self._callbacks.on_lost]
         for call in calls:
             for holding in call.holdings:
                 if holding.notice is Notice.REVOKING:
                     holding.notice = Notice.ASSIGNED
         known = self._callbacks.on_revoked is not None
-        lost = self._lost(one for one in holdings if one.phase is Phase.FENCED or (known and one.over))
+        lost = self._lost(one for one in holdings if one.phase is Phase.FENCED or (known and one.over) or one in at_work)
         return [*left, lost] if lost else left
 
     def called(self, call: Call) -> None:

@@ -148,8 +148,8 @@ class Consumer:
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
         """For `for` in `with`, or `async for` in `async with`: a batch has up to so many entries and bytes (one entry at least),
         and waits up to `max_wait` seconds for more once it has something. Ends on SIGTERM, Ctrl-C or `stop`, as `run` does."""
-        self._loop.serve(1, shared=True)
         terms = HandlerTerms(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
+        self._loop.serve(1, shared=True)
         return BatchStream(self._loop, self._calling, terms)
 
     def stop(self) -> None:

@@ -56,6 +56,8 @@ class HandlerTerms:
         elif "max_bytes" in options or "max_wait" in options:
             raise ValueError("max_bytes and max_wait are of batches: set max_entries too, and the handler takes a Batch")
         manual, hopeless = options.get("manual_ack", False), options.get("dead_letter_on", ())
+        if not isinstance(manual, bool):
+            raise TypeError(f"manual_ack is {manual!r}: set it to True or False")
         try:
             isinstance(None, hopeless)
         except TypeError:

@@ -95,6 +95,7 @@ class Upkeep:
     def end(self) -> Sequence[Call]:
         """Time is up: the queues hear what was handled, and all is let go of. The answer: callbacks that are still due. A queue
         that is away is not asked again."""
+        at_work = [holding for holding in self._holdings if not holding.over and holding.out]
         for holding in self._holdings:
             if not holding.over:
                 reader = self._holdings.reader(holding)
@@ -103,7 +104,7 @@ class Upkeep:
                 holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
         if self._grace.aborted:
             return ()
-        last_calls = self._notices.last(self._supply.calls, list(self._holdings))
+        last_calls = self._notices.last(self._supply.calls, list(self._holdings), at_work)
         self.report()
         return last_calls
 

@@ -66,6 +66,12 @@ def test_a_batch_that_could_have_nothing_is_refused(size: dict[str, int]) -> Non
         HandlerTerms.of(cast(HandlerOptions, {"max_entries": 1, **size}), Deserializers())
 
 
+def test_a_switch_that_is_none_is_refused() -> None:
+    """Any text would switch it on, and nothing would be acknowledged."""
+    with pytest.raises(TypeError, match=r"manual_ack is 'no': set it to True or False"):
+        HandlerTerms.of(cast(HandlerOptions, {"manual_ack": "no"}), Deserializers())
+
+
 @pytest.mark.parametrize("errors", [[ValueError], ValueError(), ("ValueError",)])
 def test_what_is_no_tuple_of_exceptions_is_refused(errors: tuple[type[Exception], ...]) -> None:
     with pytest.raises(TypeError, match=r"dead_letter_on is .*: set it to a tuple of exceptions"):

@@ -99,12 +99,12 @@ def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
         assert batch.ack().wait(PATIENCE), "and the process that it was forked from works on"
 
 
-@pytest.mark.parametrize("in_tasks", [True, False])
-def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, in_tasks: bool) -> None:
+@pytest.mark.parametrize(("in_tasks", "hears_of_revoking"), [(True, True), (False, False)])
+def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, in_tasks: bool, hears_of_revoking: bool) -> None:
     queue = InMemoryQueue(1)
     told: list[str] = []
-    callbacks = Callbacks(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
-    one = consumer_of(queue, callbacks=callbacks)
+    revoked = (lambda *_: told.append("revoked")) if hears_of_revoking else None
+    one = consumer_of(queue, callbacks=Callbacks(on_revoked=revoked, on_lost=lambda _: told.append("lost")))
 
     async def wait_for_ever(entry: HeldEntry) -> None:
         one._loop.leave()
