@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE, until
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisReader, scripts
+from baton.queues.redis import producer as producers
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.routing import slot_of
 
@@ -166,6 +167,21 @@ async def test_a_queue_that_nobody_has_made_is_said_to_be_so(server: RedisServer
         pytest.raises(QueueUnreachable, match=r"database 0, has no queue shop/.*spec.source.redis.*correct the URL here"),
     ):
         producer.send("k", "v")
+
+
+async def test_what_a_copy_of_a_producer_sends_under_numbers_that_were_used_is_told_as_not_sent(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a machine whose snapshot is restored twice: such an entry passed for a duplicate, and was nowhere."""
+    monkeypatch.setattr(producers, "token_hex", lambda _: "the same")
+    with RedisProducer(queue.url, queue.name) as one, RedisProducer(queue.url, queue.name) as copy:
+        for number in range(2):
+            one.send(queue.key(0), f"one {number}")
+        for number in range(2):
+            with pytest.raises(QueueUnreachable, match="a copy of this process sends there too"):
+                copy.send(queue.key(0), f"copy {number}")
+        copy.send(queue.key(0), "copy 2")
+    assert await values(queue) == [b"one 0", b"one 1", b"copy 2"]
 
 
 async def test_producers_that_are_silent_for_long_are_forgotten(queue: Queue) -> None:

@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, next_batch, to_partition
+from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, copied, next_batch, to_partition
 from baton.queues.redis.resting import Rest, rest_after
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
@@ -27,8 +27,8 @@ class ReadTable:
 READ_TABLE: Final = ReadTable()
 Round = dict[int, list[Waiting]]
 """To be done next: to be sent in one round trip, by partition (`Outbox.answered` or `failed` for each)."""
-_AWAY, _BEHIND = "m", "w"
-"""Codes of an answer (scripts/add.lua): its slot is not accepted there; it has to wait for what somebody else has added."""
+_AWAY, _BEHIND, _THERE = "m", "w", "d"
+"""Codes of an answer (scripts/add.lua): its slot is not accepted there; it waits for what somebody else added; it is there."""
 
 
 class Outbox:
@@ -160,8 +160,10 @@ class Outbox:
                 away.append(entry)
             elif code == _BEHIND:
                 behind.append(entry)
+            elif code == _THERE and not entry.may_be_there:
+                self._settle(entry, Failed(copied(self._queue)))
             else:
-                self._settle(entry, Sent(partition, next(added) if code == "a" else None, code == "d"))
+                self._settle(entry, Sent(partition, next(added) if code == "a" else None, code == _THERE))
                 if self._moving:
                     self._moving.pop(entry.slot or 0, None)
         if behind:
@@ -245,6 +247,8 @@ class Outbox:
         self._resting[partition] = rest = rest_after(self._resting.get(partition), now, why)
         queue = self._queues.setdefault(partition, deque())
         queue.extendleft(reversed(batch))
+        for entry in batch:
+            entry.may_be_there = True
         self._expire(queue, rest)
         if not queue:
             del self._queues[partition]

@@ -30,7 +30,9 @@ class Failed(NamedTuple):
 class Waiting:
     """An entry on its way."""
 
-    __slots__ = ("deadline", "due", "headers", "key", "outcome", "producer", "sequence", "size", "slot", "told", "value")
+    __slots__ = (
+        "deadline", "due", "headers", "key", "may_be_there", "outcome", "producer", "sequence", "size", "slot", "told", "value",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,6 +53,8 @@ class Waiting:
         self.deadline, self.due = deadline, due
         self.producer = producer
         self.sequence = 1 if producer else 0
+        self.may_be_there = bool(producer)
+        """It was sent before, by this producer or under this name by anybody."""
         self.told = told
         self.size = len(key) + len(value) + len(headers)
         self.outcome: Sent | Failed | None = None
@@ -100,4 +104,12 @@ def added_by_hand(partition: int, queue: str) -> str:
     return (
         f"Somebody has added entries to partition {partition} of {queue} by hand (XADD), with ids beyond those of its producers: "
         "new entries wait until its consumers have done all that is there."
+    )
+
+
+def copied(queue: str) -> str:
+    """Why an entry is not added that nobody has sent before, and that the queue takes for a duplicate."""
+    return (
+        f"{queue} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
+        "snapshot that was restored?). Make a producer in each copy, after it was restored."
     )
