@@ -42,7 +42,7 @@ GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a gro
 QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
-DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give small letters, digits and -, such as orders")
+DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 
 
 class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise

@@ -190,6 +190,11 @@ def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
         until(gone, "its Redis has ended")
 
 
+def test_a_name_that_is_too_long_is_refused_with_how_long_it_may_be() -> None:
+    refused = CliRunner().invoke(main, ["dev", "--queue", "o" * 51])
+    assert refused.exit_code == 2 and "at most 50" in refused.output
+
+
 def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
     alone = subprocess.run([BATON, "dev", "run", "--", "true"], env=dev.environment, capture_output=True, text=True, check=False)
     assert alone.returncode == 1 and "start one in another terminal" in alone.stderr
