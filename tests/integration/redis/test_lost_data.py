@@ -243,6 +243,18 @@ async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(qu
         assert await lag(queue) == 0
 
 
+async def test_an_owner_record_that_was_deleted_has_the_limits_of_the_spec_again(queue: Queue, keys: PartitionKeys) -> None:
+    """Without them an entry that always fails would never be set aside."""
+    await queue.limited(7, redeliveries=3)
+    await queue.granted("a", ONE)
+    with queue.raw() as raw:
+        raw.delete(keys.owner)
+        await queue.operator.owners()
+        await queue.operator.grant(0, Uid("a"), TWO)
+        await queue.operator.ensure(queue.partitions)
+        assert raw.hmget(keys.owner, "uid", "maxDeliveredUnacked", "maxRedeliveries") == [b"a", b"7", b"3"]
+
+
 async def test_a_deleted_record_makes_nothing_foreign_of_what_is_ahead_of_the_clock() -> None:
     """Two restarts, one soon after the other, take the numbers there."""
     with RedisServer(debug=True) as server:

@@ -141,12 +141,15 @@ class RedisQueue:
         return owner
 
     async def owners(self) -> Mapping[int, Owner]:
-        found = await self._from_each(lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused"), answers.fields(3))
+        limits = ("maxDeliveredUnacked", "maxRedeliveries")
+        found = await self._from_each(
+            lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused", *limits), answers.fields(5)
+        )
         whole = await self._from_each(lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots), answers.number)
-        if any(keys < 3 for keys in whole.values()):
+        if any(keys < 3 for keys in whole.values()) or any(None in record[3:] for record in found.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again
         with self._transport.explained():
-            owners = {partition: records.owner(record) for partition, record in found.items() if record[1] is not None}
+            owners = {partition: records.owner(record[:3]) for partition, record in found.items() if record[1] is not None}
         for partition, owner in owners.items():
             self._announcing.owned(partition, owner.uid)
         return owners
