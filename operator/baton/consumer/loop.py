@@ -115,7 +115,7 @@ class ConsumerLoop:
 
     def interrupt(self) -> None:
         """Look at the ledger, and have no other entry begun before."""
-        self._words.put(self._recall)
+        self._words.put(self._supply.recall)
 
     def wake(self) -> None:
         self._words.put(lambda: None)
@@ -168,7 +168,7 @@ class ConsumerLoop:
         if want.answer.cancel():
             self._words.put(lambda: self._supply.forget(want))
         else:
-            want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._back(answer.result())))
+            want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._supply.back(answer.result())))
 
     def called(self, call: Call) -> None:
         """A callback has returned."""
@@ -176,7 +176,7 @@ class ConsumerLoop:
 
     def not_called(self, call: Call) -> None:
         """A callback was cancelled or ended the program's work, and is due again."""
-        self._words.put(lambda: self._back(call))
+        self._words.put(lambda: self._supply.not_called(call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         self._words.put(Told(outcomes, receipt))
@@ -269,16 +269,6 @@ class ConsumerLoop:
         self._supply.calling = None
         self._notices.called(call)
 
-    def _back(self, answer: Delivery | Call | None) -> None:
-        if isinstance(answer, Call):
-            self._supply.not_called(answer)
-        elif answer is not None:
-            self._supply.take_back(answer)
-
-    def _recall(self) -> None:
-        for delivery in self._supply.out:
-            delivery.recalled = True
-
     def _rest(self, begun: float) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""
         until = min(self._due.next(begun), self._grace.due)
@@ -299,7 +289,7 @@ class ConsumerLoop:
 
     def _finish(self) -> None:
         """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""
-        self._recall()
+        self._supply.recall()
         if not self._grace.aborted:
             self._grace.leave()
             while not self._finished():

@@ -74,6 +74,18 @@ class Supply:
             lane.at_work.discard(delivery)
             lane.give_back(entries)
 
+    def back(self, answer: Delivery | Call | None) -> None:
+        """Nobody waited for it any more."""
+        if isinstance(answer, Call):
+            self.not_called(answer)
+        elif answer is not None:
+            self.take_back(answer)
+
+    def recall(self) -> None:
+        """Of what workers have, nothing that is not begun is."""
+        for delivery in self.out:
+            delivery.recalled = True
+
     def _having(self) -> list[tuple[Holding, Reader]]:
         """Those of which there is something, in the order of their turns: those to be let go of first, then the latest grants
         (they have just been paused), then whichever has waited longest."""
