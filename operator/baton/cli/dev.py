@@ -57,7 +57,8 @@ def dev(context: click.Context, redis_url: str | None, name: str, partitions: in
     from baton.dev.local_redis import local_redis
 
     here = DevFolder(folder)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the second is ignored in what a script runs in the background
+        signal.signal(number, signal.default_int_handler)
     try:
         with here.held(), nullcontext(redis_url) if redis_url else local_redis() as url, suppress(KeyboardInterrupt):
             asyncio.run(_serve(url, name, partitions, delay, here, redis_url is None))

@@ -18,20 +18,21 @@ class Companion:
         self._pid = pid
         self._process = self._started()
 
-    def has_got_it(self) -> bool:
-        """Whether it has got the last signal, too; its process has, then. Not known of one that follows within milliseconds of
-        another: that one may reach the process twice."""
+    def ended_by(self) -> int | None:
+        """The signal that it has got, and so has its process; None: the last ones were not for the group. There is another one
+        afterwards."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
             self._process.stdin.write(b"\n")
-            answered = self._process.stdout.read(1)
+            if self._process.stdout.read(1):
+                return None
         except BrokenPipeError:
-            answered = b""
-        if not answered:
-            self.stop()
-            self._process = self._started()
-        return not answered
+            pass
+        number = -self._process.wait()
+        self.stop()
+        self._process = self._started()
+        return number
 
     def stop(self) -> None:
         self._process.kill()

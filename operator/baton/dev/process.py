@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -16,6 +17,8 @@ from baton.model.names import DEV_QUEUE_VARIABLE
 
 GRACE = 30.0
 """Seconds, as a pod's terminationGracePeriodSeconds are by default."""
+_TOGETHER = 0.2
+"""Seconds."""
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
@@ -41,9 +44,9 @@ class LocalProcess:
             companion = Companion(child.pid)
             threading.Thread(target=_say_its_end, args=(child, events), daemon=True).start()
             ending = False
-            while (got := events.get()) is not None:
-                if not companion.has_got_it():
-                    child.send_signal(got)
+            while (got := _together(events)) is not None:
+                for number in got - {companion.ended_by()}:
+                    child.send_signal(number)
                 if not ending:
                     self._quietly("PATCH")
                 ending = True
@@ -92,6 +95,17 @@ class LocalProcess:
         if answer.status != 200:
             raise DevError(f"`baton dev` refused: {answer.status}: start it again")
         return answer.json()
+
+
+def _together(events: "SimpleQueue[int | None]") -> set[int] | None:
+    """The next signals, without the time between them: `timeout` sends one to the process and then one to the group, and both
+    are one. None: the command has ended."""
+    got = {events.get()}
+    if None not in got:
+        time.sleep(_TOGETHER)
+        while not events.empty():
+            got.add(events.get())
+    return None if None in got else {number for number in got if number is not None}
 
 
 def _say_its_end(child: "subprocess.Popen[bytes]", events: "SimpleQueue[int | None]") -> None:

@@ -77,7 +77,12 @@ def line(process: "subprocess.Popen[str]") -> str:
     return output.readline().strip()
 
 
-@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["alone", "group"])
+def as_timeout_does(pid: int, number: int) -> None:
+    os.kill(pid, number)
+    os.killpg(pid, number)
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg, as_timeout_does])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_comes_once_whether_it_was_for_one_process_or_for_the_group(
     dev: Dev,
