@@ -81,7 +81,7 @@ def test_without_room_for_another_thread_nothing_is_taken(queue: Queue, monkeypa
             patched.setattr(threading.Thread, "start", refused)
             with pytest.raises(RuntimeError, match="new thread"):
                 producer.produce(queue.key(0), "not taken")
-        assert producer._outbox.entries == 0
+        assert not producer._outbox.open
         delivery = producer.produce(queue.key(0), "taken")
         until(delivery.done)
         assert delivery.result().offset is not None

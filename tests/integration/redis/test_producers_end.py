@@ -52,14 +52,36 @@ def ended(command: list[str]) -> tuple[int, str]:
         return process.wait(PATIENCE), "".join(lines)
 
 
-@pytest.mark.parametrize("end", ["by sigterm", "at its end", "dropped"])
+@pytest.mark.parametrize("end", ["by sigterm", "at its end", "dropped", "with its event loop"])
 async def test_a_process_that_ends_sends_what_it_has_taken(queue: Queue, end: str) -> None:
-    status, words = await asyncio.to_thread(ended, [sys.executable, "-c", ENDING, queue.url, queue.name, end])
+    program = LOOPING if end == "with its event loop" else ENDING
+    status, words = await asyncio.to_thread(ended, [sys.executable, "-c", program, queue.url, queue.name, end])
     assert status == 3
     produced = max(int(number) for number in re.findall(r"produced (\d+)", words))
     found = [int(entry.value) for partition in (0, 1) for entry in await entries(queue, partition)]
     assert found == list(range(len(found)))
     assert len(found) >= produced
+
+
+LOOPING = """
+import asyncio, signal, sys
+from baton.queues.redis import AsyncRedisProducer
+
+url, queue, _ = sys.argv[1:]
+
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 3)
+    async with AsyncRedisProducer(url, queue, linger=0.01) as producer:
+        number = 0
+        while True:
+            await producer.produce("key", str(number))
+            number += 1
+            print("produced", number, flush=True)
+            if number % 10 == 0:
+                await asyncio.sleep(0)
+
+asyncio.run(main())
+"""
 
 
 FORKING = """

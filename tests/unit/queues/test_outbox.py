@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baton.queues.redis.outbox import READ_TABLE, Outbox, ReadTable, Round
+from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, to_partition
+from baton.queues.redis.rounds import READ_TABLE, ReadTable, Round
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
@@ -167,7 +168,7 @@ def test_keys_stay_in_order_and_nothing_is_lost_or_double(actions: list[tuple[st
     for action in actions:
         world.act(*action)
     world.end()
-    assert world.outbox.entries == world.outbox.bytes == 0 and not world.outbox.everything()
+    assert world.outbox.bytes == 0 and not world.outbox.open
     values = [value for _, value in world.server.entries]
     assert len(values) == len(set(values)), "each is there once"
     assert all(each.value in values for each in world.added if isinstance(each.outcome, Sent))

@@ -14,8 +14,9 @@ from baton.queues.redis import scripts
 from baton.queues.redis.answers import OddAnswerError, fields
 from baton.queues.redis.connection import absent, explain, passing
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
-from baton.queues.redis.outbox import Outbox, ReadTable, Round
+from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Waiting
+from baton.queues.redis.rounds import ReadTable, Round
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.url import RedisUrl
 
@@ -46,7 +47,8 @@ class Adding:
         self._wait = _packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
 
     def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
-        """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the error."""
+        """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the RedisError or
+        OSError. Before the first it changes nothing, and where it is not carried on, the outbox is to be mended."""
         batches = None if isinstance(what, ReadTable) else what
         try:
             if batches is None:
@@ -73,10 +75,7 @@ class Adding:
             elif passing(error):
                 outbox.routed(None, why, clock())
             else:
-                outbox.give_up(outbox.everything(), why)
-        except BaseException:
-            outbox.unanswered(f"A request to {self._url.place} was interrupted.", clock(), passing=True)
-            raise
+                outbox.give_up(list(outbox.open), why)
 
     def _round(self, batches: Round, *, text: bool = False) -> Ask:
         """One script for each partition. `text`: with its text, for the server does not know it."""

@@ -18,8 +18,9 @@ from baton.queues.redis.given import Given, Key, SendOptions, named, still_wait,
 from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import Outbox, ReadTable, Round
+from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Sent, Waiting, all_known
+from baton.queues.redis.rounds import ReadTable, Round
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 
@@ -120,7 +121,7 @@ class AsyncRedisProducer:
             await self._flushed(within)
         finally:
             self._closed = True
-            self._outbox.give_up(self._outbox.everything(), f"The producer of {self._queue} was closed before it was sent.")
+            self._outbox.give_up(list(self._outbox.open), f"The producer of {self._queue} was closed before it was sent.")
             self._tell()
             if self._task is not None:
                 self._task.cancel()
@@ -155,14 +156,19 @@ class AsyncRedisProducer:
 
     def _add(self, entries: Sequence[Waiting]) -> None:
         before = self._outbox.due
+        self._outbox.torn = True
         for entry in entries:
             self._outbox.add(entry)
+        self._outbox.torn = False
         if self._outbox.settled:
             self._tell()
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work())
-        elif self._outbox.due < before:
+        if self._outbox.due < before:
             self._sooner.set()
+        self._see_working()
+
+    def _see_working(self) -> None:
+        if self._outbox.open and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._work())
 
     async def _deliver(self, entries: Sequence[Waiting], known: "Awaited") -> None:
         """Each of them has an outcome then."""
@@ -184,7 +190,7 @@ class AsyncRedisProducer:
         await self._until(lambda: self._sending.room(self._outbox, entry), self._sending.patience)
         self._see_open()
         if not self._sending.room(self._outbox, entry):
-            first = next(iter(self._outbox.everything()), entry)
+            first = next(iter(self._outbox.open), entry)
             raise QueueUnreachable(self._sending.full(self._outbox.waits_for(first) or f"{self._url.place} is slow."))
         entry.deadline = time.monotonic() + self._sending.patience
 
@@ -192,7 +198,7 @@ class AsyncRedisProducer:
         """How many still wait after that time."""
         self._outbox.hurry()
         self._sooner.set()
-        waiting = self._outbox.everything()
+        waiting = list(self._outbox.open)
         await self._until(all_known(waiting), within)
         return sum(entry.outcome is None for entry in waiting)
 
@@ -201,6 +207,7 @@ class AsyncRedisProducer:
         try:
             async with asyncio.timeout(seconds):
                 while not done():
+                    self._see_working()
                     changed = asyncio.get_running_loop().create_future()
                     self._watching.add(changed)
                     try:
@@ -213,7 +220,9 @@ class AsyncRedisProducer:
     async def _work(self) -> None:
         """A task that sends while there is something to send."""
         try:
-            while self._outbox.entries:
+            while self._outbox.open:
+                if self._outbox.torn or self._outbox.under_way:
+                    self._outbox.mend()  # a task was cancelled, or interrupted by what a signal's handler raised
                 now = time.monotonic()
                 what = self._outbox.next(now)
                 if isinstance(what, float):
@@ -221,13 +230,14 @@ class AsyncRedisProducer:
                 else:
                     await self._step(what)
         except asyncio.CancelledError:
-            if self._outbox.entries:
-                count = counted(self._outbox.entries, "entry", "entries")
+            if self._outbox.open:
+                count = counted(len(self._outbox.open), "entry", "entries")
                 log.error("%s to %s may not be sent: the event loop ended, and the producer was open", count, self._queue)
+            self._tell()  # whoever waits has another task send
             raise
         except Exception as error:
             why = f"{self._url.place}: unexpected failure ({type(error).__name__}: {self._url.hidden(error)})."
-            self._outbox.give_up(self._outbox.everything(), why)
+            self._outbox.give_up(list(self._outbox.open), why)
             self._tell()
 
     async def _rest(self, seconds: float) -> None:
@@ -255,9 +265,9 @@ class AsyncRedisProducer:
         self._tell()
 
     def _tell(self) -> None:
-        settled, self._outbox.settled = self._outbox.settled, []
-        for each in settled:
+        for each in self._outbox.settled:
             each.settled()
+        self._outbox.settled = []  # only now: what is interrupted in here is told again
         for changed in self._watching:
             if not changed.done():
                 changed.set_result(None)

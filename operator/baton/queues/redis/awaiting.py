@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 
+from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.delivery import SendOutcome, UnseenFailures
-from baton.queues.redis.outgoing import SendListener, Sent, Waiting
+from baton.queues.redis.outgoing import SendListener, Sent, Waiting, all_known
 
 
 class Awaited(SendListener):
@@ -35,16 +36,12 @@ class AllAwaited(Awaited):
 
     def __init__(self, entries: Sequence[Waiting]) -> None:
         super().__init__()
-        self._left = len(entries)
+        self._known = all_known(entries)
         for entry in entries:
             entry.told = self
 
     def known_by_now(self) -> bool:
-        return self._left == 0
-
-    def settled(self) -> None:
-        self._left -= 1
-        super().settled()
+        return self._known()
 
 
 class AsyncPendingSend(SendOutcome, Awaited):
@@ -62,6 +59,20 @@ class AsyncPendingSend(SendOutcome, Awaited):
         self.seen = True
         await self.wait()
         return self.known()
+
+    def result(self) -> Sent:
+        """What `await` answers, of one that is done, as in a callback. Raises asyncio.InvalidStateError while it is under way."""
+        if not self.done():
+            raise asyncio.InvalidStateError("the entry is under way still: await the delivery")
+        return self.known()
+
+    def exception(self) -> Exception | None:
+        """Likewise: what `result` raises of an entry that may not be in the queue, or None."""
+        try:
+            self.result()
+        except (QueueUnreachable, ValueError) as error:
+            return error
+        return None
 
     def known_by_now(self) -> bool:
         return self.entry.outcome is not None

@@ -42,7 +42,7 @@ class SendOptions:
 
     def room(self, outbox: Outbox, entry: Waiting) -> bool:
         """Whether an entry may wait, too. One that is larger than the whole buffer may, by itself."""
-        return not outbox.entries or outbox.bytes + entry.size <= self.buffer_bytes
+        return not outbox.open or outbox.bytes + entry.size <= self.buffer_bytes
 
     def full(self, why: str) -> str:
         return (
@@ -84,7 +84,7 @@ def taken(
         slot: int | None = to_partition(partition)
     else:
         slot = None if key is None else slot_of(coded)
-    payload, packed = _bytes(value, "value"), pack(headers)
+    payload, packed = _bytes(value, "value"), pack(headers) if headers else b""
     if (size := len(coded) + len(payload) + len(packed)) > MOST_BYTES:
         raise ValueError(
             f"an entry has {MOST_BYTES:,} bytes of key, value and headers at most, not {size:,}: put what is larger elsewhere, "

@@ -24,10 +24,20 @@ class KeptConnection:
         self._client = client
         self._connection: Any = None
         self._used = 0.0
+        self._asking = False
 
     def ask(self, ask: Ask) -> list[Any]:
-        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
+        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError.
+
+        What a signal's handler raises may leave answers unread, also of the library's own requests to a new connection, which
+        puts such a one back into its pool. So after a request that did not end nothing is kept.
+        """
         answers: list[object] = []
+        if self._asking:
+            self._connection = None
+            self._client.connection_pool.disconnect()
+            self._client.connection_pool.reset()
+        self._asking = True
         try:
             if (connection := self._connection) is None:
                 connection = self._connection = self._client.connection_pool.get_connection()
@@ -43,13 +53,14 @@ class KeptConnection:
             self.close()
             raise
         self._used = time.monotonic()
+        self._asking = False
         return answers
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
+        if (connection := self._connection) is not None:
             connection.disconnect()
             self._client.connection_pool.release(connection)
+            self._connection = None
 
 
 class KeptTaskConnection:

@@ -7,26 +7,18 @@ way, and what comes back goes before what is behind it; so entries of a key neve
 from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Final
 
 from baton.queues.redis.keys import entry_id
+from baton.queues.redis.numbering import Numbering
 from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, copied, next_batch, to_partition
 from baton.queues.redis.resting import Rest, rest_after
-from baton.queues.redis.routing import SLOTS, RoutingTable
+from baton.queues.redis.rounds import READ_TABLE, ReadTable, Round
+from baton.queues.redis.routing import RoutingTable
 
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
 _AROUND = 200
 """Bytes of memory that an entry needs beside its own."""
-
-
-class ReadTable:
-    """To be done next: see which partition has which slot (`Outbox.routed`)."""
-
-
-READ_TABLE: Final = ReadTable()
-Round = dict[int, list[Waiting]]
-"""To be done next: to be sent in one round trip, by partition (`Outbox.answered` or `failed` for each)."""
 _AWAY, _BEHIND, _THERE = "m", "w", "d"
 """Codes of an answer (scripts/add.lua): its slot is not accepted there; it waits for what somebody else added; it is there."""
 
@@ -36,19 +28,21 @@ class Outbox:
 
     def __init__(self, queue: str, name: str, most_entries: int, most_bytes: int) -> None:
         """So many entries or bytes are sent at once, and without waiting for more."""
-        self.entries = 0
-        """That have no outcome yet."""
+        self.open: dict[Waiting, None] = {}
+        """Entries that have no outcome yet, in the order in which they came."""
         self.bytes = 0
         """That these need."""
+        self.torn, self.mended = False, 0
+        """Whoever changes something here sets `torn` before, and takes it back after: else somebody was interrupted."""
         self.settled: list[SendListener] = []
-        """Who is to hear of an outcome. Whoever tells them takes them away."""
+        """Who is to hear of an outcome, after an interruption some of them twice. Whoever tells them takes them away."""
         self.stale = True
         """The table is to be read before more is sent."""
-        self._queue, self._name = queue, name
+        self.under_way: Round = {}
+        """Is sent, or whoever sent it was interrupted."""
+        self._queue, self._numbering = queue, Numbering(name)
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._table: RoutingTable | None = None
-        self._sequences = [0] * SLOTS
-        self._any = 0
         self._due = inf
         self._new_entries = self._new_bytes = 0
         self._unplaced: deque[Waiting] = deque()
@@ -57,15 +51,29 @@ class Outbox:
         """By partition, none of them empty; whose turn is next comes first."""
         self._held: dict[int, deque[Waiting]] = {}
         """By slot: was refused, and what came after it."""
-        self._under_way: Round = {}
         self._table_rest: Rest | None = None
         self._resting: dict[int, Rest] = {}
         """By partition."""
         self._moving: dict[int, Rest] = {}
         """By slot."""
 
+    def mend(self) -> None:
+        """Whoever worked by this, or sent, was interrupted, wherever that was. All that is open is sent again by its number, as
+        after an answer that was lost: what else is here may be half changed. An interrupted call of this is made again."""
+        self.torn = True
+        self.mended += 1
+        for entry in list(self.open):
+            entry.may_be_there |= entry.sequence > 0
+            if entry.outcome is not None:
+                self._close(entry)
+        self._table, self._table_rest, self.stale = None, None, True
+        self._queues, self._held, self.under_way, self._resting, self._moving = {}, {}, {}, {}, {}
+        self._unplaced, self._new_entries, self._new_bytes = deque(self.open), 0, 0
+        self.bytes = sum(entry.size + _AROUND for entry in self.open)
+        self._due, self.torn = -inf, False
+
     def add(self, entry: Waiting) -> None:
-        self.entries += 1
+        self.open[entry] = None
         self.bytes += entry.size + _AROUND
         self._new_entries, self._new_bytes = self._new_entries + 1, self._new_bytes + entry.size
         full = self._new_entries >= self._most_entries or self._new_bytes >= self._most_bytes
@@ -82,21 +90,16 @@ class Outbox:
     @property
     def due(self) -> float:
         """When something is to be sent, where nothing is held; -inf: at once."""
-        return self._due if self.entries else inf
-
-    def everything(self) -> list[Waiting]:
-        """What has no outcome yet."""
-        parts = [self._unplaced, *self._queues.values(), *self._held.values(), *self._under_way.values()]
-        return [entry for part in parts for entry in part if entry.outcome is None]
+        return self._due if self.open else inf
 
     def give_up(self, entries: Iterable[Waiting], why: str) -> None:
         """What of these has no outcome yet is not sent any more; what is under way may arrive."""
-        for each in entries:
+        for each in filter(self.open.__contains__, entries):
             self._settle(each, Failed(why))
 
     def next(self, now: float) -> ReadTable | Round | float:
         """What to do; or when to ask again, and inf: when something was added. Nothing may be under way."""
-        if not self.entries:
+        if not self.open:
             return inf
         released = self._release(now)
         if self._due > now:
@@ -130,18 +133,20 @@ class Outbox:
     def straight(self, entry: Waiting) -> Round | None:
         """Adds an entry; what to do is to send it, where it has nothing to wait for. Nothing may be under way."""
         table, slot = self._table, entry.slot
-        if self.entries or table is None or self.stale or self._resting or slot is None or slot < 0:
+        if self.open or self.under_way or table is None or self.stale or self._resting or slot is None or slot < 0:
             self.add(entry)
             return None
-        self.entries, self.bytes = 1, entry.size + _AROUND
+        self.open[entry] = None
+        self.bytes = entry.size + _AROUND
         if not entry.sequence:
-            self._number(entry, slot)
-        self._under_way[table.partitions[slot]] = [entry]
-        return self._under_way.copy()
+            self._numbering.number(entry, slot)
+        partition = table.partitions[slot]
+        self.under_way[partition] = batch = [entry]
+        return {partition: batch}
 
     def added(self, partition: int, first: int) -> None:
         """All of a batch was added, under numbers from this one on."""
-        batch = self._under_way.pop(partition)
+        batch = self.under_way.pop(partition)
         if self._resting or self._moving:
             self._resting.pop(partition, None)
             for entry in batch:
@@ -151,7 +156,7 @@ class Outbox:
 
     def answered(self, partition: int, codes: str, numbers: Sequence[str], now: float) -> None:
         """A batch has got there. `codes`: one for each entry; `numbers`: the offsets of those that were added, in order."""
-        batch, added = self._under_way.pop(partition), iter(numbers)
+        batch, added = self.under_way.pop(partition), iter(numbers)
         self._resting.pop(partition, None)
         away: list[Waiting] = []
         behind: list[Waiting] = []
@@ -173,7 +178,7 @@ class Outbox:
 
     def failed(self, partition: int, why: str, now: float, *, passing: bool) -> None:
         """A batch may not have got there. `passing`: it is worth another try."""
-        batch = self._under_way.pop(partition)
+        batch = self.under_way.pop(partition)
         if passing:
             self._put_back(partition, batch, why, now)
         else:
@@ -182,21 +187,24 @@ class Outbox:
 
     def unanswered(self, why: str, now: float, *, passing: bool) -> None:
         """Likewise, for all that is under way."""
-        for partition in list(self._under_way):
+        for partition in list(self.under_way):
             self.failed(partition, why, now, passing=passing)
 
     def _settle(self, entry: Waiting, outcome: Sent | Failed) -> None:
         if entry.outcome is None:
             entry.outcome = outcome
-            self.entries -= 1
-            self.bytes -= entry.size + _AROUND
-            if entry.told is not None:
-                self.settled.append(entry.told)
+            self._close(entry)
+
+    def _close(self, entry: Waiting) -> None:
+        self.bytes -= entry.size + _AROUND
+        if entry.told is not None:
+            self.settled.append(entry.told)
+        del self.open[entry]
 
     def _place(self, entry: Waiting, table: RoutingTable) -> None:
         """Gives it its slot, for good, and its number there."""
         if entry.slot is None:
-            entry.slot = self._any = (self._any + 1) % SLOTS
+            entry.slot = self._numbering.any_slot()
         elif entry.slot < 0:
             partition = to_partition(entry.slot)
             if partition not in table.partitions:
@@ -205,12 +213,8 @@ class Outbox:
                 return self._settle(entry, Failed(why, ValueError))
             entry.slot = table.partitions.index(partition)
         if not entry.sequence:
-            self._number(entry, entry.slot)
+            self._numbering.number(entry, entry.slot)
         self._append(entry, table)
-
-    def _number(self, entry: Waiting, slot: int) -> None:
-        self._sequences[slot] += 1
-        entry.sequence, entry.producer = self._sequences[slot], self._name
 
     def _append(self, entry: Waiting, table: RoutingTable) -> None:
         assert entry.slot is not None
@@ -233,14 +237,14 @@ class Outbox:
             if queue:
                 self._queues[partition] = queue
             if batch:
-                self._under_way[partition] = batch
+                self.under_way[partition] = batch
                 entries += len(batch)
                 size += sum(entry.size for entry in batch)
             if entries >= self._most_entries or size >= self._most_bytes:
                 break
         self._due = -inf if self._queues else inf
         self._new_entries = self._new_bytes = 0
-        return dict(self._under_way)
+        return dict(self.under_way)
 
     def _put_back(self, partition: int, batch: Sequence[Waiting], why: str, now: float) -> None:
         """To be sent again after a rest, before what is behind it."""

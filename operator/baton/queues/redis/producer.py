@@ -4,7 +4,7 @@ import atexit
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import inf
 from secrets import token_hex
 from typing import Self
@@ -65,8 +65,9 @@ class RedisProducer:
         """In a new process. The queue would take what two processes send under one name and sequence for one entry."""
         self._outbox = Outbox(self._queue, token_hex(6), self._sending.max_entries, self._sending.max_bytes)
         self._unseen = UnseenFailures()
-        name = f"producer of {self._queue}"
-        self._shared = SharedOutbox(self._outbox, self._adding, KeptConnection(self._client), name)
+        name, patience = f"producer of {self._queue}", self._sending.patience
+        busy = f"{self._url.place}: other threads have kept this producer busy for {patience:g} s."
+        self._shared = SharedOutbox(self._outbox, self._adding, KeptConnection(self._client), name, busy)
 
     def send(
         self, key: bytes | str | None, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None
@@ -76,7 +77,7 @@ class RedisProducer:
         its key does. Raises ValueError where there is no such partition."""
         deadline = time.monotonic() + self._sending.patience
         entry = taken(key, value, headers, partition, deadline)
-        self._deliver([entry], deadline)
+        self._shared.send([entry], deadline)
         assert entry.outcome is not None
         return sent(entry.outcome)
 
@@ -85,7 +86,7 @@ class RedisProducer:
         anything else than bytes or str, before anything is sent."""
         deadline = time.monotonic() + self._sending.patience
         waiting = taken_many(entries, deadline)
-        self._deliver(waiting, deadline)
+        self._shared.send(waiting, deadline)
         return all_sent(waiting)
 
     def produce(
@@ -102,40 +103,32 @@ class RedisProducer:
         `close`. Raises QueueUnreachable where there was no room for `patience` seconds."""
         delivery = PendingSend(self._shared, self._unseen, on_delivery)
         now = time.monotonic()
-        entry = taken(key, value, headers, partition, now + self._sending.patience, due=now + self._sending.linger, told=delivery)
-        delivery.entry = entry
-        with self._shared:
-            self._see_open()
-            if not self._sending.room(self._outbox, entry):
-                self._make_room(entry)
-            self._shared.linger(entry, self)
+        deadline = now + self._sending.patience
+        entry = delivery.entry = taken(key, value, headers, partition, deadline, due=now + self._sending.linger, told=delivery)
+        while not self._shared.linger(entry, self, self._sending.room):
+            self._make_room(entry, deadline)
         return delivery
 
     def flush(self, within: float | None = None) -> None:
         """Send at once what was given to `produce` by now, and wait until it is known what became of it, for so many seconds at
         most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and nobody looked at its
         delivery."""
-        with self._shared:
-            left = self._flushed(within)
-            why = self._unseen.report()
-        if left:
-            raise QueueUnreachable(f"{self._url.place}: {still_wait(len(left), self._queue)} after {within:g} s.")
-        if why:
+        if left := self._flushed(within):
+            raise QueueUnreachable(f"{self._url.place}: {still_wait(left, self._queue)} after {within:g} s.")
+        if why := self._unseen.report():
             raise QueueUnreachable(why)
 
     def close(self, within: float | None = None) -> None:
         """`flush`, and give up what was not sent in time."""
-        with self._shared:
-            if self._shared.closed:
-                return
-            try:
+        if self._shared.ended:
+            return
+        try:
+            if not self._shared.closed:
                 self._flushed(within)
-            finally:
-                self._outbox.give_up(self._outbox.everything(), f"The producer of {self._queue} was closed before it was sent.")
-                self._shared.close()
-            why = self._unseen.report()
+        finally:
+            self._shared.close()
         self._client.close()
-        if why:
+        if why := self._unseen.report():
             raise QueueUnreachable(why)
 
     def send_again(self, entries: Iterable[tuple[str, bytes, bytes, bytes]]) -> None:
@@ -143,7 +136,7 @@ class RedisProducer:
         sends it under this name, however often."""
         deadline = time.monotonic() + self._sending.patience
         waiting = [Waiting(slot_of(key), key, value, headers, deadline, producer=name) for name, key, value, headers in entries]
-        self._deliver(waiting, deadline)
+        self._shared.send(waiting, deadline)
         all_sent(waiting)
 
     def __enter__(self) -> Self:
@@ -162,48 +155,22 @@ class RedisProducer:
         except QueueUnreachable as why:
             log.error("%s", why)
 
-    def _see_open(self) -> None:
-        if self._shared.closed:
-            raise RuntimeError(f"the producer of {self._queue} is closed")
+    def _make_room(self, entry: Waiting, deadline: float) -> None:
+        waiting = self._shared.hurry()
+        self._shared.work_until(lambda: self._shared.closed or self._sending.room(self._outbox, entry), deadline)
+        now = time.monotonic()
+        if now >= deadline:
+            first = next((each for each in waiting if each.outcome is None), entry)
+            raise QueueUnreachable(self._sending.full(self._shared.waits_for(first)))
+        entry.deadline = now + self._sending.patience
 
-    def _deliver(self, entries: Sequence[Waiting], deadline: float) -> None:
-        """Each of them has an outcome then."""
-        with self._shared:
-            self._see_open()
-            try:
-                if len(entries) == 1 and not self._shared.asking:
-                    if round_ := self._outbox.straight(entries[0]):
-                        self._shared.step(round_)
-                else:
-                    for entry in entries:
-                        self._outbox.add(entry)
-                self._shared.work(entries, deadline)
-            finally:
-                for entry in entries:
-                    if entry.outcome is None:
-                        self._outbox.give_up([entry], self._outbox.waits_for(entry) or self._busy())
-
-    def _busy(self) -> str:
-        return f"{self._url.place}: other threads have kept this producer busy for {self._sending.patience:g} s."
-
-    def _make_room(self, entry: Waiting) -> None:
-        deadline = time.monotonic() + self._sending.patience
-        self._outbox.hurry()
-        self._shared.work_until(lambda: self._sending.room(self._outbox, entry), deadline)
-        self._see_open()
-        if not self._sending.room(self._outbox, entry):
-            first = next(iter(self._outbox.everything()), entry)
-            raise QueueUnreachable(self._sending.full(self._outbox.waits_for(first) or self._busy()))
-        entry.deadline = time.monotonic() + self._sending.patience
-
-    def _flushed(self, within: float | None) -> list[Waiting]:
-        """What still waits after that time."""
+    def _flushed(self, within: float | None) -> int:
+        """How many still wait after that time."""
         until = inf if within is None else time.monotonic() + within
-        self._outbox.hurry()
-        waiting = self._outbox.everything()
+        waiting = self._shared.hurry()
         self._shared.work(waiting, until)
         self._shared.told(until)
-        return [entry for entry in waiting if entry.outcome is None]
+        return sum(entry.outcome is None for entry in waiting)
 
 
 class PendingSend(SendOutcome):
@@ -220,9 +187,7 @@ class PendingSend(SendOutcome):
         it is under way still."""
         self.seen = True
         if self.entry.outcome is None:
-            until = inf if timeout is None else time.monotonic() + timeout
-            with self._shared:
-                self._shared.work([self.entry], until)
+            self._shared.work([self.entry], inf if timeout is None else time.monotonic() + timeout)
         if self.entry.outcome is None:
             self.seen = False
             raise TimeoutError(f"the entry is under way still after {timeout:g} s")
@@ -244,7 +209,7 @@ _producers: WeakSet[RedisProducer] = WeakSet()
 def _forked() -> None:
     for producer in list(_producers):
         outbox = producer._outbox
-        outbox.give_up(outbox.everything(), "The process that this one was forked from sends it.")
+        outbox.give_up(list(outbox.open), "The process that this one was forked from sends it.")
         producer._begin()
 
 
