@@ -63,7 +63,7 @@ class ConsumerLoop:
         self._due = Due(self._holdings, self._supply, self._work)
         self._upkeep = Upkeep(uid, self._holdings, self._supply, self._work, self._grace, self._notices, session)
         self._ended = threading.Event()
-        self._served = False
+        self._shared: bool | None = None
         self.last_calls: Sequence[Call] = ()
         """After the end: callbacks that are still due."""
         self._failure: BaseException | None = None
@@ -85,10 +85,12 @@ class ConsumerLoop:
 
     def serve(self, workers: int, *, by_key: bool = False, shared: bool = False) -> None:
         """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
-        though earlier ones have not come back. Before the first `take`. Raises RuntimeError beside another."""
-        if self._served and self._thread.ident is not None and not self._ended.is_set():
+        though earlier ones have not come back. Before the first `take`. Raises RuntimeError the second time, unless both are
+        `shared`."""
+        again = self._shared is not None and self._thread.ident is not None and not self._ended.is_set()
+        if again and not (self._shared and shared):
             raise RuntimeError("one run, serve or batches per consumer, once: go on with that one, or make another consumer")
-        self._served = True
+        self._shared = shared
 
         def begin() -> None:
             self._supply.workers, self._supply.shared = workers, shared

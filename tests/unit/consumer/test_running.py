@@ -80,6 +80,18 @@ def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
     assert queue.acknowledged == ["0"]
 
 
+def test_batches_that_were_left_are_gone_on_with() -> None:
+    queue = InMemoryQueue(2)
+    with consumer_of(queue) as one:
+        for expected in ("0", "1"):
+            for batch in one.batches(max_entries=1):
+                assert batch[0].offset == expected
+                assert batch.ack().wait(PATIENCE)
+                break
+        with pytest.raises(RuntimeError, match="once"):
+            one.run(print)
+
+
 def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
     queue = InMemoryQueue(2)
     with consumer_of(queue) as one:
