@@ -68,4 +68,4 @@ def told_of(
 def in_doubt(state: GroupState, queue: QueueName) -> GroupState:
     """The same state, in which what stands of this queue is to be granted again."""
     facts = state.queues[queue]._replace(incarnation=_IN_DOUBT)
-    return replace(state, queues={**state.queues, queue: facts})
+    return replace(state, queues={**state.queues, queue: facts}, view=None)  # what was seen last is looked at again

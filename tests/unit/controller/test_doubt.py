@@ -8,6 +8,7 @@ from tests.unit.engine.group import Group, grants, partition
 from baton.controller.doubt import contradicted, in_doubt, told_of
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import Slot
+from baton.engine.step import step
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.protocol import Owner
 
@@ -68,6 +69,14 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=owners)
     granted = {number: (owner, epoch) for number, owner, epoch in grants(group.step(60))}
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}
+
+
+def test_everything_is_granted_again_where_no_record_is_left_and_all_else_is_as_it_was_seen_last() -> None:
+    group, _ = found()
+    seen = group.observe(frozenset())
+    rest = step(group.state, seen, 60)
+    assert not grants(step(rest.state, seen, 60))
+    assert [epoch for *_, epoch in grants(step(in_doubt(rest.state, ORDERS), seen, 60))] == [2] * 4
 
 
 SOMEBODY = "somebody else wrote at the queue orders"
