@@ -127,6 +127,24 @@ async def test_a_server_that_is_away_is_unreachable_and_comes_back_by_itself() -
         await queue.close()
 
 
+async def test_a_server_that_has_all_the_connections_that_it_allows_says_so_and_is_waited_for() -> None:
+    with RedisServer(append_only=False) as server, server.client() as raw, raw.client() as only:
+        queue = await make_queue(server.url)
+        only.config_set("maxclients", 1)
+        only.execute_command("CLIENT", "KILL", "TYPE", "NORMAL")
+
+        async def said() -> bool:
+            """Sometimes the connection is lost before its answer is read."""
+            with pytest.raises(QueueUnreachable) as refused:
+                await queue.operator.grant(0, Uid("a"), ONE)
+            return "has as many connections as it allows (maxclients)" in str(refused.value)
+
+        await eventually(said, "the reason is named")
+        only.config_set("maxclients", 1000)
+        assert await queue.operator.grant(0, Uid("a"), ONE) == ("a", ONE, False)
+        await queue.close()
+
+
 async def test_a_server_that_does_not_answer_holds_nobody_up_for_ever() -> None:
     with RedisServer() as server:
         queue = await make_queue(server.url)

@@ -159,6 +159,11 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
             )
         case _ if _cause(error, socket.gaierror):
             return _unknown_host(url, queue)
+        case ConnectionError() if "max number of clients" in text:
+            return (
+                f"{place} has as many connections as it allows (maxclients), so {queue} has none. Work on it goes on when "
+                "there is room: raise maxclients, or see CLIENT LIST for who has so many."
+            )
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
             return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back.{hint}"
