@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from tests.simulation.order import backwards
 
 from baton.engine import Effect, Grant, GroupState, Pause, State, Step, dump, load, step, summary
-from baton.engine.happenings import Granted
 from baton.engine.observation import (
     GroupSpec,
     Observation,
@@ -16,6 +15,7 @@ from baton.engine.observation import (
     OwnerRecord,
 )
 from baton.engine.state import moment
+from baton.engine.step_events import Granted
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY

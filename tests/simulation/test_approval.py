@@ -7,8 +7,8 @@ import pytest
 from tests.simulation.fleet import Fleet
 
 from baton.engine import Step
-from baton.engine.happenings import Approved, Revoked
 from baton.engine.observation import Approval, GroupSpec, Observation, ObservedQueue, Protocol
+from baton.engine.step_events import Approved, Revoked
 from baton.model.ids import MemberId, Partition, QueueName
 
 

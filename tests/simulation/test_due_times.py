@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 
-from baton.controller.group_sight import SESSION_WITHIN
+from baton.controller.group_objects import SESSION_WITHIN
 from baton.controller.pace import Pace
 from baton.kube.api import core_path
 from baton.kube.bump import SHOWN_WITHIN, mark

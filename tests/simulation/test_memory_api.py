@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, LoseAnswer, MemoryApi, Refuse, Rule, WatchFeed
 
-from baton.controller.mirror import Mirror
+from baton.controller.cluster_cache import Mirror
 from baton.kube.api import REQUEST_TIMEOUT, ApiError, ConflictError, UnavailableError, core_path
 from baton.kube.clock import Clock
 from baton.model.names import GROUP_LABEL

@@ -9,9 +9,9 @@ from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
 from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.controller.adapters import UnsupportedSource
-from baton.controller.ending import QUEUES_WITHIN
+from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.controller.lost_queues import UNRECORDED_WITHIN
-from baton.controller.queue_question import ANSWER_WITHIN
+from baton.controller.queue_request import ANSWER_WITHIN
 from baton.controller.queue_worker import LONGEST_BACKOFF
 from baton.controller.replica import Replica
 from baton.kube.api import core_path

@@ -9,7 +9,7 @@ from tests.simulation.api_server import Fault, Hang, LoseAnswer, Refuse
 from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 from baton.controller.attempts import LONGEST_PAUSE
-from baton.controller.ending import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
+from baton.controller.deletion_wait import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
 from baton.controller.refusals import PASSING
 from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.objects import groups_path, queues_path

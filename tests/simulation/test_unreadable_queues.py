@@ -5,7 +5,7 @@ import asyncio
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 from tests.unit.controller.memory_queue import MemoryQueue
 
-from baton.controller.ending import QUEUES_WITHIN
+from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName

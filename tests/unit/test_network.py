@@ -118,7 +118,8 @@ def test_what_silence_has_swallowed_is_lost_and_its_connection_with_it(link: Lin
         assert said(idle, b"nothing was lost on it") == b"nothing was lost on it"
     assert echo.heard == [b"hello", b"hello", b"nothing was lost on it"]
     until(lambda: echo.closed == 1)
-    assert link.connections == 1, "nobody told the server that the other is closed"
+    until(lambda: link.connections == 1)
+    assert echo.closed == 1, "nobody told the server that the other is closed"
 
 
 def test_connections_that_are_forgotten_are_lost_and_new_ones_work(link: Link, echo: Echo) -> None:

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from baton.cli.command_target import Whom
 from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
 from baton.cli.printing import refuse
-from baton.cli.whom import Whom
 from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from baton.controller.observe import QueueSight, observation
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.observation import Observation
 from baton.kube import leases, pods

@@ -10,10 +10,10 @@ import click
 
 from baton.assignors.plan_json.plan import MOST_PARTITIONS, answer_line, planned
 from baton.assignors.plan_json.request_error import RequestError
+from baton.cli.command_target import Whom, cluster_options
 from baton.cli.names import GROUP, OBJECT, WORD, shown
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json
-from baton.cli.whom import Whom, cluster_options
 
 if TYPE_CHECKING:
     from baton.cli.comparison import Comparison

@@ -8,9 +8,9 @@ from typing import TypeVar, cast
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
+from baton.cli.command_target import Whom, cluster_options
 from baton.cli.names import QUEUE, REDIS_URL
 from baton.cli.printing import need_redis
-from baton.cli.whom import Whom, cluster_options
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import click
 
 from baton.cli.cluster import ask, cluster
+from baton.cli.command_target import Whom, cluster_options
 from baton.cli.names import GROUP
 from baton.cli.printing import say
-from baton.cli.whom import Whom, cluster_options
 from baton.engine.observation import Approval
 from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
 

@@ -9,10 +9,10 @@ from baton.cli.comparison import Comparison
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, summary
-from baton.engine.asking import ONE
+from baton.engine.assignor_call import ONE
+from baton.engine.assignor_inputs import spread
 from baton.engine.observation import Approval, Observation, ObservedMember, ObservedQueue
 from baton.engine.state import moment
-from baton.engine.tuning import spread
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.model.wording import first_of
 from baton.simulation.queue import FencedQueues

@@ -125,7 +125,7 @@ def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
 def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
     from rich.text import Text
 
-    from baton.cli.inks import style
+    from baton.cli.chart_colours import style
 
     on = console(soft_wrap=True)
     coloured = on.is_terminal and not on.no_color and on.color_system is not None

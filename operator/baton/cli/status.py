@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
+from baton.cli.command_target import Whom, cluster_options
 from baton.cli.group_view import UNKNOWN, Json, partitions, view
 from baton.cli.leader import Leader, leader_of
 from baton.cli.names import GROUP
 from baton.cli.printing import clean, console, printable, say, say_json
-from baton.cli.whom import Whom, cluster_options
 from baton.kube.api import Api, UnavailableError, core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ledger import LedgerError

@@ -7,7 +7,7 @@ else of the group goes on, and the queue is taken in as soon as there is room.
 from collections.abc import Iterable
 
 from baton.controller.capacity import Capacity
-from baton.controller.mirror import GroupKey
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.engine import GroupState

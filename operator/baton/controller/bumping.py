@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.faults import boundary
-from baton.controller.mirror import GroupKey
 from baton.controller.supervision import Tasks
 from baton.kube.bump import Bump, Bumper, bumps
 from baton.kube.pods import PodView

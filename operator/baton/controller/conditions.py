@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from baton.controller.hold_ups import Wait, without_owner
 from baton.controller.problems import Problem, Reason
-from baton.controller.waits import Wait, without_owner
 from baton.engine import State, Summary
 from baton.engine.proposal import Outlook
 from baton.kube.times import to_text

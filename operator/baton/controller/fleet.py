@@ -2,13 +2,13 @@
 
 import asyncio
 
-from baton.controller.elsewhere import Elsewhere
+from baton.controller.cluster_cache import GroupKey, QueueKey
 from baton.controller.lister import Scope
 from baton.controller.loop import GroupLoop
-from baton.controller.mirror import GroupKey, QueueKey
+from baton.controller.mislabelled_pods import PodWarnings
+from baton.controller.other_releases import Elsewhere
 from baton.controller.pace import AT_ONCE
 from baton.controller.services import Services
-from baton.controller.strays import PodWarnings
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView
 from baton.kube.releases import release_of

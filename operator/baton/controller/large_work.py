@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
-from baton.controller.aside import MUCH
 from baton.controller.namespace_threads import NamespaceThreads
+from baton.controller.offload import MUCH
 from baton.controller.problems import Problem, Reason
 from baton.controller.refusals import Stuck
 from baton.engine.ledger_bounds import MOST_PARTITIONS

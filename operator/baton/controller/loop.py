@@ -12,14 +12,15 @@ import structlog
 
 from baton.controller.booking import Booking, holds
 from baton.controller.bumping import Bumping
+from baton.controller.cluster_cache import GroupKey
+from baton.controller.deletion_wait import patience
 from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
-from baton.controller.doubt import contradicted, in_doubt, told_of
-from baton.controller.ending import patience
 from baton.controller.event_reasons import EventReason
+from baton.controller.event_recorder import Teller
 from baton.controller.finalizer import Finalizer
-from baton.controller.group_sight import GroupSight
+from baton.controller.group_objects import GroupSight
+from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.controller.ledger_writer import LedgerWriter
-from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_workers import QueueWorkers
@@ -31,7 +32,6 @@ from baton.controller.scaling import Scaling
 from baton.controller.services import Services
 from baton.controller.steps import Steps
 from baton.controller.takeover import Takeover
-from baton.controller.tell import Teller
 from baton.engine import GroupState
 from baton.kube.events import Regarding
 from baton.kube.ledger import Deposed, Ledger, Owner, ServedElsewhere

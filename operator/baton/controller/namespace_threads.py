@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from baton.controller.aside import on_thread
+from baton.controller.offload import on_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")

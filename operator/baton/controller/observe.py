@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.kube.members import Membership

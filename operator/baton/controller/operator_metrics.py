@@ -6,8 +6,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from baton.controller.capacity import Capacity
-from baton.controller.elsewhere import Elsewhere
 from baton.controller.metrics import counter, gauge
+from baton.controller.other_releases import Elsewhere
 from baton.controller.relists import Relists
 from baton.controller.stalls import Stalls
 from baton.controller.supervision import Tasks

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 from baton.controller.faults import boundary
 from baton.controller.owner_records import OwnerRecords
-from baton.controller.queue_question import answer
+from baton.controller.queue_request import answer
 from baton.controller.queue_work import NOTHING, QueueWork
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord

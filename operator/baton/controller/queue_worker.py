@@ -14,8 +14,8 @@ import structlog
 from baton.controller.faults import boundary
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_effects import QueueEffects
-from baton.controller.queue_facts import EXPECTED, QueueFacts, problem_of
-from baton.controller.queue_question import ANSWER_WITHIN, answer
+from baton.controller.queue_request import ANSWER_WITHIN, answer
+from baton.controller.queue_state import EXPECTED, QueueFacts, problem_of
 from baton.engine.observation import OwnerRecord
 from baton.kube.api import UnavailableError
 from baton.kube.clock import Clock

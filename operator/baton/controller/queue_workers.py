@@ -8,10 +8,10 @@ from functools import partial
 import structlog
 
 from baton.controller.adapters import OpenQueue
+from baton.controller.cluster_cache import GroupKey, Mirror
 from baton.controller.lost_queues import LostQueues
-from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.controller.queue_work import NOTHING
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.supervision import Tasks, end

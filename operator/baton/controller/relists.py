@@ -7,8 +7,8 @@ work. A scope is a namespace that the operator serves, or all of them; and nobod
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from baton.controller.cluster_cache import GroupKey, Mirror
 from baton.controller.lister import Lister, Page, Scope
-from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api

@@ -10,13 +10,13 @@ import structlog
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.capacity import MOST_IN_ALL, Capacity
+from baton.controller.cluster_cache import Mirror
 from baton.controller.fleet import Fleet
 from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
-from baton.controller.mirror import Mirror
 from baton.controller.operator_metrics import ReplicaMetrics
 from baton.controller.pace import Pace
-from baton.controller.queue_board import QueueBoard
+from baton.controller.queue_reports import QueueBoard
 from baton.controller.relists import Relists
 from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end

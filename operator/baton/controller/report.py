@@ -7,18 +7,18 @@ from typing import Any
 
 import structlog
 
-from baton.controller.aside import aside
+from baton.controller.cluster_cache import GroupKey
+from baton.controller.hold_ups import as_of, problem_of
 from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
-from baton.controller.mirror import GroupKey
 from baton.controller.observe import QueueSight
+from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
-from baton.controller.queue_board import scale_status
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_reports import scale_status
+from baton.controller.queue_state import QueueFacts
 from baton.controller.services import Services
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.controller.status_writer import StatusWriter
-from baton.controller.waits import as_of, problem_of
 from baton.engine import GroupState, Summary, summary
 from baton.engine.partition_state import PartitionState, partition_states, unopened
 from baton.kube.members import Membership

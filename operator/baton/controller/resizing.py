@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from baton.controller.conditions import Told
 from baton.controller.event_reasons import EventReason
 from baton.controller.problems import Reason
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.model.ranges import format_numbers

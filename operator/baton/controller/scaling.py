@@ -5,8 +5,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.faults import boundary
-from baton.controller.mirror import GroupKey
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import FORBIDDEN, ApiError, UnavailableError

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.capacity import Capacity
+from baton.controller.cluster_cache import Mirror
 from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
-from baton.controller.mirror import Mirror
 from baton.controller.pace import Pace
-from baton.controller.queue_board import QueueBoard
+from baton.controller.queue_reports import QueueBoard
 from baton.controller.relists import Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api

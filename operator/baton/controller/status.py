@@ -16,9 +16,9 @@ from baton.controller.conditions import (
     settled,
     shown_state,
 )
+from baton.controller.hold_ups import Wait, waits_for, without_owner
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
-from baton.controller.waits import Wait, waits_for, without_owner
 from baton.engine import Summary
 from baton.engine.observation import Approval
 from baton.engine.proposal import Outlook

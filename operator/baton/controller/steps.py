@@ -8,9 +8,10 @@ from contextlib import suppress
 
 import structlog
 
-from baton.controller.ending import can_forsake_ledger
+from baton.controller.deletion_wait import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
-from baton.controller.group_sight import GroupSight
+from baton.controller.event_recorder import Teller
+from baton.controller.group_objects import GroupSight
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem
@@ -18,7 +19,6 @@ from baton.controller.queue_workers import QueueWorkers
 from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
-from baton.controller.tell import Teller
 from baton.kube.clock import Clock
 from baton.kube.ledger import Landed, Owner, TooLarge
 from baton.kube.members import Membership

@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from baton.controller.aside import aside
 from baton.controller.booking import Booking
-from baton.controller.ending import can_forsake_ledger, can_go_unseen
+from baton.controller.deletion_wait import can_forsake_ledger, can_go_unseen
 from baton.controller.event_reasons import EventReason
+from baton.controller.event_recorder import Teller
 from baton.controller.finalizer import Finalizer
-from baton.controller.group_sight import GroupSight
+from baton.controller.group_objects import GroupSight
 from baton.controller.large_work import GroupWork
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
+from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.refusals import Stuck, ledger_refused
 from baton.controller.services import Services
-from baton.controller.tell import Teller
 from baton.engine import GroupState, load
 from baton.engine.ledger_bounds import partitions_named
 from baton.kube.ledger import Owner

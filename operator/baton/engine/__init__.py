@@ -5,12 +5,12 @@ those of docs/concepts/rules.md.
 """
 
 from baton.engine.effects import Effect, Grant, Pause
-from baton.engine.happenings import State
 from baton.engine.ledger import dump
 from baton.engine.ledger_reading import load
 from baton.engine.partition_state import PartitionState, partition_state, partition_states
 from baton.engine.state import GroupState, Problem
 from baton.engine.step import Step, step
+from baton.engine.step_events import State
 from baton.engine.summary import InFlight, Summary, summary
 from baton.model.ledger import LedgerError
 

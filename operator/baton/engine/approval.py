@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from baton.engine.draft import Draft
-from baton.engine.happenings import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.engine.observation import Approval
 from baton.engine.state import Proposal, Slot
+from baton.engine.step_events import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.model.ids import MemberId, Partition, Uid
 
 

@@ -1,7 +1,7 @@
 """What a group is doing, in the four words that Solace has for it, until when, and why."""
 
-from baton.engine.happenings import State
 from baton.engine.state import GroupState
+from baton.engine.step_events import State
 
 
 def state_of(state: GroupState) -> State:

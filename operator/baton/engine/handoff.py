@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect, Grant, Pause
-from baton.engine.happenings import How, Released
 from baton.engine.state import Move
+from baton.engine.step_events import How, Released
 from baton.model.ids import Partition
 from baton.model.session import Release
 

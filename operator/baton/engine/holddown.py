@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from baton.engine.assignor import traits
+from baton.engine.assignor_inputs import left_out
 from baton.engine.draft import Draft
 from baton.engine.evenness import even, within_one
 from baton.engine.exclusive import several_active
 from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
 from baton.engine.state import Seat
-from baton.engine.tuning import left_out
 from baton.model.ids import Partition
 from baton.model.wording import first_of
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from baton.engine.spelling import by_queue, grouped, spell_grants, spell_numbers
+from baton.engine.partition_text import by_queue, grouped, spell_grants, spell_numbers
 from baton.engine.state import (
     GroupState,
     Proposal,

@@ -14,7 +14,7 @@ from baton.engine.checked import checked
 from baton.engine.ledger import ALIKE, VERSION
 from baton.engine.ledger_bounds import Extent
 from baton.engine.observation import Protocol
-from baton.engine.spelling import read_grants, read_numbers
+from baton.engine.partition_text import read_grants, read_numbers
 from baton.engine.state import (
     Facts,
     GroupState,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.happenings import StandsBy
+from baton.engine.step_events import StandsBy
 
 
 def update_member_keys(draft: Draft) -> None:

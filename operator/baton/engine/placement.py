@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from baton.assignors import get, place_new
-from baton.engine.asking import ask
+from baton.engine.assignor_call import ask
 from baton.engine.draft import Draft
 from baton.engine.exclusive import owners_of_exclusive
 from baton.engine.failure import FAILURES, problem_of

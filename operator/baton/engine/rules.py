@@ -10,16 +10,16 @@ from enum import StrEnum
 
 from baton.engine import handoff, seats
 from baton.engine.approval import withdraw_overtaken
-from baton.engine.bound import end_rebalance
-from baton.engine.census import count_members
 from baton.engine.departures import notice_departures, release_stopping_static
 from baton.engine.draft import Draft
 from baton.engine.holddown import update_holddown
+from baton.engine.lower_bound import end_rebalance
 from baton.engine.member_keys import update_member_keys
+from baton.engine.membership import count_members
 from baton.engine.observation import HeldBack, Observation
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, forget_withdrawn, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, plan_when_due
-from baton.engine.reaim import redirect_lost_moves
+from baton.engine.redirect import redirect_lost_moves
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.exclusive import active_members
-from baton.engine.room import Room
+from baton.engine.member_limit import Room
 from baton.engine.state import Seat, Slot, moment
 from baton.model.ids import MemberId, QueueName
 

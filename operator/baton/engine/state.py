@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from baton.engine.effects import Effect
-from baton.engine.happenings import How
 from baton.engine.observation import Observation, Protocol
+from baton.engine.step_events import How
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 PodKey = tuple[MemberId, Uid]
@@ -106,7 +106,7 @@ class Facts:
     answered: str | None = None
     """The last approval that was carried out or refused."""
     tuning: str = ""
-    """See `baton.engine.tuning`."""
+    """See `baton.engine.assignor_inputs`."""
 
 
 @dataclass(frozen=True, slots=True)

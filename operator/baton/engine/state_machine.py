@@ -6,8 +6,8 @@ The code of the rules is elsewhere; that it and this table agree is checked with
 
 from typing import NamedTuple
 
-from baton.engine.happenings import State
 from baton.engine.partition_state import PartitionState
+from baton.engine.step_events import State
 
 
 class PartitionTurn(NamedTuple):

@@ -6,12 +6,12 @@ from baton.engine import handoff
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
 from baton.engine.group_state import state_of, until_of, why_of
-from baton.engine.happenings import Happening, StateChanged
 from baton.engine.observation import Observation, ScaleMode
 from baton.engine.partition_state import unopened
 from baton.engine.rules import apply_rules
 from baton.engine.settled import balanced, settled
 from baton.engine.state import GroupState, View
+from baton.engine.step_events import Happening, StateChanged
 
 
 @dataclass(frozen=True, slots=True)

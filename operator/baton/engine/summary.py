@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from baton.engine.group_state import state_of
-from baton.engine.happenings import State
 from baton.engine.observation import HeldBack
 from baton.engine.proposal import Outlook, outlook
 from baton.engine.state import GroupState, Problem
+from baton.engine.step_events import State
 from baton.model.ids import Epoch, MemberId, Partition
 
 

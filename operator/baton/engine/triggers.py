@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from baton.engine.assignor import assignor_in_use
+from baton.engine.assignor_inputs import fingerprint
 from baton.engine.draft import Draft
 from baton.engine.state import Facts
-from baton.engine.tuning import fingerprint
 
 
 def follow_facts(draft: Draft) -> None:

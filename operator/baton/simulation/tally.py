@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import chain
 
-from baton.engine.happenings import Granted, Happening, Released, Revoked
+from baton.engine.step_events import Granted, Happening, Released, Revoked
 from baton.model.ids import Epoch, Partition, Uid
 from baton.simulation.world import World
 

@@ -7,7 +7,7 @@ final state.
 from collections import defaultdict
 from typing import Any
 
-from baton.engine.happenings import (
+from baton.engine.step_events import (
     Approved,
     Fenced,
     Granted,

@@ -20,7 +20,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
 from baton.cli.main import main
-from baton.controller.queue_question import ANSWER_WITHIN
+from baton.controller.queue_request import ANSWER_WITHIN
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.seeds.invariant import InvariantError
 
 from baton.engine import Step
-from baton.engine.happenings import Granted
+from baton.engine.step_events import Granted
 from baton.model.ids import Partition
 
 if TYPE_CHECKING:

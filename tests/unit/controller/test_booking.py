@@ -9,7 +9,7 @@ from baton.controller.booking import Booking, holds
 from baton.controller.capacity import Capacity
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.state import Slot

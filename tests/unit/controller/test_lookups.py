@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.waiting import eventually
 
-from baton.controller.aside import MUCH, aside
 from baton.controller.large_work import LargeWork
 from baton.controller.lookups import THREADS
+from baton.controller.offload import MUCH, aside
 from baton.controller.stalls import Stalls
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisQueue

@@ -15,7 +15,7 @@ from baton.controller.diagnosis import (
 )
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import ObservedMember, OwnerRecord
 from baton.kube.members import LeftOut, Membership

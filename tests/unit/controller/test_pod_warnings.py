@@ -4,9 +4,9 @@ from typing import Any
 
 from tests.unit.controller.test_telling import Said
 
+from baton.controller.cluster_cache import Mirror
 from baton.controller.metrics import Metrics
-from baton.controller.mirror import Mirror
-from baton.controller.strays import AFTER, AGAIN, AT_ONCE, BURST, MOST_LABELS, OTHERS, REFILL, PodWarnings
+from baton.controller.mislabelled_pods import AFTER, AGAIN, AT_ONCE, BURST, MOST_LABELS, OTHERS, REFILL, PodWarnings
 from baton.kube.clock import Clock
 from baton.kube.pods import PodView
 

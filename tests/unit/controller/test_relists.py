@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from baton.controller.cluster_cache import Mirror
 from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF
-from baton.controller.mirror import Mirror
 from baton.controller.relists import PATIENCE, Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, PageTooLargeError, UnavailableError, refusal

@@ -7,8 +7,8 @@ from tests.unit.controller.test_observe import queue
 
 from baton.controller.event_reasons import EventReason
 from baton.controller.problems import Problem, Reason
-from baton.controller.queue_board import queue_status
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_reports import queue_status
+from baton.controller.queue_state import QueueFacts
 from baton.controller.resizing import Resizings, resized
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName

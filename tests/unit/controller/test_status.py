@@ -7,11 +7,11 @@ import pytest
 from tests.unit.engine.group import Group
 
 from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
+from baton.controller.hold_ups import Wait
 from baton.controller.problems import Problem, Reason
-from baton.controller.queue_board import queue_status
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_reports import queue_status
+from baton.controller.queue_state import QueueFacts
 from baton.controller.status import group_conditions, group_status, halted_status
-from baton.controller.waits import Wait
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, Protocol
 from baton.kube.members import Membership

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.kube.memory_api import ShopApi
 
+from baton.controller.event_recorder import TROUBLE_APART, Teller
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason
-from baton.controller.tell import TROUBLE_APART, Teller
-from baton.engine.happenings import (
+from baton.engine.step_events import (
     ApprovalRefused,
     Approved,
     Fenced,

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
-from baton.engine.happenings import Granted, Happening, Released, Revoked
 from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.step_events import Granted, Happening, Released, Revoked
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
 

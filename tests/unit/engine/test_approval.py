@@ -7,8 +7,8 @@ from tests.unit.engine.group import Group, grants, partition, pauses
 
 from baton.engine import State, dump, load
 from baton.engine.group_state import state_of
-from baton.engine.happenings import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
 from baton.engine.observation import Approval, GroupSpec, Protocol
+from baton.engine.step_events import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
 from baton.model.ids import MemberId
 
 MANUAL = GroupSpec(approval=Approval.MANUAL)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tests.unit.engine.group import Group, grants, partition, pauses
 
 from baton.engine import Grant, State, step, summary
-from baton.engine.happenings import Revoked, Turned
 from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Outcome, OwnerRecord, Protocol
+from baton.engine.step_events import Revoked, Turned
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 
 

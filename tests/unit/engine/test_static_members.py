@@ -4,8 +4,8 @@ import pytest
 from tests.unit.engine.group import Group
 
 from baton.engine import State, summary
-from baton.engine.happenings import Fenced
 from baton.engine.observation import GroupSpec
+from baton.engine.step_events import Fenced
 
 STATIC = GroupSpec(delay=2, session_timeout=10)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from baton.controller.event_reasons import EventReason
-from baton.engine.happenings import Granted, How, Released, Revoked, Turned
+from baton.engine.step_events import Granted, How, Released, Revoked, Turned
 from baton.kube.events import Kind
 from baton.kube.times import to_text
 from baton.model.ids import Partition

@@ -6,9 +6,9 @@ rests. Events are for a person who looks for one: the first pods of a namespace 
 
 from collections import OrderedDict
 
+from baton.controller.cluster_cache import GroupKey, Mirror
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics
-from baton.controller.mirror import GroupKey, Mirror
 from baton.kube.clock import Clock
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.pods import PodView

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import structlog
 
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.event_reasons import EventReason
-from baton.controller.mirror import GroupKey
 from baton.kube.api import UnavailableError
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.objects import GROUP_VERSION, GroupView

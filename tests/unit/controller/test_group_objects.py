@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from baton.controller.group_sight import SESSION_WITHIN, GroupSight
-from baton.controller.mirror import Mirror
+from baton.controller.cluster_cache import Mirror
+from baton.controller.group_objects import SESSION_WITHIN, GroupSight
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName

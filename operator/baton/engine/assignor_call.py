@@ -5,8 +5,8 @@ from fractions import Fraction
 
 from baton.assignors import Answer, Member, Request
 from baton.engine.assignor import traits
+from baton.engine.assignor_inputs import spread
 from baton.engine.draft import Draft
-from baton.engine.tuning import spread
 from baton.model.ids import MemberId, Partition, QueueName
 
 ONE = Fraction(1)

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from baton.controller.cluster_cache import GroupKey, Mirror, QueueKey
 from baton.controller.conditions import Told, conditions
-from baton.controller.mirror import GroupKey, Mirror, QueueKey
 from baton.controller.problems import Reason
-from baton.controller.queue_facts import QueueFacts
+from baton.controller.queue_state import QueueFacts
 from baton.controller.resizing import resized
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks

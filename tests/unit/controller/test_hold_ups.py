@@ -7,9 +7,9 @@ import pytest
 from tests.unit.controller.test_status import group_view
 from tests.unit.engine.group import Group
 
+from baton.controller.hold_ups import as_of
 from baton.controller.problems import Problem, Reason
 from baton.controller.status import group_conditions, group_status, halted_status
-from baton.controller.waits import as_of
 from baton.engine import summary
 from baton.engine.observation import Approval, GroupSpec, HeldBack, ObservedQueue
 from baton.kube.members import Membership

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from baton.controller.mirror import GroupKey, Mirror
+from baton.controller.cluster_cache import GroupKey, Mirror
 from baton.kube.clock import Clock
 from baton.kube.times import to_text
 from baton.model import Uid

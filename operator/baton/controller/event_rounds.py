@@ -1,5 +1,5 @@
 """What happened to partitions since it was last told, and when it is to be told: in rounds, so that a large rebalance is a few
-sentences (`baton.controller.sentences`) and not an event for each partition. Pure.
+sentences (`baton.controller.event_messages`) and not an event for each partition. Pure.
 
 A hand-off that begins is told when its queue has said what is still to be waited for.
 """
@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from baton.controller import sentences
-from baton.controller.sentences import Sentence
-from baton.engine.happenings import Granted, Released, Revoked, Turned
+from baton.controller import event_messages
+from baton.controller.event_messages import Sentence
+from baton.engine.step_events import Granted, Released, Revoked, Turned
 from baton.model.ids import Partition
 
 OfPartition = Revoked | Turned | Released | Granted
@@ -87,10 +87,10 @@ class Rounds:
 
     def _told(self, those: list[OfPartition]) -> list[Sentence]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
-        told = sentences.revoked(_of(those, Revoked), self._answers, most)
-        told += sentences.turned(_of(those, Turned), most)
-        told += sentences.released(_of(those, Released), most)
-        told += sentences.granted(_of(those, Granted), most)
+        told = event_messages.revoked(_of(those, Revoked), self._answers, most)
+        told += event_messages.turned(_of(those, Turned), most)
+        told += event_messages.released(_of(those, Released), most)
+        told += event_messages.granted(_of(those, Granted), most)
         self._tokens = max(0.0, self._tokens - len(told))
         for partition in {one.partition for one in those}:
             self._answers.pop(partition, None)

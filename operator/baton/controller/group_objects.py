@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from baton.controller.cluster_cache import GroupKey, Mirror
 from baton.controller.diagnosis import (
     annotation_problems,
     cut_off_problems,
@@ -11,7 +12,6 @@ from baton.controller.diagnosis import (
     session_problems,
     unread_problems,
 )
-from baton.controller.mirror import GroupKey, Mirror
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem
 from baton.kube.leases import LeaseView

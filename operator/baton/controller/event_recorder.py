@@ -1,7 +1,7 @@
 """What happened in a step, told to people: events in their words, log lines, and histograms.
 
-What happens to partitions is told in rounds, so that a large rebalance is a few sentences (`baton.controller.sentences`) and not
-an event for each partition. A hand-off that begins is told when its queue has said what is still to be waited for.
+What happens to partitions is told in rounds: a large rebalance is a few sentences (`baton.controller.event_messages`), not an
+event for each partition. A hand-off that begins is told when its queue has said what is still to be waited for.
 """
 
 import logging
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
-from baton.controller.aside import aside
+from baton.controller.cluster_cache import GroupKey
 from baton.controller.event_reasons import EventReason
+from baton.controller.event_rounds import MOST_SENTENCES, OfPartition, Rounds
 from baton.controller.metrics import Metrics
-from baton.controller.mirror import GroupKey
+from baton.controller.offload import aside
 from baton.controller.problems import Problem, Reason
-from baton.controller.rounds import MOST_SENTENCES, OfPartition, Rounds
-from baton.engine.happenings import (
+from baton.engine.step_events import (
     ApprovalRefused,
     Approved,
     Fenced,

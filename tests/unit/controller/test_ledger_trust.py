@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.group import Group, grants, partition
 
-from baton.controller.doubt import contradicted, in_doubt, told_of
+from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import Slot
 from baton.engine.step import step
