@@ -30,7 +30,15 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
-COMMAND = [str(BATON), "dev", "run", "--", sys.executable, "-c", CHILD]
+IGNORING_NOTHING = """
+import os, signal, sys
+
+for number in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""What runs the tests may ignore signals: nohup does, and a shell for what it runs in the background."""
+COMMAND = [sys.executable, "-c", IGNORING_NOTHING, str(BATON), "dev", "run", "--", sys.executable, "-c", CHILD]
 
 
 class Dev:
