@@ -113,6 +113,8 @@ RULES = (
          "Newcomers take vacant seats while they are no more than these."),
     Rule(place_opened, ("1",), _DECIDES,
          "New partitions go to who has fewest, those who took a seat just now included."),
+    Rule(seats.leave_to_the_active, ("8",), _DECIDES,
+         "Again: a new partition may have made somebody active, and the same observation twice changes nothing."),
     Rule(release_stopping_static, ("7",), _GOES_ON,
          "A static member that is stopping lets go at once."),
     Rule(update_holddown, ("Triggers", "1", "2", "8"), _DECIDES,

@@ -14,8 +14,13 @@ def first_of(words: Sequence[str], most: int) -> str:
 
 
 def quoted(text: str, most: int = 80) -> str:
-    """What somebody else wrote, in quotes: short, on one line, and without anything that a terminal would obey."""
-    return f"{text!a}" if len(text) <= most else f"{text[:most]!a} and {len(text) - most:,} more characters"
+    """What somebody else wrote, in quotes: on one line, and without anything that a terminal would obey. No more than `most`
+    characters stand between the quotes; one that cannot be shown takes up to ten of them."""
+    start = text[:most]
+    while (beyond := len(f"{start!a}") - 2 - most) > 0:
+        start = start[: -max(1, beyond // 10)]
+    left = len(text) - len(start)
+    return f"{start!a} and {left:,} more characters" if left else f"{start!a}"
 
 
 def one_line(text: str, most: int) -> str:

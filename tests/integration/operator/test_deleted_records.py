@@ -15,14 +15,17 @@ async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(
     shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "_LONGEST_BLOCK", HOUR)
-    with RedisServer() as server, RedisProducer(server.url, "shop/deleted", patience=60) as producer:
-        await shop.redis("deleted", server.url, partitions=1, maxRedeliveries=3, maxDeliveredUnacked=7)
-        await shop.group("deleted")
-        uid = await shop.pod("deleted-a", "deleted")
-        await shop.spread("deleted", 1)
-        (epochs,) = (await shop.owned("deleted")).values()
-        keys = partition_keys("shop/deleted", 0)
-        with RedisReader(server.url, "shop/deleted", uid) as reader, Redis.from_url(server.url, decode_responses=True) as raw:
+    with RedisServer() as server, RedisProducer(server.url, "shop/records-deleted", patience=60) as producer:
+        await shop.redis("records-deleted", server.url, partitions=1, maxRedeliveries=3, maxDeliveredUnacked=7)
+        await shop.group("records-deleted")
+        uid = await shop.pod("records-deleted-a", "records-deleted")
+        await shop.spread("records-deleted", 1)
+        (epochs,) = (await shop.owned("records-deleted")).values()
+        keys = partition_keys("shop/records-deleted", 0)
+        with (
+            RedisReader(server.url, "shop/records-deleted", uid) as reader,
+            Redis.from_url(server.url, decode_responses=True) as raw,
+        ):
             assert reader.read(0, epochs[0]) == []
             waiting = Waiting(reader, 0)
             until(lambda: raw.info("clients")["blocked_clients"], "the wait blocks")
@@ -32,11 +35,13 @@ async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(
             assert waiting.result() == {0}
 
             async def granted_again() -> bool:
-                epochs.update(*(await shop.owned("deleted")).values())
+                epochs.update(*(await shop.owned("records-deleted")).values())
                 found = raw.hmget(keys.owner, "uid", "epoch", "maxRedeliveries", "maxDeliveredUnacked")
                 return bool(found == [uid, str(epochs[0]), "3", "7"])
 
             before = epochs[0]
-            await eventually(granted_again, "record and limits are there again", shown=lambda: shop.ledger_data("deleted"))
+            await eventually(
+                granted_again, "record and limits are there again", shown=lambda: shop.ledger_data("records-deleted")
+            )
             assert epochs[0] > before
             assert [entry.value for entry in reader.read(0, epochs[0])] == [b"value"]

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.in_memory_lease import releases_in
 
@@ -80,6 +80,7 @@ def test_a_grant_that_does_not_read_releases_nothing_and_is_told(text: str) -> N
     assert list(said.refused) == ["orders"]
 
 
+@example({"\U00010000" * 41: None})
 @given(
     st.recursive(
         st.none() | st.integers() | st.floats() | st.text(), lambda part: st.lists(part) | st.dictionaries(st.text(), part)

@@ -15,3 +15,4 @@ def test_what_is_left_out_of_a_list_is_counted() -> None:
 def test_what_somebody_else_wrote_is_quoted_on_one_short_line() -> None:
     assert quoted("a\x1b[31m\nb") == "'a\\x1b[31m\\nb'"
     assert quoted("x" * 100) == f"'{'x' * 80}' and 20 more characters"
+    assert quoted("\U00010000" * 41) == "'" + "\\U00010000" * 8 + "' and 33 more characters"
