@@ -92,7 +92,7 @@ bench-consumer: setup ## Time consumer and producer beside redis-py alone on a R
 
 .PHONY: generate
 generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
-	$(BIN)/python -m baton.resources.generate
+	$(BIN)/python -m baton.api.generate
 	$(BIN)/python -m charts.render
 	$(BIN)/python -m docs.generate
 

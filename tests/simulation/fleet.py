@@ -6,14 +6,7 @@ from dataclasses import dataclass, field, replace
 from tests.simulation.order import backwards
 
 from baton.engine import Effect, Grant, GroupState, Pause, State, Step, dump, load, step, summary
-from baton.engine.observation import (
-    GroupSpec,
-    Observation,
-    ObservedMember,
-    ObservedQueue,
-    Outcome,
-    OwnerRecord,
-)
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.state import moment
 from baton.engine.step_events import Granted
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid

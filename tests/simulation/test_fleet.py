@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.simulation.fleet import Fleet
 
+from baton.api.enums import Protocol
 from baton.engine import State, summary
-from baton.engine.observation import GroupSpec, ObservedQueue, Protocol
+from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import MemberId, QueueName
 
 NAMES = st.sampled_from("abcdef")

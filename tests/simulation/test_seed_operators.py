@@ -10,10 +10,10 @@ from tests.simulation.seeds.play import lose_no_task
 from tests.simulation.seeds.troubles import Troubles
 from tests.simulation.seeds.world import World
 
+from baton.api import PartitionedQueueSpec
 from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.kube.objects import QueueView
 from baton.queues.protocol import Claimant
-from baton.resources import PartitionedQueueSpec
 
 
 async def test_neither_speaks_to_kafka() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from baton.api.enums import Approval
 from baton.cli.cluster import ask, cluster
 from baton.cli.command_target import Whom, cluster_options
 from baton.cli.names import GROUP, WORD
 from baton.cli.printing import say
-from baton.engine.observation import Approval
 from baton.kube.api import ConflictError
 from baton.kube.objects import APPROVE_ANNOTATION, groups_path
 from baton.model.wording import counted

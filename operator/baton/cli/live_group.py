@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from baton.api import sessions_required
 from baton.controller.observe import QueueSight, observation
 from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState, LedgerError, load
@@ -14,7 +15,6 @@ from baton.kube.objects import group_view, groups_path, queue_view, queues_path
 from baton.kube.times import to_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
-from baton.resources import sessions_required
 
 
 class UnreadableError(ValueError):

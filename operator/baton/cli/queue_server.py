@@ -58,11 +58,11 @@ def _server(queue: str, url: str | None, whom: Whom) -> QueueServer:
 
 
 async def _of_resource(name: str, whom: Whom) -> QueueServer:
+    from baton.api import SourceType
     from baton.controller.adapters import SecretForbidden, redis_url
     from baton.kube.api import NotFoundError
     from baton.kube.objects import queue_view, queues_path
     from baton.queues.protocol import QueueUnreachable
-    from baton.resources import SourceType
 
     async with cluster(whom) as (api, where):
         try:

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import click
 
+from baton.api.enums import Approval
 from baton.cli.cluster import ask, cluster
 from baton.cli.command_target import Whom, cluster_options
 from baton.cli.names import GROUP
 from baton.cli.printing import say
-from baton.engine.observation import Approval
 from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
 
 

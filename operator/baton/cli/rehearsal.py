@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from baton.api.enums import Approval
 from baton.assignors import Member, Request
 from baton.cli.comparison import Comparison
 from baton.controller.large_work import LargeWork
@@ -11,7 +12,7 @@ from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, summary
 from baton.engine.assignor_call import ONE
 from baton.engine.assignor_inputs import spread
-from baton.engine.observation import Approval, Observation, ObservedMember, ObservedQueue
+from baton.engine.observation import Observation, ObservedMember, ObservedQueue
 from baton.engine.state import moment
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.model.wording import first_of

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from baton.api import PartitionedQueueSpec, SourceType
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
 from baton.model.redis_url import SCHEMES
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
-from baton.resources import PartitionedQueueSpec, SourceType
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
 """Makes the adapter for a queue as one group uses it; see `open_queue`."""

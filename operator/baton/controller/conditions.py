@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from baton.api import Condition, ConditionStatus, ShownState
 from baton.controller.hold_ups import Wait, without_owner
 from baton.controller.problems import Problem, Reason
 from baton.engine import State, Summary
 from baton.engine.proposal import Outlook
 from baton.kube.times import to_text
 from baton.model.wording import counted
-from baton.resources import Condition, ConditionStatus, ShownState
 
 NONE_ASKED_FOR = "there is no pod, and none is asked for"
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 
+from baton.api import ConsumerGroupSpec
 from baton.controller.observe import QueueSight, without_room
 from baton.controller.problems import Problem, Reason
 from baton.engine.ledger_bounds import MOST_PARTITIONS
@@ -12,7 +13,6 @@ from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
 from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, session_lease_name
 from baton.model.wording import counted, first_of, quoted
-from baton.resources import ConsumerGroupSpec
 
 MOST_TOLD = 5
 """Sentences of one kind in a condition. A fleet that is wrong all over is told so by its first few."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from baton.api import ConsumerGroupSpec, sessions_required
 from baton.controller.cluster_cache import GroupKey, Mirror
 from baton.controller.diagnosis import (
     annotation_problems,
@@ -19,7 +20,6 @@ from baton.kube.members import DRIVER, LeftOut, Membership, membership
 from baton.kube.objects import GroupView
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId
-from baton.resources import ConsumerGroupSpec, sessions_required
 
 SESSION_WITHIN = 15.0
 """Seconds for which a pod may be Ready without a session: a consumer that has just started is nothing to tell of, and one whose

@@ -10,6 +10,7 @@ from functools import partial
 
 import structlog
 
+from baton.api import ConsumerGroupSpec
 from baton.controller.booking import Booking, holds
 from baton.controller.bumping import Bumping
 from baton.controller.cluster_cache import GroupKey
@@ -39,7 +40,6 @@ from baton.kube.members import Membership
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.store import Manifest
 from baton.model.ids import QueueName
-from baton.resources import ConsumerGroupSpec
 
 AGAIN_AFTER = 1.0
 """Seconds after which a finalizer that could not be taken off yet, or that somebody was faster to change, is taken off again."""

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Histogram, disable_created_metr
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from baton.api import PartitionScaleStatus, ShownState
 from baton.kube.clock import Clock
-from baton.resources import PartitionScaleStatus, ShownState
 
 Key = tuple[str, str]
 

@@ -3,21 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, attributes
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
+from baton.engine.specs import engine_spec, observed_queue
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.resources import (
-    Attributes,
-    ConsumerGroupSpec,
-    PartitionedQueueSpec,
-    SourceType,
-    attributes,
-    engine_spec,
-    observed_queue,
-)
 
 
 @dataclass(frozen=True, slots=True)

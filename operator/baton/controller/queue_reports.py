@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from baton.api import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 from baton.controller.cluster_cache import GroupKey, Mirror, QueueKey
 from baton.controller.conditions import Told, conditions
 from baton.controller.problems import Reason
@@ -14,7 +15,6 @@ from baton.controller.supervision import Tasks
 from baton.kube.api import Api, Json
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView, queues_path
-from baton.resources import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.hold_ups import as_of, problem_of
 from baton.controller.ledger_writer import LedgerWriter
@@ -24,7 +25,6 @@ from baton.engine.partition_state import PartitionState, partition_states, unope
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView
 from baton.model.ids import MemberId, Partition, QueueName
-from baton.resources import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus
 
 PartitionCounts = Mapping[tuple[str, str], int]
 """By queue and state."""

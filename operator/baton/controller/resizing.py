@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from baton.api import ConditionStatus
 from baton.controller.conditions import Told
 from baton.controller.event_reasons import EventReason
 from baton.controller.problems import Reason
@@ -11,7 +12,6 @@ from baton.model.ids import QueueName
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
 from baton.queues.protocol import Resizing
-from baton.resources import ConditionStatus
 
 
 def resized(facts: QueueFacts, wanted: int | None) -> Told:

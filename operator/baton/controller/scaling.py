@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from baton.api import ConsumerGroupSpec
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
@@ -15,7 +16,6 @@ from baton.kube.pods import PodView
 from baton.kube.scale import VICTIM_COST, Mark, ScaleError, Scaler, Target, marks, victims
 from baton.model.ids import MemberId, Uid
 from baton.model.wording import first_of
-from baton.resources import ConsumerGroupSpec
 
 Size = tuple[Target, int]
 """A target, and how many replicas it is to have."""

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from baton.api import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
+from baton.api.enums import Approval
+from baton.api.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
 from baton.controller.conditions import (
     NONE_ASKED_FOR,
     Told,
@@ -20,7 +23,6 @@ from baton.controller.hold_ups import Wait, waits_for, without_owner
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
 from baton.engine import Summary
-from baton.engine.observation import Approval
 from baton.engine.proposal import Outlook
 from baton.engine.summary import InFlight
 from baton.kube.api import Json
@@ -31,8 +33,6 @@ from baton.model.ids import Partition
 from baton.model.names import GROUP_LABEL
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
-from baton.resources import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
-from baton.resources.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
 
 
 def group_status(

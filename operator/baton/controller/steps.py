@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import structlog
 
+from baton.api import ConsumerGroupSpec
 from baton.controller.deletion_wait import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import Teller
@@ -23,7 +24,6 @@ from baton.kube.clock import Clock
 from baton.kube.ledger import Landed, Owner, TooLarge
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView
-from baton.resources import ConsumerGroupSpec
 
 FITS_AFTER = 10.0
 """Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""

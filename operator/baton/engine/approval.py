@@ -7,8 +7,8 @@ the plan has it: it disturbs nobody, and could not wait for a person.
 from collections.abc import Mapping
 from hashlib import sha256
 
+from baton.api.enums import Approval
 from baton.engine.draft import Draft
-from baton.engine.observation import Approval
 from baton.engine.state import Proposal, Slot
 from baton.engine.step_events import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.model.ids import MemberId, Partition, Uid

@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from baton.engine.assignor import traits
 from baton.engine.draft import Draft
-from baton.engine.observation import Observation, Spans
+from baton.engine.observation import Observation
 from baton.model.ids import Partition
+from baton.model.ranges import Spans
 
 T = TypeVar("T")
 

@@ -7,7 +7,8 @@ whose assignment is another one now (`touched`), and what is counted.
 from collections import defaultdict
 from dataclasses import replace
 
-from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OnDeadline, OwnerRecord
+from baton.api.enums import OnDeadline
+from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
 from baton.engine.state import GroupState, Holddown, KnownMember, Move, Problem, Rebalance, Seat, Slot, moment
 from baton.engine.step_events import Granted, Happening, How, Released, Revoked, Turned
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid

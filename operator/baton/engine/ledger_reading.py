@@ -10,10 +10,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from baton.api.enums import Protocol
 from baton.engine.checked import checked
 from baton.engine.ledger import ALIKE, VERSION
 from baton.engine.ledger_bounds import Extent
-from baton.engine.observation import Protocol
 from baton.engine.partition_text import read_grants, read_numbers
 from baton.engine.state import (
     Facts,

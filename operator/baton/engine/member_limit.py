@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from baton.api.enums import ScaleMode
 from baton.engine.draft import Draft
-from baton.engine.observation import ScaleMode
 from baton.model.ids import MemberId, QueueName
 
 Reads = frozenset[QueueName]

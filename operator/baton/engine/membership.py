@@ -1,7 +1,8 @@
 """Who is a member: Ready, not terminating, not fenced off by a newer pod of the same identity, not to be scaled away."""
 
+from baton.api.enums import ScaleMode
 from baton.engine.draft import Draft
-from baton.engine.observation import ObservedMember, ScaleMode
+from baton.engine.observation import ObservedMember
 from baton.engine.step_events import Fenced
 from baton.engine.victims import choose_victims
 from baton.model.ids import MemberId

@@ -6,46 +6,15 @@ parts were learnt does not matter. Times are seconds on the clock of `now`.
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from baton.api.enums import Approval, OnDeadline, Protocol, ScaleMode
 from baton.assignors import DEFAULT
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ranges import Spans
 from baton.model.session import Release
-
-T = TypeVar("T")
-
-Spans = tuple[tuple[int, int, T], ...]
-"""What holds for runs of partitions: first, last, and the value. Sorted; a partition is in one of them at most."""
-
-
-class Protocol(StrEnum):
-    """Whether a rebalance takes only what moves, or everything first (rule 4)."""
-
-    COOPERATIVE = "Cooperative"
-    EAGER = "Eager"
-
-
-class OnDeadline(StrEnum):
-    """What a hand-off does at its deadline on a queue that cannot fence."""
-
-    WAIT = "Wait"
-    FORCE = "Force"
-
-
-class Approval(StrEnum):
-    """Whether a person has to approve that partitions are taken from who works on them."""
-
-    AUTOMATIC = "Automatic"
-    MANUAL = "Manual"
-
-
-class ScaleMode(StrEnum):
-    """Who carries the desired size out: the operator at a workload, or the Spark driver."""
-
-    WORKLOAD = "Workload"
-    SPARK = "Spark"
 
 
 class HeldBack(IntEnum):

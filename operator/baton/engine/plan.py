@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Mapping
 
+from baton.api.enums import Approval, Protocol
 from baton.engine.approval import needs_approval, propose, take_approved
 from baton.engine.draft import Draft
 from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.holddown import due
 from baton.engine.member_limit import Room
-from baton.engine.observation import Approval, Protocol
 from baton.engine.placement import target
 from baton.engine.seats import overtake, stand_by, taken, unseated
 from baton.model.ids import MemberId, Partition

@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from baton.engine.observation import Observation, OnDeadline, Protocol
+from baton.api.enums import OnDeadline, Protocol
+from baton.engine.observation import Observation
 from baton.engine.state import GroupState, Proposal
 from baton.model.ids import MemberId, Partition, QueueName
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
+from baton.api.enums import Protocol
 from baton.engine.effects import Effect
-from baton.engine.observation import Observation, Protocol
+from baton.engine.observation import Observation
 from baton.engine.step_events import How
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 

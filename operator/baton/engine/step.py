@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+from baton.api.enums import ScaleMode
 from baton.engine import handoff
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
 from baton.engine.group_state import state_of, until_of, why_of
-from baton.engine.observation import Observation, ScaleMode
+from baton.engine.observation import Observation
 from baton.engine.partition_state import unopened
 from baton.engine.rules import apply_rules
 from baton.engine.settled import balanced, settled

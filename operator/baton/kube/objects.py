@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
 from baton.kube.api import group_path
 from baton.model.names import API_GROUP, API_VERSION, TAKE_OVER_ANNOTATION
-from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
 
 S = TypeVar("S", ConsumerGroupSpec, PartitionedQueueSpec)
 

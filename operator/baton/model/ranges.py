@@ -8,9 +8,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from baton.model.ids import Epoch
 from baton.model.wording import quoted
+
+T = TypeVar("T")
+
+Spans = tuple[tuple[int, int, T], ...]
+"""What holds for runs of partitions: first, last, and the value. Sorted; a partition is in one of them at most."""
 
 Grants = Mapping[int, Epoch]
 """Partition number -> the epoch at which it was granted, for one queue."""

@@ -15,11 +15,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from baton.api.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
+from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source, SourceType
+from baton.api.shape import Shape
 from baton.assignors import DEFAULT, names
 from baton.model.names import LEDGER_GROUP_KEY
-from baton.resources.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
-from baton.resources.queue import PartitionedQueueSpec, QueueRebalance, Source, SourceType
-from baton.resources.shape import Shape
 
 
 def _a_number(value: Any) -> Any:

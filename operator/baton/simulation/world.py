@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
+from baton.engine.specs import engine_spec, observed_queue
 from baton.engine.state import PodKey
 from baton.model.ids import MemberId, Partition, QueueName, Uid
-from baton.resources import engine_spec, observed_queue
 from baton.simulation.consumers import Consumer
 from baton.simulation.queue import FencedQueues
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged

@@ -13,6 +13,7 @@ from tests.simulation.api_server import MemoryApi, WatchFeed
 from tests.simulation.seeds.adapter import SeedQueue
 from tests.simulation.seeds.wire import Wire
 
+from baton.api import SourceType
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.feed import Feed
 from baton.controller.replica import Replica
@@ -21,7 +22,6 @@ from baton.kube.election import Terms
 from baton.kube.objects import QueueView
 from baton.queues.external import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
-from baton.resources import SourceType
 
 if TYPE_CHECKING:
     from tests.simulation.api_server.faults import Fault

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.group import Group
 
+from baton.api.enums import Approval, ScaleMode
 from baton.cli.comparison import Comparison
 from baton.cli.rehearsal import WhatIf, WhatIfError, compare
 from baton.engine import dump, load
-from baton.engine.observation import Approval, GroupSpec, ObservedQueue, ScaleMode
+from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
 from baton.simulation.virtual_time import run
 

@@ -9,12 +9,13 @@ from click.testing import CliRunner
 from rich.console import Console
 from tests.unit.engine.group import Group
 
+from baton.api.enums import Approval
 from baton.cli.group_screen import handoff, screen
 from baton.cli.group_view import Json, partitions, view
 from baton.cli.leader import Leader
 from baton.cli.main import main
 from baton.engine import dump
-from baton.engine.observation import Approval, GroupSpec
+from baton.engine.observation import GroupSpec
 
 MANIFEST: Mapping[str, Any] = {
     "metadata": {"namespace": "shop", "name": "orders", "generation": 1},

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from baton.api import PartitionedQueueSpec
 from baton.controller.booking import Booking, holds
 from baton.controller.capacity import Capacity
 from baton.controller.observe import QueueSight
@@ -15,7 +16,6 @@ from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.state import Slot
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
-from baton.resources import PartitionedQueueSpec
 
 KEY = ("shop", "orders")
 REDIS = {"type": "Redis", "redis": {"url": "redis://r"}}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 from baton.controller.cluster_cache import Mirror
 from baton.controller.group_objects import SESSION_WITHIN, GroupSight
 from baton.controller.observe import QueueSight
@@ -12,7 +13,6 @@ from baton.controller.queue_state import QueueFacts
 from baton.kube.clock import Clock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
-from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 
 KEY = ("shop", "orders")
 EXTERNAL = {"type": "External"}

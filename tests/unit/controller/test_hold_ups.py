@@ -7,14 +7,15 @@ import pytest
 from tests.unit.controller.test_status import group_view
 from tests.unit.engine.group import Group
 
+from baton.api import ConsumerGroupStatus
+from baton.api.enums import Approval
 from baton.controller.hold_ups import as_of
 from baton.controller.problems import Problem, Reason
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.engine import summary
-from baton.engine.observation import Approval, GroupSpec, HeldBack, ObservedQueue
+from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
 from baton.kube.members import Membership
 from baton.model.ids import QueueName
-from baton.resources import ConsumerGroupStatus
 
 HELD_UNTIL = "1970-01-01T00:00:25Z"
 PAUSE = "spec.paused keeps back what is due, until it is false"

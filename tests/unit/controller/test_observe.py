@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
 from baton.controller.diagnosis import (
     annotation_problems,
     identity_problems,
@@ -23,7 +24,6 @@ from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.queues.protocol import Resizing
-from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec
 
 ORDERS = QueueName("orders")
 SPEC = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}]})

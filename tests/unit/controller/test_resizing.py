@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.controller.test_observe import queue
 
+from baton.api import PartitionScaleStatus
 from baton.controller.event_reasons import EventReason
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
@@ -13,7 +14,6 @@ from baton.controller.resizing import Resizings, resized
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.queues.protocol import Resizing
-from baton.resources import PartitionScaleStatus
 
 ORDERS = QueueName("orders")
 REST = QueueFacts(partitions=13)

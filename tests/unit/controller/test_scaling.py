@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
+from baton.api import ConsumerGroupSpec
 from baton.controller.scaling import Scaling
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
@@ -16,7 +17,6 @@ from baton.kube.members import Membership
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler
 from baton.model.ids import MemberId, Uid
-from baton.resources import ConsumerGroupSpec
 
 TARGET = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
 NOBODY = Membership()

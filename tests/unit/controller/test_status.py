@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.engine.group import Group
 
+from baton.api import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
+from baton.api.enums import Approval, Protocol
 from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
 from baton.controller.hold_ups import Wait
 from baton.controller.problems import Problem, Reason
@@ -13,10 +15,9 @@ from baton.controller.queue_reports import queue_status
 from baton.controller.queue_state import QueueFacts
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.engine import summary
-from baton.engine.observation import Approval, GroupSpec, Protocol
+from baton.engine.observation import GroupSpec
 from baton.kube.members import Membership
 from baton.kube.objects import GroupView, QueueView
-from baton.resources import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
 
 NOW = 1_800_000_000.0
 HELD = Wait(Reason.HOLDDOWN, "held down until then")

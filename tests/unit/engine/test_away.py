@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.group import Group, grants, pauses
 
+from baton.api.enums import OnDeadline, Protocol
 from baton.engine import State
 from baton.engine.group_state import state_of
-from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Protocol
+from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.session import Release
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from tests.unit.engine.group import Group, grants, partition, pauses
 
+from baton.api.enums import OnDeadline, Protocol
 from baton.engine import Grant, State, step, summary
-from baton.engine.observation import GroupSpec, ObservedQueue, OnDeadline, Outcome, OwnerRecord, Protocol
+from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.step_events import Revoked, Turned
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 

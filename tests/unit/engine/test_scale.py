@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from tests.unit.engine.group import Group
 
+from baton.api.enums import ScaleMode
 from baton.engine import State, dump, summary
-from baton.engine.observation import GroupSpec, ScaleMode
+from baton.engine.observation import GroupSpec
 
 
 def fleet(partitions: int, *names: str) -> Group:

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.group import Group
 
+from baton.api.enums import Approval
 from baton.engine import Summary, summary
-from baton.engine.observation import Approval, GroupSpec, HeldBack, ObservedQueue
+from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
 from baton.model.ids import QueueName
 
 

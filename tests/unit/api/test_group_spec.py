@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton.engine.observation import GroupSpec, Protocol, ScaleMode
-from baton.resources import ConsumerGroupSpec, PartitionedQueueSpec, engine_spec
+from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
+from baton.api.enums import Protocol, ScaleMode
+from baton.engine.observation import GroupSpec
+from baton.engine.specs import engine_spec
 
 
 def queue(delay: int) -> PartitionedQueueSpec:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from baton.resources.crd import crds
-from baton.resources.generate import drifted, files, text
+from baton.api.crd import crds
+from baton.api.generate import drifted, files, text
 
 ROOT = Path(__file__).parents[3]
 KINDS = {document["spec"]["names"]["kind"]: document for document in crds()}

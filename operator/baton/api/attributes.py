@@ -13,8 +13,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from baton.engine.observation import Spans
-from baton.resources.shape import Shape, rule, rules
+from baton.api.shape import Shape, rule, rules
+from baton.model.ranges import Spans
 
 T = TypeVar("T")
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+from baton.api.crd import crds
 from baton.model.names import API_GROUP, API_VERSION
-from baton.resources.crd import crds
 
 Schema = dict[str, Any]
 
 HEADING = f"""# The resources
 
-<!-- Generated from operator/baton/resources by `make generate`. Do not edit. -->
+<!-- Generated from operator/baton/api by `make generate`. Do not edit. -->
 
 Two resources of the API group `{API_GROUP}/{API_VERSION}`, both namespaced. Durations are whole seconds.
 `kubectl explain cg.spec` and `kubectl explain pq.spec` show the same in a terminal. What the

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from baton.api.group import ConsumerGroup
+from baton.api.queue import PartitionedQueue
+from baton.api.schema import structural
 from baton.model.names import API_GROUP, API_VERSION
-from baton.resources.group import ConsumerGroup
-from baton.resources.queue import PartitionedQueue
-from baton.resources.schema import structural
 
 Document = dict[str, Any]
 

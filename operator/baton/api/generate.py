@@ -1,14 +1,14 @@
-"""`python -m baton.resources.generate`, in the repository's root: writes the CRDs and their reference page."""
+"""`python -m baton.api.generate`, in the repository's root: writes the CRDs and their reference page."""
 
 from pathlib import Path
 
 import yaml
 
+from baton.api.crd import Document, crds
+from baton.api.reference import reference
 from baton.model.names import API_GROUP
-from baton.resources.crd import Document, crds
-from baton.resources.reference import reference
 
-HEADING = "# Generated from operator/baton/resources by `make generate`. Do not edit.\n"
+HEADING = "# Generated from operator/baton/api by `make generate`. Do not edit.\n"
 
 
 def file_name(document: Document) -> str:

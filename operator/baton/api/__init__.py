@@ -1,10 +1,10 @@
 """The custom resources: pydantic models, from which the CRDs in `crds/` are generated."""
 
-from baton.resources.attributes import Attributes, attributes
-from baton.resources.condition import Condition, ConditionStatus
-from baton.resources.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, engine_spec, observed_queue, sessions_required
-from baton.resources.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
-from baton.resources.queue import (
+from baton.api.attributes import Attributes, attributes
+from baton.api.condition import Condition, ConditionStatus
+from baton.api.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, sessions_required
+from baton.api.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
+from baton.api.queue import (
     AccessType,
     PartitionedQueue,
     PartitionedQueueSpec,
@@ -33,7 +33,5 @@ __all__ = [
     "ShownState",
     "SourceType",
     "attributes",
-    "engine_spec",
-    "observed_queue",
     "sessions_required",
 ]

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from baton.engine.observation import OnDeadline
+from baton.api.attributes import PartitionAttributes
+from baton.api.condition import Conditions
+from baton.api.enums import OnDeadline
+from baton.api.shape import NonNegativeSeconds, Shape, rule, rules
 from baton.model.redis_url import EXAMPLES, FORMS
-from baton.resources.attributes import PartitionAttributes
-from baton.resources.condition import Conditions
-from baton.resources.shape import NonNegativeSeconds, Shape, rule, rules
 
 MOST_REDIS_PARTITIONS = 1024
 """A Redis queue routes keys over 1,024 slots; a partition without a slot would stay empty."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton.resources import Attributes, PartitionedQueueSpec, attributes
+from baton.api import Attributes, PartitionedQueueSpec, attributes
 
 EAST, WEST = frozenset({"east"}), frozenset({"west"})
 

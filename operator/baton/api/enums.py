@@ -1,0 +1,31 @@
+"""Words of the resources that the engine goes by, too."""
+
+from enum import StrEnum
+
+
+class Protocol(StrEnum):
+    """Whether a rebalance takes only what moves, or everything first (rule 4)."""
+
+    COOPERATIVE = "Cooperative"
+    EAGER = "Eager"
+
+
+class OnDeadline(StrEnum):
+    """What a hand-off does at its deadline on a queue that cannot fence."""
+
+    WAIT = "Wait"
+    FORCE = "Force"
+
+
+class Approval(StrEnum):
+    """Whether a person has to approve that partitions are taken from who works on them."""
+
+    AUTOMATIC = "Automatic"
+    MANUAL = "Manual"
+
+
+class ScaleMode(StrEnum):
+    """Who carries the desired size out: the operator at a workload, or the Spark driver."""
+
+    WORKLOAD = "Workload"
+    SPARK = "Spark"

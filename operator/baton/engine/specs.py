@@ -1,0 +1,45 @@
+"""What the engine is shown of the resources' specs: their defaults filled in."""
+
+from collections.abc import Iterable
+
+from baton.api import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, attributes
+from baton.api.enums import OnDeadline
+from baton.api.queue import QueueRebalance
+from baton.engine.observation import GroupSpec, ObservedQueue
+
+
+def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> GroupSpec:
+    """The spec with its defaults filled in from the queues that exist: the longest of their delays."""
+    delay = spec.rebalance.delay_seconds
+    if delay is None:
+        delay = max((queue.rebalance.delay_seconds for queue in queues), default=5)
+    return GroupSpec(
+        assignors=tuple(spec.assignors),
+        protocol=spec.protocol,
+        delay=float(delay),
+        resync=float(spec.rebalance.resync_seconds),
+        max_concurrent_handoffs=spec.rebalance.max_concurrent_handoffs,
+        session_timeout=float(spec.membership.session_timeout_seconds) if spec.membership.identity_label else 0.0,
+        paused=spec.paused,
+        approval=spec.approval,
+        replicas=spec.replicas,
+        scale_mode=spec.scale.mode if spec.scale else None,
+        options=spec.assignor_options.told() if spec.assignor_options else {},
+    )
+
+
+def observed_queue(spec: PartitionedQueueSpec | None, group: ConsumerGroupSpec, partitions: int) -> ObservedQueue:
+    """What the specs say of a queue with so many partitions in operation. `spec` None: it is gone or unreadable."""
+    handoff = group.rebalance.max_handoff_seconds
+    if spec is None:
+        return ObservedQueue(partitions, max_handoff=float(QueueRebalance().max_handoff_seconds if handoff is None else handoff))
+    told = attributes(spec.partition_attributes)
+    return ObservedQueue(
+        partitions,
+        exclusive=spec.access_type is AccessType.EXCLUSIVE,
+        fenced=spec.source.type is not SourceType.EXTERNAL,
+        max_handoff=float(spec.rebalance.max_handoff_seconds if handoff is None else handoff),
+        on_deadline=spec.source.external.on_deadline if spec.source.external else OnDeadline.WAIT,
+        zones=told.zones,
+        weights=told.weights,
+    )
