@@ -30,19 +30,19 @@ setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton 
 
 .PHONY: machine
 machine: setup ## Install the Debian packages and build the cluster's programs into the cache, where they are missing
-	@$(BIN)/python -m tests.cluster prepare
+	@$(BIN)/python -m cluster prepare
 
 .PHONY: cluster-up
 cluster-up: $(if $(filter 0,$(NODE)),setup,machine) ## A real Kubernetes on this machine until `make cluster-down` (NODE=0: API server and controllers only, no root)
-	@$(BIN)/python -m tests.cluster up $(if $(filter 0,$(NODE)),--no-node)
+	@$(BIN)/python -m cluster up $(if $(filter 0,$(NODE)),--no-node)
 
 .PHONY: cluster-install
 cluster-install: setup ## Install the operator of this checkout on the cluster that `make cluster-up` left running, by helm
-	@$(BIN)/python -m tests.cluster install
+	@$(BIN)/python -m cluster install
 
 .PHONY: cluster-down
 cluster-down: setup ## Stop what `make cluster-up` left running
-	@$(BIN)/python -m tests.cluster down
+	@$(BIN)/python -m cluster down
 
 .PHONY: demo
 demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
@@ -83,7 +83,7 @@ bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java 
 
 .PHONY: bench-engine
 bench-engine: setup ## Time steps of the engine, small to large, and (as root) hand-offs on a cluster; the last line is JSON
-	@test $$(id -u) != 0 || $(BIN)/python -m tests.cluster prepare >&2
+	@test $$(id -u) != 0 || $(BIN)/python -m cluster prepare >&2
 	@nice $(BIN)/python -m tests.bench.engine
 
 .PHONY: bench-consumer

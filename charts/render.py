@@ -65,7 +65,7 @@ def strays() -> set[Path]:
 
 
 def main() -> None:
-    from tests.cluster import helm_binary
+    from cluster import helm_binary
 
     for path in strays():
         path.unlink()

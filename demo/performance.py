@@ -2,11 +2,11 @@
 
 from contextlib import ExitStack
 
+from cluster import Cluster
+from cluster.programs import HELM, KUBE
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
-from tests.cluster import Cluster
-from tests.cluster.programs import HELM, KUBE
 
 from demo.audit import Verdict, audit
 from demo.chart import chart

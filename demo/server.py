@@ -4,9 +4,9 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from tests.cluster.processes import Registry, wait_until
-from tests.ports import free_ports
-from tests.waiting import PATIENCE
+from cluster.ports import free_ports
+from cluster.processes import Registry
+from cluster.waiting import PATIENCE, wait_until
 
 _NAME = "redis-server"
 

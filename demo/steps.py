@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.cluster import Cluster
+from cluster import Cluster
 
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import yaml
-from tests.cluster import Cluster
-from tests.cluster.cluster import OPERATOR_NAMESPACE
+from cluster import Cluster
+from cluster.cluster import OPERATOR_NAMESPACE
 
 from demo import manifests
 from demo.story import Story

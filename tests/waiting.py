@@ -8,10 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from cluster.waiting import PATIENCE
+
+__all__ = ["HOUR", "PATIENCE", "eventually", "until"]
+
 T = TypeVar("T")
 
-PATIENCE = 120.0
-"""Seconds. For whatever else waits for what must come: threads, processes, servers."""
 HOUR = 3600.0
 """Seconds. For what a test shows not to be waited for: nothing here waits so long."""
 

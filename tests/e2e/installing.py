@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from charts.render import ROOT
-
-from tests.cluster import Cluster
+from cluster import Cluster
 
 NAMESPACE = "baton-system"
 

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cluster import packages
+
 from baton.assignors import Request
 from baton.model import Partition, QueueName
-from tests.cluster import packages
 
 HERE = Path(__file__).parent
 SOURCES = ("pom.xml", "Peers.java")

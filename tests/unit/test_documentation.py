@@ -106,7 +106,7 @@ def test_a_request_over_several_lines_is_not_given_to_a_pipe() -> None:
 def test_the_folders_and_files_that_developers_are_sent_to_are_there(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", prose)
-    modules = {str(path) for top in ("operator", "tests") for path in (ROOT / top).rglob("*.py")}
+    modules = {str(path) for top in ("operator", "cluster", "demo", "tests") for path in (ROOT / top).rglob("*.py")}
     assert [
         path for path in named if not (ROOT / path).exists() and not any(module.endswith(f"/{path}") for module in modules)
     ] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from tests.cluster import Cluster
+from cluster import Cluster
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.processes import marked
-from tests.cluster.runs import NODE, RUNS
+from cluster.processes import marked
+from cluster.runs import NODE, RUNS
 
 _FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods")
 

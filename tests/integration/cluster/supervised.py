@@ -6,7 +6,7 @@ Run as `python -m tests.integration.cluster.supervised`: it prints `ready`, and 
 import signal
 import sys
 
-from tests.cluster import Cluster
+from cluster import Cluster
 
 SLEEPER = "import time; time.sleep(3600)"
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.cluster import runs
-from tests.cluster.__main__ import main
-from tests.cluster.cluster import Cluster
-from tests.cluster.faults import ClusterError
+
+from cluster import runs
+from cluster.__main__ import main
+from cluster.cluster import Cluster
+from cluster.faults import ClusterError
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +44,7 @@ def test_a_cluster_without_a_node_is_up_until_it_is_taken_down() -> None:
 
 
 def test_a_cluster_in_use_is_left_alone_and_named(control_plane: Cluster) -> None:
-    down = subprocess.run([sys.executable, "-m", "tests.cluster", "down"], cwd=ROOT, capture_output=True, text=True, check=False)
+    down = subprocess.run([sys.executable, "-m", "cluster", "down"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (down.returncode, down.stderr) == (0, "")
     assert re.search(rf"^left alone: {control_plane.folder.name} is in use by process \d+ ", down.stdout, re.MULTILINE)
     assert "namespace/default" in control_plane.kubectl("get", "namespaces", "-o", "name")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.cluster import Cluster
+
+from cluster import Cluster
 
 pytestmark = pytest.mark.integration
 

@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster import Cluster, ClusterError
-from tests.cluster.processes import Registry, wait_until
-from tests.cluster.runs import NODE, RUNS, exclusive, remove_abandoned
 from tests.integration.cluster.machine import Machine
 from tests.waiting import PATIENCE
+
+from cluster import Cluster, ClusterError
+from cluster.processes import Registry
+from cluster.runs import NODE, RUNS, exclusive, remove_abandoned
+from cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.own_node]
 

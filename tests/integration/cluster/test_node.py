@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster import Cluster, ClusterError
+
+from cluster import Cluster, ClusterError
 
 pytestmark = pytest.mark.integration
 

@@ -4,9 +4,11 @@ import socket
 import sys
 from pathlib import Path
 
-from tests.cluster.processes import Registry, wait_until
-from tests.ports import free_ports
 from tests.waiting import PATIENCE
+
+from cluster.ports import free_ports
+from cluster.processes import Registry
+from cluster.waiting import wait_until
 
 _FIRST_THREAD_ENDS = """
 import ctypes, socket, sys, threading

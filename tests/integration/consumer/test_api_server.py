@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from tests.cluster import Cluster
-from tests.cluster.pki import Authority
+from cluster import Cluster
+from cluster.pki import Authority
 from tests.service_account import mounted
 
 from baton.consumer.api import KubernetesLease

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import kubernetes
 import pytest
-from tests.cluster import Cluster
+from cluster import Cluster
 from tests.in_memory_lease import releases_in
 from tests.waiting import PATIENCE, until
 

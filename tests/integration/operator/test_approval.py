@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.cluster import Cluster
+from cluster.cluster import Cluster
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import Cluster
+from cluster.cluster import Cluster
 from tests.integration.operator.world import World
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"

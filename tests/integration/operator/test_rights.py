@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from charts.render import CHART, KUBE_VERSION
-from tests.cluster import ClusterError, helm_binary
-from tests.cluster.cluster import Cluster as Machine
+from cluster import ClusterError, helm_binary
+from cluster.cluster import Cluster as Machine
 from tests.integration.operator.accounts import of_token
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World

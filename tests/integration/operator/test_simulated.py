@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import Cluster
+from cluster.cluster import Cluster
 from tests.integration.operator.world import World
 
 from baton.simulation import read_scenario, simulate

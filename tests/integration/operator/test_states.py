@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cluster.cluster import Cluster as Machine
+from cluster.cluster import Cluster as Machine
 from tests.integration.operator.test_scaling import scale
 from tests.integration.operator.test_status_command import status
 from tests.integration.operator.world import Operator, World

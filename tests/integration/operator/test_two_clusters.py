@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cluster import Cluster as ControlPlane
 from redis import Redis
-from tests.cluster import Cluster as ControlPlane
 from tests.integration.operator.conftest import apply_crds, namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from cluster.ports import free_ports
 from tests.integration.redis.counted import in_time
-from tests.ports import free_ports
 from tests.redis_server import RedisServer
 from tests.self_signed import self_signed
 from tests.waiting import PATIENCE, until

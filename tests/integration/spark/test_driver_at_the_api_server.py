@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.cluster import Cluster
+from cluster import Cluster
 from tests.ids import by_queue, epochs
 from tests.integration.spark.world import wait_for
 from tests.waiting import HOUR

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import pytest
 import yaml
 from charts.render import CHART, KUBE_VERSION
-from tests.cluster import helm_binary
+from cluster import helm_binary
 
 Found = dict[tuple[str, str], Any]
 """Objects of Kubernetes, by (kind, name)."""

@@ -1,7 +1,7 @@
 """The driver's side of queues that do not answer."""
 
 import pytest
-from tests.ports import free_ports
+from cluster.ports import free_ports
 from tests.unit.spark.builders import grant
 
 from baton.model.ids import QueueName

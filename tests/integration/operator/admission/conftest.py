@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from charts.render import CHART, KUBE_VERSION
-from tests.cluster import helm_binary
+from cluster import helm_binary
 from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, acting, pod_of, token_of
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, World

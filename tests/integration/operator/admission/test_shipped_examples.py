@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cluster.cluster import Cluster as Machine
+from cluster.cluster import Cluster as Machine
 from tests.integration.operator.admission.actors import Actor, blocking, token_of
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer

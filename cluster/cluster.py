@@ -11,15 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.cluster import images, packages, runs
-from tests.cluster.controlplane import ControlPlane
-from tests.cluster.faults import ClusterError
-from tests.cluster.network import ADDRESS, make_bridge
-from tests.cluster.node import NAME, Node
-from tests.cluster.processes import Registry, start_time, wait_until
-from tests.cluster.programs import KUBE, helm_binary
-from tests.cluster.sweep import sweep
-from tests.waiting import PATIENCE
+from cluster import images, packages, runs
+from cluster.controlplane import ControlPlane
+from cluster.faults import ClusterError
+from cluster.network import ADDRESS, make_bridge
+from cluster.node import NAME, Node
+from cluster.processes import Registry, start_time
+from cluster.programs import KUBE, helm_binary
+from cluster.sweep import sweep
+from cluster.waiting import PATIENCE, wait_until
 
 OPERATOR_NAMESPACE = "baton-system"
 _CONTROL_PLANES = itertools.count(1)
@@ -91,7 +91,7 @@ class Cluster:
 
     def _start(self) -> None:
         me = os.getpid()
-        guard = [sys.executable, "-m", "tests.cluster.guard", str(self.folder), str(me), str(start_time(me))]
+        guard = [sys.executable, "-m", "cluster.guard", str(self.folder), str(me), str(start_time(me))]
         self._registry.start("guard", guard, {"PYTHONPATH": str(images.ROOT)})
         if self._node is not None:
             make_bridge(self.folder)

@@ -1,4 +1,4 @@
-"""Ports for the servers of tests."""
+"""Ports for servers that the cluster, the demo and tests start."""
 
 import random
 import socket

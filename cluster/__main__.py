@@ -1,16 +1,16 @@
-"""`python -m tests.cluster up | install | down | status | prepare | packages`: the test cluster by hand."""
+"""`python -m cluster up | install | down | status | prepare | packages`: the test cluster by hand."""
 
 import sys
 import time
 
 import click
 
-from tests.cluster import packages, runs
-from tests.cluster.cluster import OPERATOR_NAMESPACE, Cluster
-from tests.cluster.faults import ClusterError
-from tests.cluster.processes import Registry
-from tests.cluster.programs import HELM, KUBE
-from tests.cluster.sweep import sweep
+from cluster import packages, runs
+from cluster.cluster import OPERATOR_NAMESPACE, Cluster
+from cluster.faults import ClusterError
+from cluster.processes import Registry
+from cluster.programs import HELM, KUBE
+from cluster.sweep import sweep
 
 
 @click.group()

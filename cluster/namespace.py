@@ -7,10 +7,10 @@ The network is the machine's.
 
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
-from tests.cluster.processes import Process, Registry, children, wait_until
-from tests.cluster.programs import kube
-from tests.waiting import PATIENCE
+from cluster.faults import ClusterError
+from cluster.processes import Process, Registry, children
+from cluster.programs import kube
+from cluster.waiting import PATIENCE, wait_until
 
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers")
 """Folders that the programs write to whatever one tells them: the node has its own, in memory."""

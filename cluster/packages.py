@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
+from cluster.faults import ClusterError
 
 CONTROL_PLANE = {"ip": "iproute2"}
 """program -> package, for a cluster without a node."""
@@ -39,7 +39,7 @@ def missing(needed: dict[str, str]) -> list[str]:
 def require(needed: dict[str, str]) -> None:
     """Raises ClusterError with the command that helps if a package is missing."""
     if packages := missing(needed):
-        raise ClusterError(f"missing {_enumerate(packages)}: run `python -m tests.cluster packages` as root, or install by hand")
+        raise ClusterError(f"missing {_enumerate(packages)}: run `python -m cluster packages` as root, or install by hand")
 
 
 def install(needed: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Stands by while a cluster runs, and removes it when its owner ends without doing so: killed, or crashed.
 
-Run as `python -m tests.cluster.guard FOLDER PID START`.
+Run as `python -m cluster.guard FOLDER PID START`.
 """
 
 import os
@@ -8,9 +8,9 @@ import select
 import sys
 from pathlib import Path
 
-from tests.cluster import runs
-from tests.cluster.processes import Process
-from tests.cluster.sweep import sweep
+from cluster import runs
+from cluster.processes import Process
+from cluster.sweep import sweep
 
 
 def watch(folder: Path, owner: Process) -> None:

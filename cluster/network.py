@@ -9,7 +9,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
+from cluster.faults import ClusterError
 
 BRIDGE = "batonbr0"
 ADDRESS = "10.244.77.1"

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
-from tests.cluster.processes import Process, Registry, start_time
-from tests.cluster.sweep import sweep
+from cluster.faults import ClusterError
+from cluster.processes import Process, Registry, start_time
+from cluster.sweep import sweep
 
 RUNS = Path("/var/tmp") / f"baton-cluster-{os.geteuid()}"
 """The same for whoever cleans up, hence not the environment's temporary folder; and on a disk, as containers' files lie here."""

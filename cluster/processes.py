@@ -3,14 +3,13 @@
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cluster.faults import ClusterError
-from tests.waiting import PATIENCE
+from cluster.faults import ClusterError
+from cluster.waiting import PATIENCE, wait_until
 
 _MARK = "BATON_CLUSTER"
 """The environment variable, inherited by all descendants, that says which run folder a process belongs to."""
@@ -152,13 +151,3 @@ class Registry:
         if (owned := self._owned.get(process.pid)) is not None:
             owned.poll()
         return not process.alive()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:
-    """Whether the condition came true within this time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() >= end:
-            return False
-        time.sleep(every)
-    return True

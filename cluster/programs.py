@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
+from cluster.faults import ClusterError
 
 _MODULES = Path(__file__).parent / "go"
 _KUBERNETES = "1.35.4"

@@ -10,11 +10,11 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
-from tests.cluster.namespace import remove_folders
-from tests.cluster.network import remove_bridge
-from tests.cluster.processes import Registry, marked, wait_until
-from tests.waiting import PATIENCE
+from cluster.faults import ClusterError
+from cluster.namespace import remove_folders
+from cluster.network import remove_bridge
+from cluster.processes import Registry, marked
+from cluster.waiting import PATIENCE, wait_until
 
 
 def sweep(folder: Path, *, node: bool) -> None:

@@ -5,13 +5,13 @@ import urllib.request
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from tests.cluster.faults import ClusterError
-from tests.cluster.network import ADDRESS, KUBERNETES_SERVICE, SERVICE_RANGE
-from tests.cluster.pki import Authority, write_kubeconfig
-from tests.cluster.processes import Registry, wait_until
-from tests.cluster.programs import kube
-from tests.ports import free_ports
-from tests.waiting import PATIENCE
+from cluster.faults import ClusterError
+from cluster.network import ADDRESS, KUBERNETES_SERVICE, SERVICE_RANGE
+from cluster.pki import Authority, write_kubeconfig
+from cluster.ports import free_ports
+from cluster.processes import Registry
+from cluster.programs import kube
+from cluster.waiting import PATIENCE, wait_until
 
 _LOOPBACK = "127.0.0.1"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster import images
-from tests.cluster.faults import ClusterError
-from tests.cluster.namespace import Namespace
-from tests.cluster.network import ADDRESS, BRIDGE, POD_RANGE, SERVICE_RANGE
-from tests.cluster.packages import CNI_PROGRAMS
-from tests.cluster.processes import Registry, wait_until
-from tests.cluster.programs import KUBE, kube
-from tests.waiting import PATIENCE
+from cluster import images
+from cluster.faults import ClusterError
+from cluster.namespace import Namespace
+from cluster.network import ADDRESS, BRIDGE, POD_RANGE, SERVICE_RANGE
+from cluster.packages import CNI_PROGRAMS
+from cluster.processes import Registry
+from cluster.programs import KUBE, kube
+from cluster.waiting import PATIENCE, wait_until
 
 NAME = "node"
 _PAUSE_IMAGE = "localhost/pause:1"
