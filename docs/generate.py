@@ -17,7 +17,7 @@ _STATES = """# The state machine
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
 The words are Solace's. A partition is **Unassigned** while it is mapped to nobody; **Unbound** while it is mapped to a member
-that is not bound to it, because the seat is vacant or the queue has not taken the grant yet; **Ready** while its owner works
+that is not bound to it, because the slot is vacant or the queue has not taken the grant yet; **Ready** while its owner works
 on it; **Paused** while it is handed over. A group is **Ready**, in **Holddown**, **Rebalancing** or **Paused**
 ([what that means](rebalancing.md)).
 

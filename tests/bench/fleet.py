@@ -83,5 +83,5 @@ class Fleet:
         for partition, move in sorted(self.state.moves.items())[:most]:
             if move.giver is not None:
                 uid = self.state.known[move.giver].uid
-                words.setdefault(uid, {})[partition.number] = self.state.slots[partition].epoch
+                words.setdefault(uid, {})[partition.number] = self.state.records[partition].epoch
         self.words = {uid: Said(json.dumps({QUEUE: format_grants(grants)})) for uid, grants in words.items()}

@@ -102,10 +102,10 @@ class Fleet:
                 queues=backwards(seen.queues),
             )
             other = step(replace(self.operator, view=None), turned, self.now)
-            assert (other.state, other.effects, other.happenings) == (done.state, done.effects, done.happenings)
+            assert (other.state, other.effects, other.events) == (done.state, done.effects, done.events)
             again = step(replace(done.state, view=None), seen, self.now)
             assert again.state == done.state, "the same observation twice changed something"
-            assert again.happenings == ()
+            assert again.events == ()
             assert again.effects == done.effects
         assert done.wake_at is None or done.wake_at > self.now
         self.last = done
@@ -115,7 +115,7 @@ class Fleet:
         """The ledger takes the state; only then may anything be carried out."""
         self.operator = done.state
         self.outcomes = set()
-        self.moves += sum(isinstance(h, Granted) and h.previous not in (None, h.member) for h in done.happenings)
+        self.moves += sum(isinstance(h, Granted) and h.previous not in (None, h.member) for h in done.events)
         self.ledger = dump(done.state)
         self._check_ledger()
         for wanted in done.effects:
@@ -211,13 +211,13 @@ class Fleet:
         fenced = {name for name, _ in self.operator.fenced}
         live = {name: member for name, member in self.members.items() if not member.terminating and name not in fenced}
         loads = dict.fromkeys(live, 0)
-        for partition, slot in self.operator.slots.items():
+        for partition, record in self.operator.records.items():
             readers = [n for n, m in live.items() if m.subscribed is None or partition.queue in m.subscribed]
             if not readers:
                 continue
-            assert slot.owner in readers, f"{partition} is with {slot.owner}"
-            assert self.records[partition] == (live[slot.owner].uid, slot.epoch)
-            loads[slot.owner] += 1
+            assert record.owner in readers, f"{partition} is with {record.owner}"
+            assert self.records[partition] == (live[record.owner].uid, record.epoch)
+            loads[record.owner] += 1
         uniform = all(member.subscribed is None for member in live.values())
         plain = not any(queue.exclusive for queue in self.queues.values())
         whole = self.spec.replicas is None

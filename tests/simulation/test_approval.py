@@ -30,14 +30,14 @@ class Approving(Fleet):
     def write(self, done: Step) -> None:
         before = self.operator
         assert before is not None
-        for happening in done.happenings:
-            if isinstance(happening, Approved):
-                assert before.proposal is not None and before.proposal.id == happening.id
+        for event in done.events:
+            if isinstance(event, Approved):
+                assert before.proposal is not None and before.proposal.id == event.id
                 self.agreed |= set(before.proposal.receivers)
-        for happening in done.happenings:
-            if isinstance(happening, Revoked) and self._works(happening) and not self.automatic:
-                assert happening.partition in self.agreed, f"{happening} was not approved"
-                self.agreed.discard(happening.partition)
+        for event in done.events:
+            if isinstance(event, Revoked) and self._works(event) and not self.automatic:
+                assert event.partition in self.agreed, f"{event} was not approved"
+                self.agreed.discard(event.partition)
         if done.state.proposal is not None:
             self.proposals.add(done.state.proposal.id)
         super().write(done)

@@ -108,7 +108,7 @@ def test_a_fleet_that_is_back_within_the_delay_has_moved_nothing(first: list[str
     assert summary(fleet.operator).state is State.READY
     if len(first) <= partitions:
         assert fleet.operator.totals.moves == before.totals.moves
-        assert {p: s.owner for p, s in fleet.operator.slots.items()} == {p: s.owner for p, s in before.slots.items()}
+        assert {p: s.owner for p, s in fleet.operator.records.items()} == {p: s.owner for p, s in before.records.items()}
 
 
 @settings(max_examples=200)
@@ -127,5 +127,5 @@ def test_partitions_that_do_not_move_are_never_paused(life: list[Operation], fau
         fleet.pass_time(seconds)
         assert fleet.operator is not None
         revoking = {p for p, move in fleet.operator.moves.items() if move.giver is not None}
-        leaving = {p for p, move in fleet.operator.moves.items() if move.receiver != fleet.operator.slots[p].owner}
+        leaving = {p for p, move in fleet.operator.moves.items() if move.receiver != fleet.operator.records[p].owner}
         assert revoking <= leaving

@@ -319,7 +319,7 @@ async def test_a_ledger_that_tells_less_than_it_has_is_not_read_either(world: Fu
 
 def kept(group: str) -> list[GroupState]:
     """States of a group that somebody refers to."""
-    return [one for one in gc.get_objects() if isinstance(one, GroupState) and one.group == group and one.slots]
+    return [one for one in gc.get_objects() if isinstance(one, GroupState) and one.group == group and one.records]
 
 
 @story

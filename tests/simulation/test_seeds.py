@@ -8,7 +8,7 @@ import os
 import pytest
 from tests.simulation.seeds.workers import Found, play_all
 
-from baton.engine.state_machine import GROUP_TURNS, PARTITION_TURNS
+from baton.engine.state_machine import GROUP_TRANSITIONS, PARTITION_TRANSITIONS
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000"))
 
@@ -30,8 +30,8 @@ def test_whatever_happens_nobody_is_harmed_and_everybody_is_served(found: Found)
 
 
 def test_the_engine_makes_the_transitions_of_the_table_and_no_others(found: Found) -> None:
-    partition = {(turn.before, turn.after) for turn in PARTITION_TURNS}
-    group = {(turn.before, turn.after) for turn in GROUP_TURNS}
+    partition = {(turn.before, turn.after) for turn in PARTITION_TRANSITIONS}
+    group = {(turn.before, turn.after) for turn in GROUP_TRANSITIONS}
     seen = {kind: {(before, after) for of, before, after in found.turns if of == kind} for kind in ("partition", "group")}
     together = {(one, other) for one, middle in partition for again, other in partition if middle == again}
     assert seen["partition"] - partition - together == set()

@@ -66,7 +66,7 @@ class Membership(Shape):
     ) = None
     """The pod label whose value is the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
     session_timeout_seconds: NonNegativeSeconds = 0
-    """How long a member that vanished keeps its seat. Seconds; 0 turns static membership off."""
+    """How long a member that vanished keeps its slot. Seconds; 0 turns static membership off."""
     session: SessionRule | None = None
     """Whether a pod has to keep a session (the Lease baton-<pod>, which baton.consumer keeps) to be a member. Required: one that
     is Ready and keeps none gets nothing. Optional: it takes part by its readiness alone. Without it: Optional where all of the

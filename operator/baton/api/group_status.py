@@ -123,7 +123,7 @@ class ConsumerGroupStatus(Shape):
     members: int | None = None
     """How many pods take part, standbys included."""
     standbys: int | None = None
-    """How many of these own nothing and wait for a seat."""
+    """How many of these own nothing and wait for a slot."""
     partitions: int | None = None
     """How many partitions the group's queues have."""
     unowned: int | None = None

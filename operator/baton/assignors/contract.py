@@ -56,7 +56,7 @@ def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
         answer = assignor(request)
         if assignor(_turned_round(request)) != answer:
             raise AssignorError(
-                name, "answers otherwise when the same members or queues are listed in another order: let names or seats decide"
+                name, "answers otherwise when the same members or queues are listed in another order: let names or ranks decide"
             )
         return answer
 

@@ -23,7 +23,7 @@ class Member:
     instance: str | None = None
     """The identity of a static member."""
     zone: str | None = None
-    seat: int = 0
+    rank: int = 0
     """Its rank by joining. Equal ranks go by name."""
     capacity: Fraction = Fraction(1)
     """How much load it can carry compared with other members, above 0."""

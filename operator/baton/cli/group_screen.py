@@ -22,7 +22,7 @@ def screen(one: Json, now: float, console: Console, lines: int | None) -> Iterat
     """`lines`: how many there are on the console; None: as many as it takes."""
     top = [*_head(one, now), *_problems(one, now)]
     queues = _queues(one["queues"], None if lines is None else MOST_QUEUES)
-    bottom = [*_seats(one, now), *_handoffs(one, now, None if lines is None else MOST_HANDOFFS), *_proposal(one, lines)]
+    bottom = [*_slots(one, now), *_handoffs(one, now, None if lines is None else MOST_HANDOFFS), *_proposal(one, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
     fixed: list[ConsoleRenderable] = [*top, queues, *bottom]
     taken = sum(len(console.render_lines(part)) for part in fixed) + 4
@@ -181,13 +181,13 @@ def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
         yield _line("standing by: ", ", ".join(names) + (f" and {len(others):,} more" if others else ""))
 
 
-def _seats(one: Json, now: float) -> Iterator[Text]:
-    seats, rest = _cut(one["vacantSeats"], 3)
-    for seat in seats:
-        until = f" for {_left(seat['until'], now)} more" if seat["until"] else ""
-        yield _line(f"the seat of {seat['member']} is kept{until}: {_ranges(seat['partitions'])}")
+def _slots(one: Json, now: float) -> Iterator[Text]:
+    slots, rest = _cut(one["vacantSlots"], 3)
+    for slot in slots:
+        until = f" for {_left(slot['until'], now)} more" if slot["until"] else ""
+        yield _line(f"the slot of {slot['member']} is kept{until}: {_ranges(slot['partitions'])}")
     if rest:
-        yield _line(f"and {counted(len(rest), 'more seat')}")
+        yield _line(f"and {counted(len(rest), 'more slot')}")
 
 
 def _handoffs(one: Json, now: float, most: int | None) -> Iterator[Text]:

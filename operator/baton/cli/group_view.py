@@ -59,7 +59,7 @@ def view(
         "conditions": _conditions(told),
         "queues": _queues(state, named, manifests),
         "owners": owners,
-        "vacantSeats": _vacant(state),
+        "vacantSlots": _vacant(state),
         "handoffs": told.get("handoffs") or [],
         "ledgerProblem": problem,
     }
@@ -108,14 +108,14 @@ def partitions(ledger: Mapping[str, str]) -> list[Json]:
 
 
 def _partition(state: GroupState, partition: Partition, doing: PartitionState) -> Json:
-    slot, move = state.slots[partition], state.moves.get(partition)
+    record, move = state.records[partition], state.moves.get(partition)
     going = move.receiver if move is not None and not move.quiet else state.waiting.get(partition)
     return {
         "queue": partition.queue,
         "partition": partition.number,
         "state": doing.value,
-        "owner": slot.owner,
-        "epoch": slot.epoch,
+        "owner": record.owner,
+        "epoch": record.epoch,
         "to": going,
         "deadline": None if move is None or move.giver is None or move.quiet else to_text(move.deadline),
         "reason": "" if move is None or move.quiet else move.why,
@@ -160,16 +160,16 @@ def _queues(state: GroupState | None, named: list[str], manifests: Mapping[str, 
 
 
 def _vacant(state: GroupState | None) -> list[Json]:
-    """Seats that wait for somebody."""
-    seats = [seat for seat in state.seats if seat.left] if state is not None else []
+    """Member slots that wait for somebody."""
+    slots = [slot for slot in state.member_slots if slot.vacated] if state is not None else []
     return [
         {
-            "member": seat.member,
-            "partitions": {queue: format_numbers(p.number for p in seat.left or () if p.queue == queue) for queue in queues},
-            "until": None if seat.expires is None else to_text(seat.expires),
+            "member": slot.member,
+            "partitions": {queue: format_numbers(p.number for p in slot.vacated or () if p.queue == queue) for queue in queues},
+            "until": None if slot.expires is None else to_text(slot.expires),
         }
-        for seat in seats
-        for queues in [sorted({p.queue for p in seat.left or ()})]
+        for slot in slots
+        for queues in [sorted({p.queue for p in slot.vacated or ()})]
     ]
 
 

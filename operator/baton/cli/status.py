@@ -84,7 +84,7 @@ async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
 
-_OF_LEDGER = ("owners", "queues", "vacantSeats", "ledgerProblem", "why", "leader")
+_OF_LEDGER = ("owners", "queues", "vacantSlots", "ledgerProblem", "why", "leader")
 
 Renderables = Iterable[Any]
 

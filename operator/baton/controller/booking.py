@@ -82,7 +82,7 @@ class Booking:
 
 def holds(state: GroupState) -> int:
     """Partitions, and a quarter of those that were withdrawn: their epochs are kept."""
-    return len(state.slots) + len(state.tombs) // WITHDRAWN_OF_ONE
+    return len(state.records) + len(state.epoch_tombstones) // WITHDRAWN_OF_ONE
 
 
 def _asks(state: GroupState, sight: QueueSight, members: bool) -> int:
@@ -94,5 +94,5 @@ def _asks(state: GroupState, sight: QueueSight, members: bool) -> int:
     known = max(asked, sight.facts.partitions or 0)
     if known <= has:
         return 0
-    back = sum(one.queue == sight.name and has <= one.number < known for one in state.tombs)
+    back = sum(one.queue == sight.name and has <= one.number < known for one in state.epoch_tombstones)
     return known - has - back // WITHDRAWN_OF_ONE

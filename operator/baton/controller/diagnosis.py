@@ -158,7 +158,7 @@ def identity_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[
     without = sorted(pod.name for pod in pods if pod.ready and not pod.terminating and not pod.label(label))
     if not without:
         return []
-    why = f"no label {label}, which spec.membership.identityLabel names, or an empty one, so no seat is kept for it"
+    why = f"no label {label}, which spec.membership.identityLabel names, or an empty one, so no slot is kept for it"
     return [
         Problem(Reason.NO_IDENTITY, f"{_named(without)}: {why}: add it to the pods, or correct spec.membership.identityLabel")
     ]

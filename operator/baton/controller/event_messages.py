@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from baton.controller.event_reasons import EventReason
-from baton.engine.step_events import Granted, How, Released, Revoked, Turned
+from baton.engine.step_events import Granted, How, Redirected, Released, Revoked
 from baton.kube.events import Kind
 from baton.kube.times import to_text
 from baton.model.ids import Partition
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
 
-H = TypeVar("H", Revoked, Turned, Released, Granted)
+H = TypeVar("H", Revoked, Redirected, Released, Granted)
 
 LONGEST_LIST = 240
 """Characters of a list of partitions; the ledger has all of them."""
@@ -44,15 +44,15 @@ def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | N
     return [Sentence(EventReason.REVOKING, sentence(some)) for some in pairs]
 
 
-def turned(those: Sequence[Turned], most: int) -> list[Sentence]:
+def redirected(those: Sequence[Redirected], most: int) -> list[Sentence]:
     """Hand-offs under way that go elsewhere."""
     alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
     if len(alike) > most:
         note = f"{_counted(those)} go to others than was meant{_because(those)}"
-        return [Sentence(EventReason.TURNED, note)]
+        return [Sentence(EventReason.REDIRECTED, note)]
     return [
         Sentence(
-            EventReason.TURNED,
+            EventReason.REDIRECTED,
             f"{named(some)} {_verb(some, 'goes', 'go')} to {some[0].receiver or 'nobody for now'} instead of "
             f"{some[0].instead_of or 'nobody'}{_because(some)}",
         )
@@ -86,7 +86,7 @@ def granted(those: Sequence[Granted], most: int) -> list[Sentence]:
     ]
 
 
-def named(those: Iterable[Revoked | Turned | Released | Granted]) -> str:
+def named(those: Iterable[Revoked | Redirected | Released | Granted]) -> str:
     """`partition 5 of orders`, `partitions 0-3,7 of orders and 2 of returns`"""
     numbers: dict[str, list[int]] = defaultdict(list)
     for partition in sorted({Partition(*one.partition) for one in those}):
@@ -157,13 +157,13 @@ def _paused(those: Sequence[Granted]) -> str:
     return f", paused for {max(pauses):.1f} s" + (" at most" if len(pauses) > 1 else "")
 
 
-def _because(those: Sequence[Revoked | Turned | Granted]) -> str:
+def _because(those: Sequence[Revoked | Redirected | Granted]) -> str:
     why = sorted({one.why for one in those if one.why})
     more = f" and {counted(len(why) - 1, 'more cause')}" if len(why) > 1 else ""
     return f": {why[0]}{more}" if why else ""
 
 
-def _counted(those: Sequence[Revoked | Turned | Released | Granted]) -> str:
+def _counted(those: Sequence[Revoked | Redirected | Released | Granted]) -> str:
     queues = sorted({one.partition.queue for one in those})
     of = f" of {queues[0]}" if len(queues) == 1 else f" of {len(queues)} queues"
     return f"{counted(len(those), 'partition')}{of}"

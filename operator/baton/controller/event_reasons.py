@@ -11,7 +11,7 @@ class EventReason(StrEnum):
     READY = "Ready"
     PAUSED = "Paused"
     REVOKING = "Revoking"
-    TURNED = "Turned"
+    REDIRECTED = "Redirected"
     RELEASED = "Released"
     GONE = "Gone"
     DEADLINE_MISSED = "DeadlineMissed"

@@ -20,12 +20,12 @@ from baton.engine.step_events import (
     Approved,
     Fenced,
     Granted,
-    Happening,
     Proposed,
     Released,
     StandsBy,
     State,
     StateChanged,
+    StepEvent,
     Withdrawn,
 )
 from baton.kube.events import Events, Kind, Regarding
@@ -53,14 +53,14 @@ class Teller:
         self._rounds = Rounds()
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
-    async def tell(self, happenings: Sequence[Happening], now: float) -> None:
+    async def tell(self, events: Sequence[StepEvent], now: float) -> None:
         """All of one step."""
-        await aside(len(happenings), self._measure, happenings, now)
-        for one in happenings:
+        await aside(len(events), self._measure, events, now)
+        for one in events:
             if not isinstance(one, OfPartition):
                 self._of_group(one)
-        self._standbys([one for one in happenings if isinstance(one, StandsBy)])
-        await self._turn([one for one in happenings if isinstance(one, OfPartition)], {}, now)
+        self._standbys([one for one in events if isinstance(one, StandsBy)])
+        await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
 
     async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
         """What the queues say is still to be acknowledged of partitions that are being handed over (None: they cannot say)."""
@@ -104,7 +104,7 @@ class Teller:
 
     # -- what happened to the group
 
-    def _of_group(self, one: Happening) -> None:
+    def _of_group(self, one: StepEvent) -> None:
         match one:
             case StateChanged():
                 self._state(one)
@@ -156,9 +156,9 @@ class Teller:
         for sentence in await aside(much, self._rounds.turn, happened, unacknowledged, now):
             self._say(*sentence)
 
-    def _measure(self, happenings: Iterable[Happening], now: float) -> None:
+    def _measure(self, events: Iterable[StepEvent], now: float) -> None:
         verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None
-        for one in happenings:
+        for one in events:
             match one:
                 case StateChanged(state=State.HOLDDOWN):
                     self._held_since = now if self._held_since is None else self._held_since

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from baton.controller import event_messages
 from baton.controller.event_messages import Sentence
-from baton.engine.step_events import Granted, Released, Revoked, Turned
+from baton.engine.step_events import Granted, Redirected, Released, Revoked
 from baton.model.ids import Partition
 
-OfPartition = Revoked | Turned | Released | Granted
+OfPartition = Revoked | Redirected | Released | Granted
 
 MOST_SENTENCES = 10
 """Of one kind in one round."""
@@ -88,7 +88,7 @@ class Rounds:
     def _told(self, those: list[OfPartition]) -> list[Sentence]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
         told = event_messages.revoked(_of(those, Revoked), self._answers, most)
-        told += event_messages.turned(_of(those, Turned), most)
+        told += event_messages.redirected(_of(those, Redirected), most)
         told += event_messages.released(_of(those, Released), most)
         told += event_messages.granted(_of(those, Granted), most)
         self._tokens = max(0.0, self._tokens - len(told))

@@ -19,29 +19,29 @@ _IN_DOUBT = "in doubt"
 """No server's incarnation, so that the next one seen is another."""
 
 
-def contradicted(state: GroupState, queue: QueueName, records: Mapping[int, Owner]) -> list[int]:
+def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner]) -> list[int]:
     """Partitions at rest for which the queue has recorded something else than the ledger: another owner, another epoch, none, or
     that they are paused; or a higher epoch where nobody is to own them."""
     wrong = []
     for number in range(state.queues[queue].partitions):
         partition = Partition(queue, number)
-        slot, record = state.slots.get(partition), records.get(number, _NOBODY)
-        if slot is None or partition in state.moves:
+        record, owner_record = state.records.get(partition), owner_records.get(number, _NOBODY)
+        if record is None or partition in state.moves:
             continue
-        as_granted = None if slot.owner is None else (state.known[slot.owner].uid, slot.epoch, False)
-        if record.epoch > slot.epoch or as_granted not in (None, record):
+        as_granted = None if record.owner is None else (state.known[record.owner].uid, record.epoch, False)
+        if owner_record.epoch > record.epoch or as_granted not in (None, owner_record):
             wrong.append(number)
     return wrong
 
 
 def told_of(
-    state: GroupState, queue: QueueName, records: Mapping[int, Owner], wrong: Sequence[int], *, first: bool
+    state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner], wrong: Sequence[int], *, first: bool
 ) -> tuple[EventReason, str]:
     """What people are told of it. `wrong`: the partitions that are contradicted; `first`: it was found when this operator took
     the group over."""
     cure = "all of it is granted again, above both"
     partitions = counted(len(wrong), "partition")
-    if not records:
+    if not owner_records:
         return (
             EventReason.OWNERS_RESTORED,
             f"the queue {queue} came back empty: it has no owner on record for {partitions} that had one, so its server has lost "
@@ -51,7 +51,7 @@ def told_of(
         )
     if first:
         return EventReason.LEDGER_REBUILT, f"the ledger contradicts what the queue {queue} has recorded; {cure}"
-    if all(records.get(number, _NOBODY).epoch < state.slots[Partition(queue, number)].epoch for number in wrong):
+    if all(owner_records.get(number, _NOBODY).epoch < state.records[Partition(queue, number)].epoch for number in wrong):
         return (
             EventReason.OWNERS_RESTORED,
             f"the queue {queue} came back with older data: for {partitions} it had recorded less than was granted; {cure}. Its "

@@ -259,7 +259,7 @@ class GroupLoop:
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
-            problems.append(deletion_problem(len(self._state.slots), problems))
+            problems.append(deletion_problem(len(self._state.records), problems))
         return problems
 
     async def _let_go(self, group: GroupView) -> bool:
@@ -268,7 +268,7 @@ class GroupLoop:
             self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
         released = self._release({name for name in named if self._services.mirror.queues.get(self.key[0], name)})
-        if not group.deleting or self._state.slots or not released:
+        if not group.deleting or self._state.records or not released:
             return False
         if self._scaling.spared and await self._finalizer.take_off(group):
             return True
@@ -277,14 +277,14 @@ class GroupLoop:
 
     def _release(self, but: Set[QueueName]) -> bool:
         """The queues (`but` these) of which the ledger has no partition; True once they all are."""
-        kept = {partition.queue for partition in self._state.slots}
+        kept = {partition.queue for partition in self._state.records}
         return self._workers.dismiss(self._workers.names - kept - but, recorded=frozenset(self._state.queues))
 
     async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: Membership) -> None:
         if group.deleting:
             self._scaling.spare(spec, self._sight.pods)
             return
-        owned = Counter(slot.owner for slot in self._state.slots.values() if slot.owner is not None)
+        owned = Counter(record.owner for record in self._state.records.values() if record.owner is not None)
         scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
         if scaled is not None:
             self._teller.say(EventReason.SCALED, scaled)

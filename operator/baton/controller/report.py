@@ -81,7 +81,7 @@ class Reporter:
     async def look_at(self, state: GroupState) -> None:
         """Prepare to report it: of a large group on another thread. A step at rest gives the same state again."""
         if self._looked_at is None or self._looked_at[0] is not state:
-            self._looked_at = (state, *await aside(len(state.slots), digest, state))
+            self._looked_at = (state, *await aside(len(state.records), digest, state))
 
     def _digest(self, state: GroupState) -> tuple[Summary, PartitionCounts]:
         if self._looked_at is None or self._looked_at[0] is not state:

@@ -76,7 +76,7 @@ class GroupRuntime:
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
         # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
         try:
-            much = max(len(self.state.slots), sum(one.partitions for one in shown.queues.values()))
+            much = max(len(self.state.records), sum(one.partitions for one in shown.queues.values()))
             made, texts, self.held_back = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit)
         except TooLarge as error:
             self.held_back = error
@@ -97,7 +97,7 @@ class GroupRuntime:
         found = next((one for one in self._unsettled if one[0] == data), None)
         self._unsettled.clear()
         if found is None:
-            self.state, self.wake_at = await aside(len(self.state.slots), load, data), None
+            self.state, self.wake_at = await aside(len(self.state.records), load, data), None
             return None
         _, made, told = found
         self._take(made, told)

@@ -111,7 +111,7 @@ class Steps:
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))
             self._workers.settle(sights)
-            await self._teller.tell(made.happenings, now)
+            await self._teller.tell(made.events, now)
         self._ledger_writer.settled()
         if self._runtime.held_back is not None:
             self._runtime.wake_at = min(now + FITS_AFTER, self._runtime.wake_at or float("inf"))
@@ -122,7 +122,7 @@ class Steps:
         """What the ledger was thought not to say, it says."""
         made = await self._runtime.adopt(landed.data)
         if made is not None:
-            await self._teller.tell(made.happenings, self._clock.now())
+            await self._teller.tell(made.events, self._clock.now())
         self._ledger_writer.settled()
 
     def _tell_restored(self) -> None:

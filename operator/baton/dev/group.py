@@ -189,9 +189,9 @@ def _taken(queue: str) -> str:
 def _owners(state: GroupState) -> str:
     """`orders-1: 0-2 | orders-2: 3-5`"""
     owned: dict[MemberId, list[int]] = {}
-    for partition, slot in state.slots.items():
-        if slot.owner is not None:
-            owned.setdefault(slot.owner, []).append(partition.number)
-    free = [partition.number for partition, slot in state.slots.items() if slot.owner is None]
+    for partition, record in state.records.items():
+        if record.owner is not None:
+            owned.setdefault(record.owner, []).append(partition.number)
+    free = [partition.number for partition, record in state.records.items() if record.owner is None]
     parts = [f"{member}: {format_numbers(numbers)}" for member, numbers in sorted(owned.items())]
     return " | ".join([*parts, f"nobody: {format_numbers(free)}"] if free else parts)

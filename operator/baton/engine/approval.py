@@ -9,14 +9,16 @@ from hashlib import sha256
 
 from baton.api.enums import Approval
 from baton.engine.draft import Draft
-from baton.engine.state import Proposal, Slot
+from baton.engine.state import PartitionRecord, Proposal
 from baton.engine.step_events import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.model.ids import MemberId, Partition, Uid
 
 
 def needs_approval(draft: Draft, partition: Partition) -> bool:
     """To take it from who works on it."""
-    return draft.spec.approval is Approval.MANUAL and draft.slots[partition].owner in draft.eligible and draft.settled(partition)
+    return (
+        draft.spec.approval is Approval.MANUAL and draft.records[partition].owner in draft.eligible and draft.at_rest(partition)
+    )
 
 
 def propose(draft: Draft, receivers: Mapping[Partition, MemberId], why: str) -> None:
@@ -26,10 +28,10 @@ def propose(draft: Draft, receivers: Mapping[Partition, MemberId], why: str) -> 
         _withdraw(draft, "there is nothing to move any more")
         return
     uids = {member: draft.eligible[member].uid for member in set(receivers.values())}
-    proposal = Proposal(_identity(draft.slots, receivers, uids), dict(receivers), uids, why, draft.now)
+    proposal = Proposal(_identity(draft.records, receivers, uids), dict(receivers), uids, why, draft.now)
     if before is None or before.id != proposal.id:
         draft.proposal = proposal
-        draft.happenings.append(Proposed(proposal.id, len(receivers), why, None if before is None else before.id))
+        draft.events.append(Proposed(proposal.id, len(receivers), why, None if before is None else before.id))
 
 
 def withdraw_overtaken(draft: Draft) -> None:
@@ -51,37 +53,40 @@ def take_approved(draft: Draft) -> Proposal | None:
         return None
     if proposal is not None and approved == proposal.id:
         draft.proposal = None
-        draft.answer(approved)
-        draft.happenings.append(Approved(proposal.id, len(proposal.receivers)))
+        draft.record_answer(approved)
+        draft.events.append(Approved(proposal.id, len(proposal.receivers)))
         return proposal
     if approved != draft.facts.answered:
-        draft.answer(approved)
-        draft.happenings.append(ApprovalRefused(approved, None if proposal is None else proposal.id))
+        draft.record_answer(approved)
+        draft.events.append(ApprovalRefused(approved, None if proposal is None else proposal.id))
     return None
 
 
 def _withdraw(draft: Draft, why: str) -> None:
     if draft.proposal is not None:
-        draft.happenings.append(Withdrawn(draft.proposal.id, why))
+        draft.events.append(Withdrawn(draft.proposal.id, why))
         draft.proposal = None
 
 
 def _holds(draft: Draft, proposal: Proposal) -> bool:
     receivers = proposal.receivers
     return (
-        all(partition in draft.slots and draft.settled(partition) for partition in receivers)
-        and all(draft.slots[partition].owner in draft.eligible for partition in receivers)
+        all(partition in draft.records and draft.at_rest(partition) for partition in receivers)
+        and all(draft.records[partition].owner in draft.eligible for partition in receivers)
         and all(draft.may_own(receiver, partition.queue) for partition, receiver in receivers.items())
         and all(draft.eligible[member].uid == uid for member, uid in proposal.uids.items())
-        and _identity(draft.slots, receivers, proposal.uids) == proposal.id
+        and _identity(draft.records, receivers, proposal.uids) == proposal.id
     )
 
 
-def _identity(slots: Mapping[Partition, Slot], receivers: Mapping[Partition, MemberId], uids: Mapping[MemberId, Uid]) -> str:
+def _identity(
+    records: Mapping[Partition, PartitionRecord], receivers: Mapping[Partition, MemberId], uids: Mapping[MemberId, Uid]
+) -> str:
     """Of these moves at these epochs: once carried out, or overtaken, the same id never comes again, so that an approval that
     is left standing approves nothing else."""
     moves = "".join(
-        f"{partition.queue}/{partition.number}@{slots[partition].epoch} {slots[partition].owner} {receiver} {uids[receiver]}\n"
+        f"{partition.queue}/{partition.number}@{record.epoch} {record.owner} {receiver} {uids[receiver]}\n"
         for partition, receiver in sorted(receivers.items())
+        for record in [records[partition]]
     )
     return sha256(moves.encode()).hexdigest()[:10]

@@ -21,7 +21,7 @@ def ask(
     claims: Claims,
     kept: Collection[Partition],
 ) -> dict[Partition, MemberId]:
-    """Who of `ranked` (in seat order) should own what of the non-exclusive queues; what is `kept` is left out.
+    """Who of `ranked` (in order of joining) should own what of the non-exclusive queues; what is `kept` is left out.
 
     Assignors number a queue's partitions from 0, so where some are left out the others are renumbered.
     """
@@ -34,7 +34,7 @@ def ask(
             instance=draft.eligible[member].instance,
             zone=draft.eligible[member].zone,
             capacity=draft.eligible[member].capacity,
-            seat=rank,
+            rank=rank,
         )
         for rank, member in enumerate(ranked)
     }
@@ -56,5 +56,5 @@ def _order(draft: Draft, queue: QueueName, kept: Collection[Partition]) -> list[
     if kept or draft.moves:
         mine = [partition for partition in mine if partition not in kept]
         if traits(draft).gives_up_highest:
-            mine.sort(key=lambda partition: (not draft.settled(partition), partition.number))
+            mine.sort(key=lambda partition: (not draft.at_rest(partition), partition.number))
     return mine

@@ -1,9 +1,9 @@
-"""Members that went: vanished, asked to stop, or no longer subscribed. Their seats become vacant."""
+"""Members that went: vanished, asked to stop, or no longer subscribed. Their slots become vacant."""
 
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.state import Seat, moment
+from baton.engine.state import MemberSlot, moment
 from baton.model.ids import MemberId, Partition
 
 
@@ -23,22 +23,22 @@ def notice_departures(draft: Draft) -> None:
 
 
 def release_stopping_static(draft: Draft) -> None:
-    """A static member that is asked to stop releases at once: its seat waits for it, not for a receiver (rule 7)."""
-    for seat in draft.seats:
-        if seat.expires is not None and seat.left and draft.present(seat.member, seat.uid):
-            for partition in sorted(seat.left):
-                if draft.slots[partition].owner == seat.member and draft.settled(partition):
-                    draft.aim(partition, None, f"{seat.member} is stopping and keeps its seat")
+    """A static member that is asked to stop releases at once: its slot waits for it, not for a receiver (rule 7)."""
+    for slot in draft.member_slots:
+        if slot.expires is not None and slot.vacated and draft.present(slot.member, slot.uid):
+            for partition in sorted(slot.vacated):
+                if draft.records[partition].owner == slot.member and draft.at_rest(partition):
+                    draft.hand_over(partition, None, f"{slot.member} is stopping and keeps its slot")
                     draft.new_generation()
 
 
 def _vanish(draft: Draft, member: MemberId) -> None:
     kept = _kept(draft, member)
     for partition in sorted(draft.owned[member]):
-        draft.gone(partition)
+        draft.owner_is_gone(partition)
     _vacate(draft, member, kept, vanished=True)
     del draft.known[member]
-    draft.touched.add(member)
+    draft.changed_members.add(member)
 
 
 def _step_aside(draft: Draft, member: MemberId) -> None:
@@ -50,7 +50,7 @@ def _step_aside(draft: Draft, member: MemberId) -> None:
         return
     kept = _kept(draft, member)
     for partition in sorted(fenced):
-        draft.gone(partition)
+        draft.owner_is_gone(partition)
     _vacate(draft, member, kept & fenced, kept - fenced, vanished=False)
 
 
@@ -59,53 +59,53 @@ def _leave(draft: Draft, member: MemberId) -> None:
 
 
 def _unsubscribe(draft: Draft, member: MemberId) -> None:
-    """Dropping a queue is leaving, for that queue: what it had there waits in a seat of its own."""
+    """Dropping a queue is leaving, for that queue: what it had there waits in a slot of its own."""
     reads = draft.subscribed(member)
     dropped = sorted(partition for partition in draft.owned[member] if partition.queue not in reads)
     if not dropped:
         return
-    left = frozenset(partition for partition in dropped if draft.stays(partition))
+    left = frozenset(partition for partition in dropped if draft.stays_put(partition))
     for partition in dropped:
         if draft.queue(partition).fenced:
-            draft.gone(partition)
+            draft.owner_is_gone(partition)
         elif partition in left:
             # Nothing keeps it from going on there but its own word (External): so the partition waits for that.
-            draft.aim(partition, None, f"{member} does not read {partition.queue} any more")
+            draft.hand_over(partition, None, f"{member} does not read {partition.queue} any more")
             draft.new_generation()
-    at = next((n for n, seat in enumerate(draft.seats) if seat.member == member), len(draft.seats) - 1)
-    draft.seats[at + 1 : at + 1] = _split(draft, Seat(member, draft.known[member].uid, left=left))
+    at = next((n for n, slot in enumerate(draft.member_slots) if slot.member == member), len(draft.member_slots) - 1)
+    draft.member_slots[at + 1 : at + 1] = _split(draft, MemberSlot(member, draft.known[member].uid, vacated=left))
 
 
 def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
     """What it has and neither gives away already nor is to give away."""
-    return frozenset(partition for partition in draft.owned[member] if draft.stays(partition))
+    return frozenset(partition for partition in draft.owned[member] if draft.stays_put(partition))
 
 
 def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanished: bool) -> None:
-    """Each part of what is kept waits in a seat of its own."""
+    """Each part of what is kept waits in a slot of its own."""
     if member in draft.standbys:
         draft.standbys.remove(member)
-    seats: list[Seat] = []
-    for seat in draft.seats:
-        if seat.member != member or seat.uid != draft.known[member].uid:
-            seats.append(seat)
-        elif seat.left is None:
+    slots: list[MemberSlot] = []
+    for slot in draft.member_slots:
+        if slot.member != member or slot.uid != draft.known[member].uid:
+            slots.append(slot)
+        elif slot.vacated is None:
             for part in kept:
-                seats += _split(draft, replace(seat, left=part))
-        elif vanished and seat.expires is not None:
+                slots += _split(draft, replace(slot, vacated=part))
+        elif vanished and slot.expires is not None:
             # A static member's term counts from when it vanished, not from when it was asked to stop.
-            seats.append(replace(seat, expires=moment(draft.now + seat.length)))
+            slots.append(replace(slot, expires=moment(draft.now + slot.length)))
         else:
-            seats.append(seat)
-    draft.seats = seats
+            slots.append(slot)
+    draft.member_slots = slots
 
 
-def _split(draft: Draft, seat: Seat) -> list[Seat]:
-    """A seat that was left: nothing, if it has no partitions; what is kept for a static member, and what others may take."""
-    assert seat.left is not None
+def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
+    """A slot that was left: nothing, if it has no partitions; what is kept for a static member, and what others may take."""
+    assert slot.vacated is not None
     length = draft.spec.session_timeout
-    if seat.instance is None or length <= 0:
-        return [seat] if seat.left else []
-    exclusive = frozenset(p for p in seat.left if draft.queues[p.queue].exclusive)
-    waiting = replace(seat, left=seat.left - exclusive, expires=moment(draft.now + length), length=length)
-    return [part for part in (waiting, replace(seat, left=exclusive)) if part.left]
+    if slot.instance is None or length <= 0:
+        return [slot] if slot.vacated else []
+    exclusive = frozenset(p for p in slot.vacated if draft.queues[p.queue].exclusive)
+    waiting = replace(slot, vacated=slot.vacated - exclusive, expires=moment(draft.now + length), length=length)
+    return [part for part in (waiting, replace(slot, vacated=exclusive)) if part.vacated]

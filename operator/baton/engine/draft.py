@@ -1,6 +1,6 @@
 """One step in the making: the state as it changes, and what is to be told of it.
 
-One class, for these change together: who owns a partition (`slots`) and that by member (`owned`), what is on its way (`moves`),
+One class, for these change together: who owns a partition (`records`) and that by member (`owned`), what is on its way (`moves`),
 whose assignment is another one now (`touched`), and what is counted.
 """
 
@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from baton.api.enums import OnDeadline
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
-from baton.engine.state import GroupState, Holddown, KnownMember, Move, Problem, Rebalance, Seat, Slot, moment
-from baton.engine.step_events import Granted, Happening, How, Released, Revoked, Turned
+from baton.engine.state import GroupState, Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Problem, Rebalance, moment
+from baton.engine.step_events import Granted, How, Redirected, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 
@@ -24,11 +24,11 @@ class Draft:
         self.now = now
         self.generation = state.generation
         self.queues = dict(state.queues)
-        self.slots = dict(state.slots)
-        self.tombs = dict(state.tombs)
-        self.ended = dict(state.ended)
+        self.records = dict(state.records)
+        self.epoch_tombstones = dict(state.epoch_tombstones)
+        self.queue_tombstones = dict(state.queue_tombstones)
         self.known = dict(state.known)
-        self.seats = list(state.seats)
+        self.member_slots = list(state.member_slots)
         self.standbys = list(state.standbys)
         self.moves = dict(state.moves)
         self.waiting = dict(state.waiting)
@@ -44,7 +44,7 @@ class Draft:
         self.fenced = state.fenced
         self.victims = state.victims
         self.totals = state.totals
-        self.happenings: list[Happening] = []
+        self.events: list[StepEvent] = []
         self.eligible: dict[MemberId, ObservedMember] = {}
         """The members: Ready, not terminating, not fenced off, not to be scaled away."""
         self.problem: Problem | None = None
@@ -52,15 +52,15 @@ class Draft:
         """Something went another way than planned: whether members are still within one has to be seen."""
         self.opened: dict[Partition, str] = {}
         """New partitions of a queue that grew, and why they are there."""
-        self.at_once: str | None = None
+        self.plan_now: str | None = None
         """Why a plan is due without delay."""
-        self.touched: set[MemberId] = set()
-        self._aimed: set[Partition] = set()
+        self.changed_members: set[MemberId] = set()
+        self._with_new_epoch: set[Partition] = set()
         """Those with a new epoch that nothing was told of yet: it serves for another receiver too."""
         self.owned: defaultdict[MemberId, set[Partition]] = defaultdict(set)
-        for partition, slot in self.slots.items():
-            if slot.owner is not None:
-                self.owned[slot.owner].add(partition)
+        for partition, record in self.records.items():
+            if record.owner is not None:
+                self.owned[record.owner].add(partition)
 
     # -- looking
 
@@ -82,46 +82,48 @@ class Draft:
     def may_own(self, member: MemberId | None, queue: QueueName) -> bool:
         return member in self.eligible and queue in self.subscribed(member)
 
-    def heading(self, partition: Partition) -> MemberId | None:
+    def planned_owner(self, partition: Partition) -> MemberId | None:
         """Whose the partition is, or will be when its hand-off is done."""
         move = self.moves.get(partition)
-        return self.slots[partition].owner if move is None else move.receiver
+        return self.records[partition].owner if move is None else move.receiver
 
     def loads(self) -> dict[MemberId, set[Partition]]:
         """What every member has, or will have when all hand-offs are done that have begun or are planned."""
         loads = {member: set(partitions) for member, partitions in self.owned.items() if partitions}
         for partition, move in self.moves.items():
-            owner = self.slots[partition].owner
+            owner = self.records[partition].owner
             if owner is not None and owner != move.receiver:
                 loads[owner].discard(partition)
             if move.receiver is not None:
                 loads.setdefault(move.receiver, set()).add(partition)
         for partition, receiver in self.waiting.items():
-            owner = self.slots[partition].owner
+            owner = self.records[partition].owner
             if owner is not None:
                 loads[owner].discard(partition)
             loads.setdefault(receiver, set()).add(partition)
         return loads
 
-    def settled(self, partition: Partition) -> bool:
+    def at_rest(self, partition: Partition) -> bool:
         """It is not changing hands."""
         move = self.moves.get(partition)
         return move is None or move.quiet
 
-    def stays(self, partition: Partition) -> bool:
+    def stays_put(self, partition: Partition) -> bool:
         """It is not changing hands, nor to do so when its turn comes."""
         receiver = self.waiting.get(partition)
-        return self.settled(partition) and (receiver is None or not self.may_own(receiver, partition.queue))
+        return self.at_rest(partition) and (receiver is None or not self.may_own(receiver, partition.queue))
 
     def withdrawn(self, partition: Partition) -> bool:
         """It does not exist any more."""
         return partition.number >= self.queues[partition.queue].partitions
 
-    def orphans(self) -> list[Partition]:
+    def unassigned(self) -> list[Partition]:
         """Partitions that nobody has or will have, sorted."""
-        return sorted(p for p, slot in self.slots.items() if slot.owner is None and p not in self.moves and p not in self.waiting)
+        return sorted(
+            p for p, record in self.records.items() if record.owner is None and p not in self.moves and p not in self.waiting
+        )
 
-    def kin(self, one: MemberId | None, other: MemberId | None) -> bool:
+    def same_member(self, one: MemberId | None, other: MemberId | None) -> bool:
         """Two names of one static member."""
         if one is None or other is None or one == other:
             return one == other
@@ -142,58 +144,58 @@ class Draft:
 
     # -- doing
 
-    def aim(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
+    def hand_over(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
         """Begin to hand a partition over, or turn a hand-off that is under way to another receiver, at a new epoch."""
-        slot = self.slots[partition]
+        record = self.records[partition]
         move = self.moves.get(partition)
         rests = receiver is None and not self.withdrawn(partition)  # nobody is granted anything, so no epoch is used up
-        epoch = Epoch(max(slot.epoch, move.epoch if move else 0) + (not rests and partition not in self._aimed))
+        epoch = Epoch(max(record.epoch, move.epoch if move else 0) + (not rests and partition not in self._with_new_epoch))
         if not rests:
-            self._aimed.add(partition)
+            self._with_new_epoch.add(partition)
         uid = None if receiver is None else self.observation.members[receiver].uid
         self.note_origin(partition)
         if move is not None and not move.quiet:
             if receiver != move.receiver:
-                self.happenings.append(Turned(partition, slot.owner, receiver, move.receiver, why))
+                self.events.append(Redirected(partition, record.owner, receiver, move.receiver, why))
             move = replace(move, receiver=receiver, uid=uid, epoch=epoch, why=why)
-        elif slot.owner is None:
+        elif record.owner is None:
             move = Move(receiver, uid, epoch, why=why)
         else:
             length = self.queue(partition).max_handoff
             deadline = moment(self.now + length)
-            move = Move(receiver, uid, epoch, slot.owner, deadline, length, self.now, why)
-            self.happenings.append(Revoked(partition, slot.owner, slot.epoch, deadline, why, receiver))
-        self.put(partition, move)
+            move = Move(receiver, uid, epoch, record.owner, deadline, length, self.now, why)
+            self.events.append(Revoked(partition, record.owner, record.epoch, deadline, why, receiver))
+        self.record_move(partition, move)
         self.waiting.pop(partition, None)
-        self.touched.update(m for m in (slot.owner, receiver) if m is not None)
+        self.changed_members.update(m for m in (record.owner, receiver) if m is not None)
 
-    def put(self, partition: Partition, move: Move) -> None:
+    def record_move(self, partition: Partition, move: Move) -> None:
         """Keep a move. Without a giver nothing but its epoch counts any more."""
         self.moves[partition] = move
-        slot = self.slots[partition]
-        if slot.owner is None:
-            self.slots[partition] = Slot(move.epoch, None, slot.last)
+        record = self.records[partition]
+        if record.owner is None:
+            self.records[partition] = PartitionRecord(move.epoch, None, record.last)
 
     def assert_owner(self, partition: Partition, owner: MemberId, above: Epoch) -> None:
         """Grant a partition again to who has it, at an epoch above one that the queue may have."""
-        slot = self.slots[partition]
+        record = self.records[partition]
         move = self.moves.get(partition)
-        epoch = Epoch(max(slot.epoch, above, move.epoch if move else 0) + 1)
+        epoch = Epoch(max(record.epoch, above, move.epoch if move else 0) + 1)
         uid = self.observation.members[owner].uid
-        giver = slot.owner
-        self.put(partition, Move(owner, uid, epoch, giver, quiet=True, why="the queue's records were in doubt"))
-        self.touched.add(owner)
+        giver = record.owner
+        self.record_move(partition, Move(owner, uid, epoch, giver, quiet=True, why="the queue's records were in doubt"))
+        self.changed_members.add(owner)
 
     def raise_epoch(self, partition: Partition, above: Epoch) -> None:
         """The grant of a move that is under way gets a new epoch, above one that the queue may have."""
         move = self.moves[partition]
-        self.put(partition, replace(move, epoch=Epoch(max(move.epoch, above) + 1)))
+        self.record_move(partition, replace(move, epoch=Epoch(max(move.epoch, above) + 1)))
 
     def note_origin(self, partition: Partition) -> None:
         """A rebalance moves this partition; the first such starts it."""
         if self.origins is None:
             self.origins = {}
-        self.origins.setdefault(partition, self.slots[partition].last)
+        self.origins.setdefault(partition, self.records[partition].last)
 
     def _rename_origin(self, partition: Partition, before: MemberId | None, now: MemberId | None) -> None:
         """The same static member under another name: the partition was at home all the time."""
@@ -208,79 +210,79 @@ class Draft:
         """The assignment changes; several changes of one step are one."""
         self.generation = self.before.generation + 1
 
-    def gone(self, partition: Partition) -> None:
+    def owner_is_gone(self, partition: Partition) -> None:
         """Its owner is no more; what was to follow its release follows."""
-        slot = self.slots[partition]
-        owner = slot.owner
+        record = self.records[partition]
+        owner = record.owner
         assert owner is not None
         move = self.moves.get(partition)
         if move is None or move.released is None:
-            self.happenings.append(Released(partition, owner, How.GONE))
-        self._leaves(partition, owner)
+            self.events.append(Released(partition, owner, How.GONE))
+        self._no_longer_owned(partition, owner)
         last = owner
-        if move is not None and move.receiver is not None and self.kin(owner, move.receiver):
+        if move is not None and move.receiver is not None and self.same_member(owner, move.receiver):
             last = move.receiver
             self._rename_origin(partition, owner, last)
         if move is not None and move.quiet:
             del self.moves[partition]
-            self.slots[partition] = Slot(move.epoch, None, last)
+            self.records[partition] = PartitionRecord(move.epoch, None, last)
             return
-        self.slots[partition] = Slot(slot.epoch, None, last)
+        self.records[partition] = PartitionRecord(record.epoch, None, last)
         if move is not None:
-            self.put(partition, replace(move, giver=None, released=How.GONE))
+            self.record_move(partition, replace(move, giver=None, released=How.GONE))
 
-    def free(self, partition: Partition) -> None:
+    def leave_unowned(self, partition: Partition) -> None:
         """The move ends with nobody: the partition is an orphan that was released."""
         move = self.moves.pop(partition)
-        slot = self.slots[partition]
-        self._leaves(partition, slot.owner)
-        self.slots[partition] = Slot(move.epoch, None, slot.last)
+        record = self.records[partition]
+        self._no_longer_owned(partition, record.owner)
+        self.records[partition] = PartitionRecord(move.epoch, None, record.last)
 
-    def _leaves(self, partition: Partition, owner: MemberId | None) -> None:
+    def _no_longer_owned(self, partition: Partition, owner: MemberId | None) -> None:
         if owner is not None:
             self.owned[owner].discard(partition)
-            self.touched.add(owner)
+            self.changed_members.add(owner)
 
-    def granted(self, partition: Partition, record: OwnerRecord) -> None:
+    def record_grant(self, partition: Partition, at_queue: OwnerRecord) -> None:
         """The queue has taken the grant."""
         move = self.moves.pop(partition)
-        slot = self.slots[partition]
-        self._leaves(partition, slot.owner)
+        record = self.records[partition]
+        self._no_longer_owned(partition, record.owner)
         if move.receiver is None:
-            self.withdraw(partition, record.epoch)
+            self.withdraw(partition, at_queue.epoch)
             return
-        self.slots[partition] = Slot(move.epoch, move.receiver, move.receiver)
+        self.records[partition] = PartitionRecord(move.epoch, move.receiver, move.receiver)
         self.owned[move.receiver].add(partition)
-        self.touched.add(move.receiver)
-        previous = slot.last
-        if self.kin(previous, move.receiver):
+        self.changed_members.add(move.receiver)
+        previous = record.last
+        if self.same_member(previous, move.receiver):
             previous = move.receiver
-            self._rename_origin(partition, slot.last, previous)
+            self._rename_origin(partition, record.last, previous)
         if previous is not None and previous != move.receiver:
             self.totals = self.totals._replace(moves=self.totals.moves + 1)
         paused_for = None if move.since is None or move.quiet else moment(self.now - move.since)
-        self.happenings.append(Granted(partition, move.receiver, move.epoch, previous, paused_for, move.why))
+        self.events.append(Granted(partition, move.receiver, move.epoch, previous, paused_for, move.why))
 
     def withdraw(self, partition: Partition, epoch: Epoch) -> None:
         """Forget a partition, but not its epoch."""
-        slot = self.slots.pop(partition)
+        record = self.records.pop(partition)
         move = self.moves.pop(partition, None)
-        self._leaves(partition, slot.owner)
-        highest = max(epoch, slot.epoch, move.epoch if move else 0)
+        self._no_longer_owned(partition, record.owner)
+        highest = max(epoch, record.epoch, move.epoch if move else 0)
         if highest:
-            self.tombs[partition] = Epoch(highest)
+            self.epoch_tombstones[partition] = Epoch(highest)
         self.waiting.pop(partition, None)
         if self.origins is not None:
             self.origins.pop(partition, None)  # when it comes back it is new, and its first grant is no move
 
-    def end(self, queue: QueueName) -> None:
+    def merge_tombstones(self, queue: QueueName) -> None:
         """Of what was withdrawn of this queue keep one epoch for all."""
-        withdrawn = [partition for partition in self.tombs if partition.queue == queue]
-        highest = max((self.tombs.pop(partition) for partition in withdrawn), default=0)
-        if highest > self.ended.get(queue, 0):
-            self.ended[queue] = Epoch(highest)
+        withdrawn = [partition for partition in self.epoch_tombstones if partition.queue == queue]
+        highest = max((self.epoch_tombstones.pop(partition) for partition in withdrawn), default=0)
+        if highest > self.queue_tombstones.get(queue, 0):
+            self.queue_tombstones[queue] = Epoch(highest)
 
-    def miss(self, partition: Partition, move: Move) -> Move:
+    def record_missed_deadline(self, partition: Partition, move: Move) -> Move:
         """A deadline passed. Counted once per hand-off, in the same write that records it."""
         if move.missed:
             return move
@@ -297,7 +299,7 @@ class Draft:
             return True
         return queue.let_go and move.receiver is None
 
-    def answer(self, approval: str) -> None:
+    def record_answer(self, approval: str) -> None:
         """An approval was carried out or refused, and needs no other answer."""
         assert self.facts is not None
         self.facts = replace(self.facts, answered=approval)
@@ -309,16 +311,16 @@ class Draft:
         elif pinned and not self.holddown.pinned:
             self.holddown = replace(self.holddown, pinned=True)
 
-    def meet(self, member: MemberId) -> None:
+    def add_member(self, member: MemberId) -> None:
         """A member gets a key in the ledger."""
         seen = self.observation.members[member]
         old = self.known.get(member)
         if old is None or old.uid != seen.uid:
             self.known[member] = KnownMember(seen.uid, instance=seen.instance, subscribed=seen.subscribed, capacity=seen.capacity)
-            self.touched.add(member)
+            self.changed_members.add(member)
 
-    def sit(self, member: MemberId) -> Seat:
-        """A taken seat for an eligible member."""
-        self.meet(member)
+    def new_slot(self, member: MemberId) -> MemberSlot:
+        """A taken slot for an eligible member."""
+        self.add_member(member)
         seen = self.eligible[member]
-        return Seat(member, seen.uid, self.known[member].instance)
+        return MemberSlot(member, seen.uid, self.known[member].instance)

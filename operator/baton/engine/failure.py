@@ -20,9 +20,9 @@ def problem_of(error: Exception) -> Problem:
 def unplanned_if_it_fails(draft: Draft) -> Iterator[None]:
     """Around the making of a plan, whose first change to the draft that is not undone here comes after the assignor's answer. The
     holddown stands, so that every step tries again."""
-    before = draft.holddown, dict(draft.waiting), list(draft.seats), list(draft.standbys)
+    before = draft.holddown, dict(draft.waiting), list(draft.member_slots), list(draft.standbys)
     try:
         yield
     except FAILURES as error:
-        draft.holddown, draft.waiting, draft.seats, draft.standbys = before
+        draft.holddown, draft.waiting, draft.member_slots, draft.standbys = before
         draft.problem = problem_of(error)

@@ -28,5 +28,5 @@ def why_of(state: GroupState) -> str:
         case State.HOLDDOWN if state.holddown is not None:
             return state.holddown.why
         case State.HOLDDOWN:
-            return ", ".join(f"{seat.member} may come back" for seat in state.seats if seat.expires is not None)
+            return ", ".join(f"{slot.member} may come back" for slot in state.member_slots if slot.expires is not None)
     return ""

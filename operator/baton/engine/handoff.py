@@ -17,7 +17,7 @@ def take_outcomes(draft: Draft) -> None:
         if move is None or (move.receiver is None and not draft.withdrawn(partition)):
             continue  # nothing was asked of the queue, or it was seen before
         if record == (move.uid, move.epoch):
-            draft.granted(partition, record)
+            draft.record_grant(partition, record)
         elif record.epoch >= move.epoch:
             # Refused: somebody wrote a higher epoch there. Go above it; the ledger learns of it first.
             draft.raise_epoch(partition, record.epoch)
@@ -40,18 +40,18 @@ def take_releases(draft: Draft) -> None:
         giver = move.giver
         assert giver is not None
         if how is How.DEADLINE:
-            move = draft.miss(partition, move)
+            move = draft.record_missed_deadline(partition, move)
             if not draft.goes_on_at_deadline(partition, move):
                 continue
         draft.moves[partition] = replace(move, released=how)
-        draft.happenings.append(Released(partition, giver, how))
+        draft.events.append(Released(partition, giver, how))
 
 
 def free_released(draft: Draft) -> None:
     """What was released and has no receiver waits without an owner, unless it is withdrawn."""
     for partition, move in sorted(draft.moves.items()):
         if move.receiver is None and not waits_for_giver(move) and not draft.withdrawn(partition):
-            draft.free(partition)
+            draft.leave_unowned(partition)
 
 
 def effects(draft: Draft) -> tuple[Effect, ...]:
@@ -62,7 +62,7 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
     wanted: list[Effect] = []
     for partition, move in sorted(draft.moves.items()):
         if waits_for_giver(move):
-            wanted.append(Pause(partition, draft.slots[partition].epoch, move.deadline))
+            wanted.append(Pause(partition, draft.records[partition].epoch, move.deadline))
         elif not barrier or move.quiet:
             wanted.append(Grant(partition, move.receiver, move.uid, move.epoch))
     return tuple(wanted)
@@ -76,9 +76,9 @@ def clamp_deadlines(draft: Draft) -> None:
     held = draft.holddown
     if held is not None and held.until > draft.now + held.length + 1e-6:
         draft.holddown = replace(held, until=draft.now + held.length)
-    for n, seat in enumerate(draft.seats):
-        if seat.expires is not None and seat.expires > draft.now + seat.length + 1e-6:
-            draft.seats[n] = replace(seat, expires=draft.now + seat.length)
+    for n, slot in enumerate(draft.member_slots):
+        if slot.expires is not None and slot.expires > draft.now + slot.length + 1e-6:
+            draft.member_slots[n] = replace(slot, expires=draft.now + slot.length)
 
 
 def waits_for_giver(move: Move) -> bool:
@@ -87,7 +87,7 @@ def waits_for_giver(move: Move) -> bool:
 
 
 def _released(draft: Draft, partition: Partition, move: Move) -> How | None:
-    epoch = draft.slots[partition].epoch
+    epoch = draft.records[partition].epoch
     assert move.giver is not None
     word = Release(draft.known[move.giver].uid, partition.queue, partition.number, epoch)
     if word in draft.observation.releases or (partition, epoch) in draft.observation.drained:

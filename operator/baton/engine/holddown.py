@@ -8,68 +8,68 @@ from baton.engine.assignor_inputs import left_out
 from baton.engine.draft import Draft
 from baton.engine.evenness import even, within_one
 from baton.engine.exclusive import several_active
-from baton.engine.seats import newcomers, stand_by, taken, unseated, vacant
-from baton.engine.state import Seat
+from baton.engine.member_slots import make_standbys, members_without_slot, newcomers, slot_holders, vacant_slots
+from baton.engine.state import MemberSlot
 from baton.model.ids import Partition
 from baton.model.wording import first_of
 
 
 def update_holddown(draft: Draft) -> None:
     """Start a holddown if there is a reason, end it if there is none any more."""
-    empty, new = vacant(draft), newcomers(draft)
+    empty, new = vacant_slots(draft), newcomers(draft)
     if empty or new:
         draft.trigger(_why(draft), pinned=False)
-    seated = taken(draft)
-    reads = {queue for member in seated for queue in draft.subscribed(member)}
-    resting = {partition for seat in draft.seats if seat.left for partition in seat.left}
+    holders = slot_holders(draft)
+    reads = {queue for member in holders for queue in draft.subscribed(member)}
+    resting = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
     if any(partition.queue in reads and partition not in resting for partition in unserved(draft)):
         draft.trigger("partitions have no owner")
     if any(partition not in resting for partition in _stranded(draft)):
         draft.trigger("partitions are left with who is stopping")
     balances = traits(draft).balances
-    if draft.unsettled and not (even if balances else within_one)(draft, seated):
+    if draft.unsettled and not (even if balances else within_one)(draft, holders):
         draft.trigger("members are not within one partition of each other")
     if draft.holddown is not None and not draft.holddown.pinned and not empty and not new:
-        # All seats are taken and nobody is left over. But an old imbalance does not perpetuate itself (rule 2).
-        if balances and not even(draft, seated):
+        # All slots are taken and nobody is left over. But an old imbalance does not perpetuate itself (rule 2).
+        if balances and not even(draft, holders):
             draft.holddown = replace(draft.holddown, pinned=True)
         else:
             draft.holddown = None
-    if draft.proposal is None and (shared := several_active(draft, seated)):
+    if draft.proposal is None and (shared := several_active(draft, holders)):
         draft.trigger(f"more than one member is active on {', '.join(shared)}")  # whatever the way was that led there (rule 8)
     if draft.holddown is None:
-        stand_by(draft, unseated(draft))
+        make_standbys(draft, members_without_slot(draft))
 
 
 def due(draft: Draft) -> bool:
     """Whether the time for a plan has come."""
     if draft.holddown is None or draft.problem is not None:
         return False
-    return draft.at_once is not None or draft.now >= draft.holddown.until
+    return draft.plan_now is not None or draft.now >= draft.holddown.until
 
 
 def unserved(draft: Draft) -> set[Partition]:
     """Partitions that nobody has or will have, and somebody should."""
-    orphans = draft.orphans()
+    orphans = draft.unassigned()
     return set(orphans) - left_out(draft, orphans) if orphans else set()
 
 
 def _stranded(draft: Draft) -> Iterator[Partition]:
     """What those have who are not members any more, and what is not on its way to somebody else."""
     leaving = [partitions for owner, partitions in draft.owned.items() if owner not in draft.eligible]
-    return (partition for partitions in leaving for partition in partitions if draft.stays(partition))
+    return (partition for partitions in leaving for partition in partitions if draft.stays_put(partition))
 
 
 def _why(draft: Draft) -> str:
-    words = [f"{seat.member} {_how(draft, seat)}" for seat in vacant(draft)]
+    words = [f"{slot.member} {_how(draft, slot)}" for slot in vacant_slots(draft)]
     words += [f"{member} joined" for member in newcomers(draft)]
     return first_of(words, 3)
 
 
-def _how(draft: Draft, seat: Seat) -> str:
-    if seat.member in draft.eligible and seat.uid == draft.eligible[seat.member].uid:
-        queues = {partition.queue for partition in seat.left or ()}
+def _how(draft: Draft, slot: MemberSlot) -> str:
+    if slot.member in draft.eligible and slot.uid == draft.eligible[slot.member].uid:
+        queues = {partition.queue for partition in slot.vacated or ()}
         return f"does not read {', '.join(sorted(queues))} any more"
-    if (seat.member, seat.uid) in draft.victims:
+    if (slot.member, slot.uid) in draft.victims:
         return "is to be scaled away"
-    return "is stopping" if seat.member in draft.known else "left"
+    return "is stopping" if slot.member in draft.known else "vacated"

@@ -1,6 +1,6 @@
 """The ledger ConfigMap's data, as it is written: the one record that the operator restarts from and that pods read.
 
-Who owns and revokes what stands only in the members' keys; the key `group` has the rest: seats, hand-offs with their receivers
+Who owns and revokes what stands only in the members' keys; the key `group` has the rest: slots, hand-offs with their receivers
 and deadlines, what has no owner, timers and totals. Partitions are written as ranges (`0-3@12,7@17`) and what is alike shares
 one entry, so that 1,000 members with 10,000 partitions fit.
 """
@@ -13,8 +13,8 @@ from typing import Any
 from baton.engine.partition_text import by_queue, grouped, spell_grants, spell_numbers
 from baton.engine.state import (
     GroupState,
+    MemberSlot,
     Proposal,
-    Seat,
 )
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -27,10 +27,10 @@ def dump(state: GroupState) -> dict[str, str]:
     """The `data` of the ledger ConfigMap. Equal states have equal texts."""
     owned: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
     revoking: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
-    for partition, slot in state.slots.items():
-        if slot.owner is not None:
+    for partition, record in state.records.items():
+        if record.owner is not None:
             move = state.moves.get(partition)
-            (owned if move is None or move.quiet else revoking)[slot.owner][partition] = slot.epoch
+            (owned if move is None or move.quiet else revoking)[record.owner][partition] = record.epoch
     data: dict[str, str] = {
         member: MemberEntry(
             group=state.group,
@@ -54,7 +54,7 @@ def _group(state: GroupState) -> dict[str, object]:
         "generation": state.generation,
         "queues": {queue: _slim(state.queues[queue]._asdict()) for queue in sorted(state.queues)},
         "facts": None if facts is None else _slim(_fields(facts)),
-        "seats": [seat.member if seat.left is None else _seat(seat) for seat in state.seats],
+        "member_slots": [slot.member if slot.vacated is None else _slot(slot) for slot in state.member_slots],
         "standbys": state.standbys,
         "instances": {m: known.instance for m, known in sorted(state.known.items()) if known.instance is not None},
         "subscribed": _subscriptions(state),
@@ -68,8 +68,8 @@ def _group(state: GroupState) -> dict[str, object]:
         "origins": []
         if running is None
         else [{"owner": o, "of": spell_numbers(part)} for o, part in grouped((o, p) for p, o in running.origins.items())],
-        "tombs": spell_grants(state.tombs),
-        "ended": dict(sorted(state.ended.items())),
+        "epoch_tombstones": spell_grants(state.epoch_tombstones),
+        "queue_tombstones": dict(sorted(state.queue_tombstones.items())),
         "fenced": sorted(state.fenced),
         "victims": state.victims,
         "scale": None if state.replicas is None else {"replicas": state.replicas, "victims": [name for name, _ in state.victims]},
@@ -78,8 +78,8 @@ def _group(state: GroupState) -> dict[str, object]:
     return {"version": VERSION, **_slim(raw)}
 
 
-def _seat(seat: Seat) -> dict[str, object]:
-    raw = _fields(seat) | {"left": spell_numbers(seat.left or ())}
+def _slot(slot: MemberSlot) -> dict[str, object]:
+    raw = _fields(slot) | {"vacated": spell_numbers(slot.vacated or ())}
     return _slim(raw)
 
 
@@ -114,9 +114,9 @@ def _moves(state: GroupState) -> list[dict[str, object]]:
 
 def _free(state: GroupState) -> list[tuple[MemberId | None, dict[Partition, Epoch]]]:
     groups: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
-    for partition, slot in sorted(state.slots.items()):
-        if slot.owner is None and (slot.epoch or slot.last is not None):
-            groups[slot.last][partition] = slot.epoch
+    for partition, record in sorted(state.records.items()):
+        if record.owner is None and (record.epoch or record.last is not None):
+            groups[record.last][partition] = record.epoch
     return sorted(groups.items(), key=lambda group: group[0] or "")
 
 

@@ -31,7 +31,7 @@ def partitions_named(data: Mapping[str, str]) -> int:
         group = json.loads(data.get(LEDGER_GROUP_KEY) or "{}")
         Extent().of_group(group)
         has = sum(facts["partitions"] for facts in group.get("queues", {}).values())
-        return int(has) + sum(map(count_named, group.get("tombs", {}).values())) // WITHDRAWN_OF_ONE
+        return int(has) + sum(map(count_named, group.get("epoch_tombstones", {}).values())) // WITHDRAWN_OF_ONE
     except (LedgerError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
         return 0
 
@@ -67,7 +67,7 @@ class Extent:
 
 
 def _grants(group: Mapping[str, Any]) -> Iterator[str]:
-    yield from group.get("tombs", {}).values()
+    yield from group.get("epoch_tombstones", {}).values()
     for part in group.get("free", ()):
         yield from part["of"].values()
     for batch in group.get("moves", ()):
@@ -82,6 +82,6 @@ def _numbers(group: Mapping[str, Any]) -> Iterator[str]:
         yield from part["of"].values()
     for of in (group.get("proposal") or {"to": {}})["to"].values():
         yield from of.values()
-    for seat in group.get("seats", ()):
-        if not isinstance(seat, str):
-            yield from seat["left"].values()
+    for slot in group.get("member_slots", ()):
+        if not isinstance(slot, str):
+            yield from slot["vacated"].values()

@@ -21,11 +21,11 @@ from baton.engine.state import (
     Holddown,
     KnownMember,
     KnownQueue,
+    MemberSlot,
     Move,
+    PartitionRecord,
     Proposal,
     Rebalance,
-    Seat,
-    Slot,
     Totals,
 )
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
@@ -75,11 +75,11 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     if raw["version"] != VERSION:
         raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {VERSION}")
     queues = {QueueName(name): checked(KnownQueue, **facts) for name, facts in raw.get("queues", {}).items()}
-    slots, revoking = _read_slots(raw, queues, entries)
+    records, revoking = _read_records(raw, queues, entries)
     known = _read_known(raw, entries)
-    moves = _read_moves(raw.get("moves", ()), slots, known)
+    moves = _read_moves(raw.get("moves", ()), records, known)
     strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
-    strays |= {p for p in slots if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
+    strays |= {p for p in records if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
     if strays:
         raise LedgerError(f"{min(strays)} has an owner but no queue, or a revoke but no deadline")
     running = raw.get("rebalance")
@@ -90,15 +90,15 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
         group=str(raw["group"]),
         generation=int(raw["generation"]),
         queues=queues,
-        slots=slots,
-        tombs=read_grants(raw.get("tombs", {})),
-        ended={QueueName(name): Epoch(epoch) for name, epoch in raw.get("ended", {}).items()},
+        records=records,
+        epoch_tombstones=read_grants(raw.get("epoch_tombstones", {})),
+        queue_tombstones={QueueName(name): Epoch(epoch) for name, epoch in raw.get("queue_tombstones", {}).items()},
         known=known,
-        seats=tuple(_read_seat(seat, known, slots) for seat in raw.get("seats", ())),
+        member_slots=tuple(_read_member_slot(slot, known, records) for slot in raw.get("member_slots", ())),
         standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),
         moves=moves,
-        waiting={_in(p, slots): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
-        proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], slots, known),
+        waiting={_in(p, records): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
+        proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], records, known),
         holddown=None if raw.get("holddown") is None else checked(Holddown, **raw["holddown"]),
         rebalance=None if running is None else checked(Rebalance, origins=origins, **running),
         facts=None if recorded is None else checked(Facts, **{**recorded, "protocol": Protocol(recorded["protocol"])}),
@@ -109,33 +109,33 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     )
 
 
-def _read_slots(
+def _read_records(
     raw: Mapping[str, Any], queues: Mapping[QueueName, KnownQueue], entries: Mapping[MemberId, MemberEntry]
-) -> tuple[dict[Partition, Slot], set[Partition]]:
+) -> tuple[dict[Partition, PartitionRecord], set[Partition]]:
     """Who has what, and which of it is being revoked: from the members' keys, and what nobody has from the key `group`."""
-    never = Slot()
-    slots = {Partition(name, number): never for name, queue in queues.items() for number in range(queue.partitions)}
+    never = PartitionRecord()
+    records = {Partition(name, number): never for name, queue in queues.items() for number in range(queue.partitions)}
     free: set[Partition] = set()
     for part in raw.get("free", ()):
-        like = checked(Slot, last=part.get("last"))
+        like = checked(PartitionRecord, last=part.get("last"))
         for partition, epoch in read_grants(part["of"]).items():
-            slots[partition] = like._replace(epoch=epoch)
+            records[partition] = like._replace(epoch=epoch)
             free.add(partition)
     revoking: set[Partition] = set()
     for member, entry in entries.items():
         if entry.group != raw["group"] or entry.member != member:
             raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
-        at: dict[Epoch, Slot] = {}
+        at: dict[Epoch, PartitionRecord] = {}
         for queues_of, gives in ((entry.owned, False), (entry.revoking, True)):
             for partition, epoch in flat(queues_of):
-                if partition in free or slots.get(partition, never).owner is not None:
+                if partition in free or records.get(partition, never).owner is not None:
                     raise LedgerError(f"partition {partition.number} of {partition.queue} stands at {member} and elsewhere")
-                if (slot := at.get(epoch)) is None:
-                    slot = at[epoch] = Slot(epoch, member, member)
-                slots[partition] = slot
+                if (record := at.get(epoch)) is None:
+                    record = at[epoch] = PartitionRecord(epoch, member, member)
+                records[partition] = record
                 if gives:
                     revoking.add(partition)
-    return slots, revoking
+    return records, revoking
 
 
 def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> dict[MemberId, KnownMember]:
@@ -156,24 +156,28 @@ def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry])
     }
 
 
-def _read_seat(raw: Any, known: Mapping[MemberId, KnownMember], slots: Mapping[Partition, Slot]) -> Seat:
+def _read_member_slot(
+    raw: Any, known: Mapping[MemberId, KnownMember], records: Mapping[Partition, PartitionRecord]
+) -> MemberSlot:
     if isinstance(raw, str):
         member = _present(MemberId(raw), known)
-        return Seat(member, known[member].uid, known[member].instance)
-    left = frozenset(_in(p, slots) for p in read_numbers(raw["left"]))
+        return MemberSlot(member, known[member].uid, known[member].instance)
+    left = frozenset(_in(p, records) for p in read_numbers(raw["vacated"]))
     if not left:
-        raise LedgerError(f"seats: that of {raw['member']!r} is vacant, and has no partitions")
-    return checked(Seat, **{**raw, "left": left})
+        raise LedgerError(f"slots: that of {raw['member']!r} is vacant, and has no partitions")
+    return checked(MemberSlot, **{**raw, "vacated": left})
 
 
-def _read_proposal(raw: Mapping[str, Any], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]) -> Proposal:
-    receivers = {_in(p, slots): MemberId(member) for member, of in raw["to"].items() for p in read_numbers(of)}
+def _read_proposal(
+    raw: Mapping[str, Any], records: Mapping[Partition, PartitionRecord], known: Mapping[MemberId, KnownMember]
+) -> Proposal:
+    receivers = {_in(p, records): MemberId(member) for member, of in raw["to"].items() for p in read_numbers(of)}
     uids = {member: known[_present(member, known)].uid for member in receivers.values()}
     return checked(Proposal, id=raw["id"], receivers=receivers, uids=uids, why=raw["why"], created=raw["created"])
 
 
 def _read_moves(
-    raw: Iterable[Mapping[str, Any]], slots: Mapping[Partition, Slot], known: Mapping[MemberId, KnownMember]
+    raw: Iterable[Mapping[str, Any]], records: Mapping[Partition, PartitionRecord], known: Mapping[MemberId, KnownMember]
 ) -> dict[Partition, Move]:
     moves: dict[Partition, Move] = {}
     for batch in raw:
@@ -183,10 +187,10 @@ def _read_moves(
             receiver = MemberId(name) if name else None
             uid = None if receiver is None else batch.get("uids", {}).get(receiver) or known[receiver].uid
             for partition, epoch in read_grants(of).items():
-                slot = slots[partition]
-                if partition in moves or (slot.owner is None and slot.epoch != epoch):
+                record = records[partition]
+                if partition in moves or (record.owner is None and record.epoch != epoch):
                     raise LedgerError(f"{partition} is on its way twice, or at two epochs")
-                moves[partition] = replace(like, receiver=receiver, uid=uid, epoch=epoch, giver=slot.owner)
+                moves[partition] = replace(like, receiver=receiver, uid=uid, epoch=epoch, giver=record.owner)
     return moves
 
 
@@ -196,8 +200,8 @@ def _present(member: MemberId, known: Mapping[MemberId, KnownMember]) -> MemberI
     return member
 
 
-def _in(partition: Partition, slots: Mapping[Partition, Slot]) -> Partition:
-    if partition not in slots:
+def _in(partition: Partition, records: Mapping[Partition, PartitionRecord]) -> Partition:
+    if partition not in records:
         raise LedgerError(f"{partition} is not a partition of the group")
     return partition
 

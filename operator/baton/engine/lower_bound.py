@@ -16,17 +16,17 @@ def end_rebalance(draft: Draft) -> None:
 
 
 def _least_moves(draft: Draft) -> int:
-    """Vacant seats keep what they have. Where seats were only filled, and partitions only placed, nothing else might move:
+    """Vacant slots keep what they have. Where slots were only filled, and partitions only placed, nothing else might move:
     each of those that had an owner who is not there any more needs one move."""
     origins = draft.origins
     assert origins is not None
-    members = {seat.member for seat in draft.seats if seat.left is None and seat.member in draft.eligible}
-    fixed = {p: seat.member for seat in draft.seats if seat.left for p in seat.left}
+    members = {slot.member for slot in draft.member_slots if slot.vacated is None and slot.member in draft.eligible}
+    fixed = {p: slot.member for slot in draft.member_slots if slot.vacated for p in slot.vacated}
     moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
     if not draft.full:
-        rest = (p for p in origins if p not in fixed and p in draft.slots and draft.slots[p].owner is not None)
+        rest = (p for p in origins if p not in fixed and p in draft.records and draft.records[p].owner is not None)
         return moved + sum(origins[p] is not None and not _could_stay(draft, p, origins[p], members) for p in rest)
-    start = {p: origins.get(p, slot.last) for p, slot in draft.slots.items() if p not in fixed}
+    start = {p: origins.get(p, record.last) for p, record in draft.records.items() if p not in fixed}
     least = moved + _shared(draft, start, members) + _exclusive(draft, start, members)
     overtaken = draft.spec.paused or draft.holddown is not None or draft.proposal is not None
     return min(least, _changed(draft, origins)) if overtaken else least
@@ -35,7 +35,7 @@ def _least_moves(draft: Draft) -> int:
 def _changed(draft: Draft, origins: Mapping[Partition, MemberId | None]) -> int:
     """What did change hands. A rebalance that was overtaken (its group was paused, its queue shrank), or whose rest waits for
     approval, ends out of balance and may not move more: the rest counts for the next one."""
-    return sum(_elsewhere(origin, draft.slots[p].last) for p, origin in origins.items() if p in draft.slots)
+    return sum(_elsewhere(origin, draft.records[p].last) for p, origin in origins.items() if p in draft.records)
 
 
 def _elsewhere(origin: MemberId | None, holder: MemberId | None) -> bool:

@@ -9,21 +9,21 @@ from baton.engine.step_events import StandsBy
 def update_member_keys(draft: Draft) -> None:
     """A key whose assignment changed has the new generation; who has nothing stands by, and is told so once."""
     incoming = {move.receiver for move in draft.moves.values()} | set(draft.waiting.values())
-    seats = {seat.member for seat in draft.seats}
+    slots = {slot.member for slot in draft.member_slots}
     for member in sorted(draft.known):
         known = draft.known[member]
         has = bool(draft.owned[member]) or member in incoming
-        if not has and member not in draft.eligible and member not in seats:
+        if not has and member not in draft.eligible and member not in slots:
             del draft.known[member]
             continue
-        if not has and member in draft.eligible and member not in seats and member not in draft.standbys:
+        if not has and member in draft.eligible and member not in slots and member not in draft.standbys:
             del draft.known[member]  # it is a newcomer now, and has no part in the assignment yet
             continue
         was = draft.before.known.get(member)
-        if member in draft.touched or has != known.active:
+        if member in draft.changed_members or has != known.active:
             draft.known[member] = replace(known, active=has, generation=draft.generation)
         if not has and member in draft.eligible and (was is None or was.active or was.uid != known.uid):
-            draft.happenings.append(StandsBy(member))
+            draft.events.append(StandsBy(member))
             if member not in draft.standbys:
                 draft.standbys.append(member)
         elif has and member in draft.standbys:

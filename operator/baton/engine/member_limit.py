@@ -9,8 +9,8 @@ from baton.model.ids import MemberId, QueueName
 Reads = frozenset[QueueName]
 
 
-class Room:
-    """Seats one member after the other, as long as each can have a partition of a queue that it reads.
+class MemberLimit:
+    """Member slots one member after the other, as long as each can have a partition of a queue that it reads.
 
     An exclusive queue has room for one, another for as many as it has partitions. Where everybody reads everything this says:
     fewer members than partitions. Where subscriptions differ, members make room for each other: one that could also have a
@@ -20,7 +20,7 @@ class Room:
     """
 
     def __init__(self, draft: Draft, *, vacant_too: bool = False) -> None:
-        """Vacant seats that wait for their static member are taken; others only if `vacant_too`."""
+        """Vacant slots that wait for their static member are taken; others only if `vacant_too`."""
         self._draft = draft
         self._free = {
             queue: min(facts.partitions, 1) if facts.exclusive else facts.partitions for queue, facts in draft.queues.items()
@@ -29,16 +29,16 @@ class Room:
         # A driver removes what is too many (victims); everybody else's pods come and go by themselves.
         self._size = draft.spec.replicas if draft.spec.scale_mode is not ScaleMode.SPARK else None
         self._members = 0
-        for seat in draft.seats:
-            if seat.left is not None and (vacant_too or seat.expires is not None):
-                self._fit(frozenset(partition.queue for partition in seat.left))
+        for slot in draft.member_slots:
+            if slot.vacated is not None and (vacant_too or slot.expires is not None):
+                self._fit(frozenset(partition.queue for partition in slot.vacated))
 
-    def enter(self, member: MemberId) -> None:
+    def add(self, member: MemberId) -> None:
         """It has a place, whatever the room."""
         self._fit(self._draft.subscribed(member))
         self._members += 1
 
-    def admit(self, member: MemberId) -> bool:
+    def add_if_room(self, member: MemberId) -> bool:
         """Takes it in if there is something for it."""
         if self._size is not None and self._members >= self._size:
             return False

@@ -44,4 +44,4 @@ def _fence_doubles(draft: Draft, ready: dict[MemberId, ObservedMember]) -> None:
         pod = ready.pop(older)
         draft.fenced |= {(older, pod.uid)}
         if (older, pod.uid) not in draft.before.fenced:
-            draft.happenings.append(Fenced(older, f"{newer} joined later with the same identity {pod.instance}"))
+            draft.events.append(Fenced(older, f"{newer} joined later with the same identity {pod.instance}"))

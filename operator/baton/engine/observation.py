@@ -23,7 +23,7 @@ class HeldBack(IntEnum):
 
     NOTHING = 0
     PLANS = 1
-    """No plan, no new partition, no new standby. Vacant seats are taken, and what is planned already begins and ends."""
+    """No plan, no new partition, no new standby. Vacant slots are taken, and what is planned already begins and ends."""
     ALL = 2
     """Whatever is not in flight: releases, deadlines, grants and the return of what has lost its receiver."""
 
@@ -39,7 +39,7 @@ class GroupSpec:
     max_concurrent_handoffs: int = 0
     """0: no bound."""
     session_timeout: float = 0.0
-    """How long a static member keeps its seat after it vanished; 0: no static membership."""
+    """How long a static member keeps its slot after it vanished; 0: no static membership."""
     paused: bool = False
     approval: Approval = Approval.AUTOMATIC
     replicas: int | None = None

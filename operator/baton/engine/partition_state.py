@@ -12,13 +12,13 @@ class PartitionState(StrEnum):
     """The state of one partition, in Solace's words for a partition and the flow that it is mapped to."""
 
     UNASSIGNED = "Unassigned"
-    """It is mapped to nobody: it is new, its seat has lapsed, or it is being withdrawn from nobody."""
+    """It is mapped to nobody: it is new, its slot has lapsed, or it is being withdrawn from nobody."""
     READY = "Ready"
     """Its owner works on it, also while it waits for its turn to be handed over, and while its owner is only asserted again."""
     PAUSED = "Paused"
     """It is being handed over: delivery to its owner is paused until the release or the deadline, and then until the grant."""
     UNBOUND = "Unbound"
-    """It is mapped to a member, but nobody is bound to it: it waits in a vacant seat, or its grant has not been taken yet."""
+    """It is mapped to a member, but nobody is bound to it: it waits in a vacant slot, or its grant has not been taken yet."""
 
 
 def partition_state(state: GroupState, partition: Partition) -> PartitionState:
@@ -29,7 +29,7 @@ def partition_state(state: GroupState, partition: Partition) -> PartitionState:
 def partition_states(state: GroupState) -> Mapping[Partition, PartitionState]:
     """Of every partition of the group, also of those that are being withdrawn; sorted."""
     mapped = _mapped(state)
-    return {partition: _state(state, partition, mapped) for partition in sorted(state.slots)}
+    return {partition: _state(state, partition, mapped) for partition in sorted(state.records)}
 
 
 def unopened(known: Mapping[QueueName, KnownQueue], seen: Observation) -> Mapping[QueueName, int]:
@@ -39,13 +39,15 @@ def unopened(known: Mapping[QueueName, KnownQueue], seen: Observation) -> Mappin
 
 
 def _mapped(state: GroupState) -> set[Partition]:
-    """Those that wait for somebody: in a vacant seat, or by the plan."""
-    return {partition for seat in state.seats if seat.left is not None for partition in seat.left} | state.waiting.keys()
+    """Those that wait for somebody: in a vacant slot, or by the plan."""
+    return {
+        partition for slot in state.member_slots if slot.vacated is not None for partition in slot.vacated
+    } | state.waiting.keys()
 
 
 def _state(state: GroupState, partition: Partition, mapped: set[Partition]) -> PartitionState:
     move = state.moves.get(partition)
-    if state.slots[partition].owner is not None:
+    if state.records[partition].owner is not None:
         return PartitionState.READY if move is None or move.quiet else PartitionState.PAUSED
     awaited = partition in mapped if move is None else move.receiver is not None
     return PartitionState.UNBOUND if awaited else PartitionState.UNASSIGNED

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from baton.engine.draft import Draft
 from baton.engine.ledger_bounds import MOST_WITHDRAWN
-from baton.engine.placement import fewest
+from baton.engine.member_slots import end_reservations, mark_overtaken
+from baton.engine.placement import receivers_with_fewest
 from baton.engine.recovery import adopt, assert_again
-from baton.engine.seats import end_waiting, overtake
-from baton.engine.state import KnownQueue, Seat, Slot
+from baton.engine.state import KnownQueue, MemberSlot, PartitionRecord
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 
-_NEVER = Slot()
+_NEVER = PartitionRecord()
 """Of all that was never granted: one for all of them."""
 
 
@@ -21,19 +21,19 @@ def drop_missing_queues(draft: Draft) -> None:
     for queue in sorted(set(draft.queues) - set(draft.observation.queues)):
         for number in range(draft.queues[queue].partitions):
             _drop(draft, Partition(queue, number))
-        for partition in [partition for partition in draft.slots if partition.queue == queue]:
+        for partition in [partition for partition in draft.records if partition.queue == queue]:
             _drop(draft, partition)
         del draft.queues[queue]
-        draft.end(queue)
-        if draft.seats:
+        draft.merge_tombstones(queue)
+        if draft.member_slots:
             draft.trigger(f"the queue {queue} is gone")
 
 
 def forget_withdrawn(draft: Draft) -> None:
     """More of them than a ledger has room for are kept by one epoch for all of a queue."""
-    while len(draft.tombs) > MOST_WITHDRAWN:
-        (queue, _), *_ = Counter(partition.queue for partition in draft.tombs).most_common(1)
-        draft.end(queue)
+    while len(draft.epoch_tombstones) > MOST_WITHDRAWN:
+        (queue, _), *_ = Counter(partition.queue for partition in draft.epoch_tombstones).most_common(1)
+        draft.merge_tombstones(queue)
 
 
 def follow_servers(draft: Draft) -> None:
@@ -58,7 +58,7 @@ def follow_queues(draft: Draft) -> None:
             for number in range(seen.partitions):
                 _open(draft, Partition(queue, number))
             adopt(draft, queue)
-            if not fresh and draft.seats:
+            if not fresh and draft.member_slots:
                 draft.trigger(f"the queue {queue} was added")
             continue
         draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, facts.incarnation)
@@ -67,16 +67,16 @@ def follow_queues(draft: Draft) -> None:
         if seen.exclusive != facts.exclusive:
             draft.unsettled = True  # what was proposed does not fit any more
             if seen.exclusive:
-                end_waiting(draft, queue)
+                end_reservations(draft, queue)
             draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")
 
 
 def place_opened(draft: Draft) -> None:
-    """New partitions go to the members of the plan that have fewest: also to those who took a seat in this very step."""
+    """New partitions go to the members of the plan that have fewest: also to those who took a slot in this very step."""
     if draft.opened:
-        overtake(draft)
-        for partition, receiver in fewest(draft, draft.opened).items():
-            draft.aim(partition, receiver, draft.opened[partition])
+        mark_overtaken(draft)
+        for partition, receiver in receivers_with_fewest(draft, draft.opened).items():
+            draft.hand_over(partition, receiver, draft.opened[partition])
             draft.new_generation()
 
 
@@ -91,42 +91,42 @@ def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
     new = [Partition(queue, number) for number in range(before, after)]
     for partition in new:
         _open(draft, partition)
-    draft.opened |= {partition: why for partition in new if draft.heading(partition) is None}
+    draft.opened |= {partition: why for partition in new if draft.planned_owner(partition) is None}
 
 
 def _open(draft: Draft, partition: Partition) -> None:
-    slot = draft.slots.get(partition)
-    if slot is None:
-        epoch = max(draft.tombs.pop(partition, Epoch(0)), draft.ended.get(partition.queue, Epoch(0)))
-        draft.slots[partition] = Slot(epoch) if epoch else _NEVER
-    elif slot.owner is not None and draft.may_own(slot.owner, partition.queue):
+    record = draft.records.get(partition)
+    if record is None:
+        epoch = max(draft.epoch_tombstones.pop(partition, Epoch(0)), draft.queue_tombstones.get(partition.queue, Epoch(0)))
+        draft.records[partition] = PartitionRecord(epoch) if epoch else _NEVER
+    elif record.owner is not None and draft.may_own(record.owner, partition.queue):
         # It was being withdrawn and is wanted again.
-        draft.aim(partition, slot.owner, "the queue grew again")
+        draft.hand_over(partition, record.owner, "the queue grew again")
         draft.new_generation()
 
 
 def _close(draft: Draft, partition: Partition, why: str) -> None:
-    draft.seats = [seat if not seat.left else _without(seat, partition) for seat in draft.seats]
-    draft.seats = [seat for seat in draft.seats if seat.left is None or seat.left]
+    draft.member_slots = [slot if not slot.vacated else _without(slot, partition) for slot in draft.member_slots]
+    draft.member_slots = [slot for slot in draft.member_slots if slot.vacated is None or slot.vacated]
     draft.waiting.pop(partition, None)
-    slot = draft.slots[partition]
-    if slot.epoch == 0 and partition not in draft.moves:
+    record = draft.records[partition]
+    if record.epoch == 0 and partition not in draft.moves:
         draft.withdraw(partition, Epoch(0))
     else:
-        draft.aim(partition, None, why)
+        draft.hand_over(partition, None, why)
         draft.new_generation()
 
 
 def _drop(draft: Draft, partition: Partition) -> None:
-    slot = draft.slots.get(partition)
-    if slot is None:
+    record = draft.records.get(partition)
+    if record is None:
         return
-    if slot.owner is not None:
-        draft.gone(partition)
-    draft.seats = [seat if not seat.left else _without(seat, partition) for seat in draft.seats]
-    draft.seats = [seat for seat in draft.seats if seat.left is None or seat.left]
+    if record.owner is not None:
+        draft.owner_is_gone(partition)
+    draft.member_slots = [slot if not slot.vacated else _without(slot, partition) for slot in draft.member_slots]
+    draft.member_slots = [slot for slot in draft.member_slots if slot.vacated is None or slot.vacated]
     draft.withdraw(partition, Epoch(0))
 
 
-def _without(seat: Seat, partition: Partition) -> Seat:
-    return seat if seat.left is None or partition not in seat.left else replace(seat, left=seat.left - {partition})
+def _without(slot: MemberSlot, partition: Partition) -> MemberSlot:
+    return slot if slot.vacated is None or partition not in slot.vacated else replace(slot, vacated=slot.vacated - {partition})

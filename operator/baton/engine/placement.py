@@ -1,4 +1,4 @@
-"""Who is to own what: everything, what is homeless, or only what is new."""
+"""Who is to own what: everything, what is without_receiver, or only what is new."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -11,16 +11,16 @@ from baton.engine.failure import FAILURES, problem_of
 from baton.model.ids import MemberId, Partition
 
 
-def target(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Who of `members` (in seat order) should own what, by the assignor in use; `kept` is not theirs to share.
+def plan_owners(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition]) -> dict[Partition, MemberId]:
+    """Who of `members` (in slot order) should own what, by the assignor in use; `kept` is not theirs to share.
 
     A partition stays at no cost with who has it, or had it last: also while it is being handed over, and under another name of
     the same static member.
     """
     claims: defaultdict[MemberId, set[Partition]] = defaultdict(set)
-    for partition, slot in draft.slots.items():
-        if slot.last is not None:
-            claims[slot.last].add(partition)
+    for partition, record in draft.records.items():
+        if record.last is not None:
+            claims[record.last].add(partition)
     if draft.spec.session_timeout > 0:
         names = {draft.identity(member): member for member in members}
         for last in claims.keys() - set(members):
@@ -30,54 +30,58 @@ def target(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition
     return _by_assignor(draft, members, claims, kept)
 
 
-def by_the_assignor(draft: Draft, homeless: Collection[Partition]) -> dict[Partition, MemberId]:
+def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition]) -> dict[Partition, MemberId]:
     """Receivers for these partitions among the members of the plan; nothing else is considered. They cannot wait for an assignor
-    that fails: then they go to who has fewest, and a plan is to follow."""
-    seated = _seated(draft)
-    if not seated:
+    that fails: then they go to who has receivers_with_fewest, and a plan is to follow."""
+    holders = _members_with_slot(draft)
+    if not holders:
         return {}
     if draft.facts is None or draft.facts.assignor is None:
-        return fewest(draft, homeless)
+        return receivers_with_fewest(draft, without_receiver)
     try:
-        owners = _by_assignor(draft, seated, draft.loads(), _resting(draft) - set(homeless))
+        owners = _by_assignor(draft, holders, draft.loads(), _resting(draft) - set(without_receiver))
     except FAILURES as error:
         draft.problem = problem_of(error)
         draft.trigger("partitions were placed without the assignor, which failed")
-        return fewest(draft, homeless)
-    return {partition: owners[partition] for partition in homeless if partition in owners}
+        return receivers_with_fewest(draft, without_receiver)
+    return {partition: owners[partition] for partition in without_receiver if partition in owners}
 
 
-def with_the_others(draft: Draft, homeless: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
-    """`homeless`: who would get what has no receiver any more, each for itself. If it costs fewer moves to send what is on its
-    way elsewhere too, be it home again: that; nothing that is at rest moves."""
-    seated = _seated(draft)
+def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
+    """The receivers that cost the fewest moves for all hand-offs under way. `without_receiver`: receivers chosen for the lost
+    hand-offs alone; they stand unless redirecting the others too saves moves. A partition at rest never moves."""
+    holders = _members_with_slot(draft)
     open_ = {p for p, move in draft.moves.items() if not move.quiet and move.receiver is not None}
     claims = {member: partitions - open_ for member, partitions in draft.loads().items()}
     for partition in open_:
-        home = draft.slots[partition].last
+        home = draft.records[partition].last
         if home is not None:
             claims[home] = claims.get(home, set()) | {partition}
     try:
-        owners = _by_assignor(draft, seated, claims, _resting(draft) - open_)
+        owners = _by_assignor(draft, holders, claims, _resting(draft) - open_)
     except FAILURES:
-        return dict(homeless)
-    at_rest = (p for p in draft.slots if p not in open_ and draft.heading(p) in seated)
-    if open_ - owners.keys() or any(owners.get(p) != draft.heading(p) for p in at_rest):
-        return dict(homeless)
-    before = {p: homeless.get(p, draft.heading(p)) for p in open_}
-    cost, without = (sum(to[p] != draft.slots[p].last for p in open_) for to in (owners, before))
-    return {p: owners[p] for p in open_ if p in homeless or owners[p] != draft.heading(p)} if cost < without else dict(homeless)
+        return dict(without_receiver)
+    at_rest = (p for p in draft.records if p not in open_ and draft.planned_owner(p) in holders)
+    if open_ - owners.keys() or any(owners.get(p) != draft.planned_owner(p) for p in at_rest):
+        return dict(without_receiver)
+    before = {p: without_receiver.get(p, draft.planned_owner(p)) for p in open_}
+    cost, without = (sum(to[p] != draft.records[p].last for p in open_) for to in (owners, before))
+    return (
+        {p: owners[p] for p in open_ if p in without_receiver or owners[p] != draft.planned_owner(p)}
+        if cost < without
+        else dict(without_receiver)
+    )
 
 
-def fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Receivers for new partitions: the members of the plan that have fewest, whatever the assignor (rule 1)."""
-    seated = _seated(draft)
-    if not seated:
+def receivers_with_fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
+    """Receivers for new partitions: the members of the plan that have receivers_with_fewest, whatever the assignor (rule 1)."""
+    holders = _members_with_slot(draft)
+    if not holders:
         return {}
     resting = _resting(draft) - set(new)
     claims = draft.loads()
-    owners = ask(draft, place_new, seated, claims, resting)
-    owners |= owners_of_exclusive(draft, seated, claims, resting, owners)
+    owners = ask(draft, place_new, holders, claims, resting)
+    owners |= owners_of_exclusive(draft, holders, claims, resting, owners)
     return {partition: owners[partition] for partition in new if partition in owners}
 
 
@@ -89,10 +93,10 @@ def _by_assignor(
     return owners | owners_of_exclusive(draft, members, claims, kept, owners)
 
 
-def _seated(draft: Draft) -> list[MemberId]:
-    return [seat.member for seat in draft.seats if seat.left is None and seat.member in draft.eligible]
+def _members_with_slot(draft: Draft) -> list[MemberId]:
+    return [slot.member for slot in draft.member_slots if slot.vacated is None and slot.member in draft.eligible]
 
 
 def _resting(draft: Draft) -> set[Partition]:
     """What nobody has, what is on its way to nobody, and what those have who are not members any more."""
-    return {partition for partition in draft.slots if draft.heading(partition) not in draft.eligible}
+    return {partition for partition in draft.records if draft.planned_owner(partition) not in draft.eligible}

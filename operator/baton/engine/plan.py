@@ -7,9 +7,9 @@ from baton.engine.approval import needs_approval, propose, take_approved
 from baton.engine.draft import Draft
 from baton.engine.failure import unplanned_if_it_fails
 from baton.engine.holddown import due
-from baton.engine.member_limit import Room
-from baton.engine.placement import target
-from baton.engine.seats import overtake, stand_by, taken, unseated
+from baton.engine.member_limit import MemberLimit
+from baton.engine.member_slots import make_standbys, mark_overtaken, members_without_slot, slot_holders
+from baton.engine.placement import plan_owners
 from baton.model.ids import MemberId, Partition
 
 
@@ -21,26 +21,26 @@ def plan_when_due(draft: Draft) -> None:
 
 
 def _plan(draft: Draft) -> None:
-    """Ends the holddown. Members of the plan get seats; vacant seats lapse, but those that wait for their static member."""
+    """Ends the holddown. Members of the plan get slots; vacant slots lapse, but those that wait for their static member."""
     assert draft.holddown is not None
-    why = draft.at_once or draft.holddown.why
+    why = draft.plan_now or draft.holddown.why
     draft.holddown = None
     approved = dict(draft.waiting)
     draft.waiting.clear()
     members = _members(draft)
-    draft.seats = [seat for seat in draft.seats if seat.expires is not None]
+    draft.member_slots = [slot for slot in draft.member_slots if slot.expires is not None]
     if not members:
         propose(draft, {}, why)
         _let_go(draft)
-        stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
+        make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
         return
-    kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
-    owners = target(draft, members, kept)
+    kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+    owners = plan_owners(draft, members, kept)
     if set(members) - set(owners.values()):
-        overtake(draft)  # somebody goes without because a seat waits
-    draft.seats += [draft.sit(member) for member in members]
-    stand_by(draft, [member for member in _rest(draft) if member not in draft.standbys])
-    changed = [p for p in sorted(draft.slots) if p not in kept and draft.heading(p) != owners.get(p)]
+        mark_overtaken(draft)  # somebody goes without because a slot waits
+    draft.member_slots += [draft.new_slot(member) for member in members]
+    make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
+    changed = [p for p in sorted(draft.records) if p not in kept and draft.planned_owner(p) != owners.get(p)]
     changed = [p for p in changed if p in owners or _must_go(draft, p)]
     asked = {p: owners[p] for p in changed if needs_approval(draft, p) and approved.get(p) != owners[p]}
     propose(draft, asked, why)
@@ -56,8 +56,8 @@ def carry_out_approved(draft: Draft) -> None:
     """What was proposed and approved, as it was shown."""
     proposal = take_approved(draft)
     if proposal is not None:
-        kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
-        headings = {partition: draft.heading(partition) for partition in draft.slots}
+        kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+        headings = {partition: draft.planned_owner(partition) for partition in draft.records}
         owners = {partition: member for partition, member in headings.items() if member is not None}
         _carry_out(draft, proposal.receivers, {**owners, **proposal.receivers}, kept, proposal.why)
 
@@ -70,9 +70,9 @@ def begin_waiting(draft: Draft) -> None:
     paused = sum(move.giver in draft.eligible and move.receiver is not None and not move.quiet for move in draft.moves.values())
     for partition, receiver in sorted(draft.waiting.items()):
         if not _bounded(draft, partition):
-            draft.aim(partition, receiver, draft.why)
+            draft.hand_over(partition, receiver, draft.why)
         elif not bound or paused < bound:
-            draft.aim(partition, receiver, draft.why)
+            draft.hand_over(partition, receiver, draft.why)
             paused += 1
 
 
@@ -95,11 +95,11 @@ def _carry_out(
 def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str) -> None:
     if not changed:
         return
-    overtake(draft)
+    mark_overtaken(draft)
     draft.new_generation()
     for partition, receiver in changed.items():
         if receiver is None or partition in draft.moves or not _bounded(draft, partition):
-            draft.aim(partition, receiver, why)
+            draft.hand_over(partition, receiver, why)
         else:
             draft.waiting[partition] = receiver
             draft.note_origin(partition)
@@ -109,46 +109,46 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
 def _members(draft: Draft) -> list[MemberId]:
     """Members for whom there is something to own, ordered by joining, then name.
 
-    Who has partitions comes before who has none, so that the fewest move; then those with a seat, by seat; then standbys, by
+    Who has partitions comes before who has none, so that the fewest move; then those with a slot, by slot; then standbys, by
     waiting; then newcomers, by joining.
     """
     loads = draft.loads()
-    line = sorted(taken(draft) + _rest(draft), key=lambda member: -len(loads.get(member, ())))
-    room = Room(draft)
-    members = [member for member in line if room.admit(member)]
+    line = sorted(slot_holders(draft) + _rest(draft), key=lambda member: -len(loads.get(member, ())))
+    limit = MemberLimit(draft)
+    members = [member for member in line if limit.add_if_room(member)]
     draft.standbys = [member for member in draft.standbys if member not in members]
     return sorted(members, key=lambda member: (draft.eligible[member].joined, member))
 
 
 def _rest(draft: Draft) -> list[MemberId]:
-    """Members without a seat: standbys first, then by joining."""
-    seated = set(taken(draft))
-    return [member for member in draft.standbys if member not in seated] + unseated(draft)
+    """Members without a slot: standbys first, then by joining."""
+    holders = set(slot_holders(draft))
+    return [member for member in draft.standbys if member not in holders] + members_without_slot(draft)
 
 
 def _bounded(draft: Draft, partition: Partition) -> bool:
     """Its owner goes on working until its turn comes; nobody waits for a turn without an owner or with one that is stopping."""
-    return draft.slots[partition].owner in draft.eligible
+    return draft.records[partition].owner in draft.eligible
 
 
 def _must_go(draft: Draft, partition: Partition) -> bool:
     """Nobody is left to take it, and its owner is stopping."""
-    owner = draft.slots[partition].owner
-    return owner is not None and owner not in draft.eligible and draft.settled(partition)
+    owner = draft.records[partition].owner
+    return owner is not None and owner not in draft.eligible and draft.at_rest(partition)
 
 
 def _let_go(draft: Draft) -> None:
-    """The holddown ended with no member there: seats lapse, and who is stopping hands off to nobody."""
-    kept = {partition for seat in draft.seats if seat.left for partition in seat.left}
-    for partition in sorted(draft.slots):
+    """The holddown ended with no member there: slots lapse, and who is stopping hands off to nobody."""
+    kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+    for partition in sorted(draft.records):
         if partition not in kept and _must_go(draft, partition):
-            draft.aim(partition, None, "no member is left")
+            draft.hand_over(partition, None, "no member is left")
 
 
 def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept: Collection[Partition], why: str) -> None:
     """Eager, for compatibility: everybody lets go of everything, and then gets what the plan says."""
     draft.eager = True
-    for partition in sorted(draft.slots):
-        owner = draft.slots[partition].owner
-        if owner is not None and owners.get(partition) == owner and draft.settled(partition) and partition not in kept:
-            draft.aim(partition, owner, why)
+    for partition in sorted(draft.records):
+        owner = draft.records[partition].owner
+        if owner is not None and owners.get(partition) == owner and draft.at_rest(partition) and partition not in kept:
+            draft.hand_over(partition, owner, why)

@@ -57,12 +57,12 @@ def outlook(state: GroupState) -> Outlook | None:
     moves: defaultdict[tuple[QueueName, MemberId, MemberId], list[int]] = defaultdict(list)
     gains: Counter[MemberId] = Counter()
     for partition, receiver in sorted(proposal.receivers.items()):
-        giver = state.slots[partition].owner
+        giver = state.records[partition].owner
         assert giver is not None  # a proposal moves only what somebody has
         moves[partition.queue, giver, receiver].append(partition.number)
         gains[giver] -= 1
         gains[receiver] += 1
-    loads = Counter(slot.owner for slot in state.slots.values())
+    loads = Counter(record.owner for record in state.records.values())
     paused = _paused(state, proposal, observation)
     bound = observation.spec.max_concurrent_handoffs if observation.spec.protocol is Protocol.COOPERATIVE else 0
     return Outlook(
@@ -80,7 +80,7 @@ def outlook(state: GroupState) -> Outlook | None:
 
 def _paused(state: GroupState, proposal: Proposal, observation: Observation) -> set[Partition]:
     if observation.spec.protocol is Protocol.EAGER:
-        return {partition for partition, slot in state.slots.items() if slot.owner is not None}
+        return {partition for partition, record in state.records.items() if record.owner is not None}
     return set(proposal.receivers)
 
 

@@ -2,44 +2,44 @@
 
 from baton.engine.draft import Draft
 from baton.engine.observation import OwnerRecord
-from baton.engine.state import Slot
+from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
 
 def adopt(draft: Draft, queue: QueueName) -> None:
     """A lost ledger: what the queue has recorded for a live member stays with it, at a new epoch; the rest goes above that."""
     pods = {member.uid: name for name, member in draft.eligible.items()}
-    seated = {seat.member for seat in draft.seats}
+    holders = {slot.member for slot in draft.member_slots}
     adopted: set[MemberId] = set()
-    for number, record in sorted(draft.observation.queues[queue].owners.items()):
+    for number, owner_record in sorted(draft.observation.queues[queue].owners.items()):
         partition = Partition(queue, number)
-        if partition not in draft.slots:
-            draft.tombs[partition] = Epoch(max(record.epoch, draft.tombs.get(partition, 0)))
+        if partition not in draft.records:
+            draft.epoch_tombstones[partition] = Epoch(max(owner_record.epoch, draft.epoch_tombstones.get(partition, 0)))
             continue
-        owner = pods.get(record.uid) if record.uid is not None else None
-        slot = draft.slots[partition]
-        draft.slots[partition] = Slot(Epoch(max(record.epoch, slot.epoch)), None, owner or slot.last)
+        owner = pods.get(owner_record.uid) if owner_record.uid is not None else None
+        record = draft.records[partition]
+        draft.records[partition] = PartitionRecord(Epoch(max(owner_record.epoch, record.epoch)), None, owner or record.last)
         if owner is not None and draft.may_own(owner, queue):
-            draft.assert_owner(partition, owner, record.epoch)
+            draft.assert_owner(partition, owner, owner_record.epoch)
             adopted.add(owner)
-    newly = sorted(adopted - seated, key=lambda name: (draft.eligible[name].joined, name))
+    newly = sorted(adopted - holders, key=lambda name: (draft.eligible[name].joined, name))
     if newly:
-        draft.seats += [draft.sit(member) for member in newly]
+        draft.member_slots += [draft.new_slot(member) for member in newly]
         draft.new_generation()
         draft.unsettled = True
 
 
 def assert_again(draft: Draft, queue: QueueName) -> None:
     """Another run of the server may have rolled owners back: everybody is granted again what the ledger says is theirs."""
-    records = draft.observation.queues[queue].owners
-    for partition in sorted(partition for partition in draft.slots if partition.queue == queue):
-        above = records.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
-        slot = draft.slots[partition]
+    owner_records = draft.observation.queues[queue].owners
+    for partition in sorted(partition for partition in draft.records if partition.queue == queue):
+        above = owner_records.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
+        record = draft.records[partition]
         move = draft.moves.get(partition)
         if move is not None and not move.quiet:
             draft.raise_epoch(partition, above)
-        elif slot.owner is not None:
-            if draft.present(slot.owner, draft.known[slot.owner].uid):
-                draft.assert_owner(partition, slot.owner, above)
-        elif move is None and above > slot.epoch:
-            draft.slots[partition] = Slot(above, None, slot.last)
+        elif record.owner is not None:
+            if draft.present(record.owner, draft.known[record.owner].uid):
+                draft.assert_owner(partition, record.owner, above)
+        elif move is None and above > record.epoch:
+            draft.records[partition] = PartitionRecord(above, None, record.last)

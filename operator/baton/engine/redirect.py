@@ -2,39 +2,39 @@
 
 from baton.engine.draft import Draft
 from baton.engine.observation import HeldBack
-from baton.engine.placement import by_the_assignor, with_the_others
+from baton.engine.placement import receivers_by_assignor, receivers_with_fewer_moves
 from baton.model.ids import Partition
 
 
 def redirect_lost_moves(draft: Draft) -> None:
     """Back to the giver if it is still a member (that costs no move), else to whom the assignor chooses."""
     lost = [partition for partition, move in sorted(draft.moves.items()) if _lost(draft, partition)]
-    homeless: list[Partition] = []
+    without_receiver: list[Partition] = []
     for partition in lost:
         move = draft.moves[partition]
         draft.unsettled = True
         if move.quiet:
-            draft.free(partition)
+            draft.leave_unowned(partition)
         elif move.giver is not None and draft.may_own(move.giver, partition.queue):
-            draft.aim(partition, move.giver, f"{move.receiver} is gone")
+            draft.hand_over(partition, move.giver, f"{move.receiver} is gone")
             draft.new_generation()
         else:
-            homeless.append(partition)
-    chosen = by_the_assignor(draft, homeless) if homeless and not _waits(draft) else {}
-    if draft.full and len(chosen) == len(homeless) > 0:
-        chosen = with_the_others(draft, chosen)
-    gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in homeless}))
+            without_receiver.append(partition)
+    chosen = receivers_by_assignor(draft, without_receiver) if without_receiver and not _waits(draft) else {}
+    if draft.full and len(chosen) == len(without_receiver) > 0:
+        chosen = receivers_with_fewer_moves(draft, chosen)
+    gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in without_receiver}))
     for partition, receiver in sorted(chosen.items()):
-        draft.aim(partition, receiver, f"{gone} is gone")
+        draft.hand_over(partition, receiver, f"{gone} is gone")
         draft.new_generation()
-    for partition in homeless:
+    for partition in without_receiver:
         move = draft.moves[partition]
         if partition in chosen:
             continue
         if move.giver is None:
-            draft.free(partition)
+            draft.leave_unowned(partition)
         else:
-            draft.aim(partition, None, f"{move.receiver} is gone")
+            draft.hand_over(partition, None, f"{move.receiver} is gone")
     for partition, receiver in list(draft.waiting.items()):
         if not draft.may_own(receiver, partition.queue):
             del draft.waiting[partition]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from baton.engine import handoff, seats
+from baton.engine import handoff, member_slots
 from baton.engine.approval import withdraw_overtaken
 from baton.engine.departures import notice_departures, release_stopping_static
 from baton.engine.draft import Draft
@@ -28,7 +28,7 @@ class Mode(StrEnum):
 
     DECIDES = "decides"
     PLANS_WAIT = "plans wait"
-    """A ledger with another plan would be too large: vacant seats are taken, and the plan in force goes on."""
+    """A ledger with another plan would be too large: vacant slots are taken, and the plan in force goes on."""
     PAUSED = "paused"
     """Somebody paused the group: what is in flight is finished."""
     FULL = "full"
@@ -77,7 +77,7 @@ RULES = (
     Rule(handoff.take_outcomes, ("Ledger 2", "3"), _ALWAYS,
          "Grants that a queue took or refused. Before departures, for who was granted a partition may be the one who left."),
     Rule(notice_departures, ("1", "5", "7"), _ALWAYS,
-         "Who left has released what a queue can fence, and its seats are vacant."),
+         "Who left has released what a queue can fence, and its slots are vacant."),
     Rule(follow_facts, ("Triggers", "9"), _ALWAYS,
          "What differs from the recorded facts starts a holddown."),
     Rule(redirect_lost_moves, ("5",), _ALWAYS,
@@ -99,21 +99,21 @@ RULES = (
          "Who reads more queues than before starts a holddown."),
     Rule(follow_capacities, ("Triggers",), _DECIDES,
          "Who can carry another load than before starts a holddown."),
-    Rule(seats.return_members, ("1", "6"), _GOES_ON,
-         "Who returns takes its own seat, before anybody else can."),
-    Rule(seats.expire_terms, ("6",), _DECIDES,
-         "The seat of a static member that did not return in time is for anybody."),
-    Rule(seats.leave_to_the_active, ("8",), _GOES_ON,
-         "What is vacant of an exclusive queue goes to who is active there, and not with a seat."),
-    Rule(seats.relieve, ("1",), _GOES_ON,
-         "Who has stood by longest takes a vacant seat, before newcomers."),
-    Rule(seats.promote, ("1",), _DECIDES,
+    Rule(member_slots.return_members, ("1", "6"), _GOES_ON,
+         "Who returns takes its own slot, before anybody else can."),
+    Rule(member_slots.expire_reserved_slots, ("6",), _DECIDES,
+         "The slot of a static member that did not return in time is for anybody."),
+    Rule(member_slots.give_to_active_member, ("8",), _GOES_ON,
+         "What is vacant of an exclusive queue goes to who is active there, and not with a slot."),
+    Rule(member_slots.fill_with_standbys, ("1",), _GOES_ON,
+         "Who has stood by longest takes a vacant slot, before newcomers."),
+    Rule(member_slots.promote_standbys, ("1",), _DECIDES,
          "Standbys for whom there are partitions by now count as newcomers."),
-    Rule(seats.take_over, ("1",), _GOES_ON,
-         "Newcomers take vacant seats while they are no more than these."),
+    Rule(member_slots.fill_with_newcomers, ("1",), _GOES_ON,
+         "Newcomers take vacant slots while they are no more than these."),
     Rule(place_opened, ("1",), _DECIDES,
-         "New partitions go to who has fewest, those who took a seat just now included."),
-    Rule(seats.leave_to_the_active, ("8",), _DECIDES,
+         "New partitions go to who has receivers_with_fewest, those who took a slot just now included."),
+    Rule(member_slots.give_to_active_member, ("8",), _DECIDES,
          "Again: a new partition may have made somebody active, and the same observation twice changes nothing."),
     Rule(release_stopping_static, ("7",), _GOES_ON,
          "A static member that is stopping lets go at once."),

@@ -3,14 +3,18 @@
 from baton.engine.draft import Draft
 from baton.engine.evenness import evenly_spread
 from baton.engine.holddown import unserved
-from baton.engine.seats import newcomers, taken
+from baton.engine.member_slots import newcomers, slot_holders
 from baton.engine.state import KnownQueue
 
 
 def at_rest(draft: Draft) -> bool:
     """Nothing changes hands, and nothing is planned, proposed, held down or kept for anybody."""
     under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
-    return not under_way and all(move.quiet for move in draft.moves.values()) and all(seat.left is None for seat in draft.seats)
+    return (
+        not under_way
+        and all(move.quiet for move in draft.moves.values())
+        and all(slot.vacated is None for slot in draft.member_slots)
+    )
 
 
 def balanced(draft: Draft) -> bool:
@@ -20,7 +24,7 @@ def balanced(draft: Draft) -> bool:
         bool(draft.queues)
         and _follows_queues(draft)
         and at_rest(draft)
-        and evenly_spread(draft, taken(draft))
+        and evenly_spread(draft, slot_holders(draft))
         and not unserved(draft)
         and not newcomers(draft)
     )

@@ -20,7 +20,7 @@ def moment(seconds: float) -> float:
     return round(seconds, 6)
 
 
-class Slot(NamedTuple):
+class PartitionRecord(NamedTuple):
     """One partition."""
 
     epoch: Epoch = Epoch(0)
@@ -57,22 +57,22 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class MemberSlot:
     """The place of a member of the last plan."""
 
     member: MemberId
     uid: Uid
     instance: str | None = None
-    left: frozenset[Partition] | None = None
-    """Vacant: what its holder had when it left, which waits for somebody to take the seat. None: the seat is taken."""
+    vacated: frozenset[Partition] | None = None
+    """Vacant: what its holder had when it left, which waits for somebody to take the slot. None: the slot is taken."""
     expires: float | None = None
     """Vacant, of a static member: until when it is kept for it."""
     length: float = 0.0
-    """Seconds for which a static member's seat is kept."""
+    """Seconds for which a static member's slot is kept."""
     late: bool = False
     """Vacant, of a static member whose term is over: it waits on for the end of the holddown that ran then."""
     overtaken: bool = False
-    """Vacant: partitions were shared out meanwhile, as suited the others without this seat's."""
+    """Vacant: partitions were shared out meanwhile, as suited the others without this slot's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Holddown:
     length: float
     why: str
     pinned: bool = False
-    """There is more to do than to fill seats: it runs to its end, also when all seats are taken again."""
+    """There is more to do than to fill slots: it runs to its end, also when all slots are taken again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Rebalance:
     origins: Mapping[Partition, MemberId | None] = field(default_factory=dict)
     """Who owned what it moved, at its start. The rest is where it was."""
     full: bool = False
-    """It had a plan for everybody, and did not only fill seats or place partitions."""
+    """It had a plan for everybody, and did not only fill slots or place partitions."""
     eager: bool = False
     """Nothing is granted before everything is released."""
     why: str = ""
@@ -189,15 +189,15 @@ class GroupState:
     group: str
     generation: int = 0
     queues: Mapping[QueueName, KnownQueue] = field(default_factory=dict)
-    slots: Mapping[Partition, Slot] = field(default_factory=dict)
-    tombs: Mapping[Partition, Epoch] = field(default_factory=dict)
+    records: Mapping[Partition, PartitionRecord] = field(default_factory=dict)
+    epoch_tombstones: Mapping[Partition, Epoch] = field(default_factory=dict)
     """The highest epochs of partitions that were withdrawn: they may come back."""
-    ended: Mapping[QueueName, Epoch] = field(default_factory=dict)
+    queue_tombstones: Mapping[QueueName, Epoch] = field(default_factory=dict)
     """The highest epoch of all that was withdrawn of a queue, where it is not kept of each partition: it may come back, too."""
     known: Mapping[MemberId, KnownMember] = field(default_factory=dict)
-    seats: tuple[Seat, ...] = ()
+    member_slots: tuple[MemberSlot, ...] = ()
     standbys: tuple[MemberId, ...] = ()
-    """Members without a partition, who has waited longest first. One that was left with none may still have its seat."""
+    """Members without a partition, who has waited longest first. One that was left with none may still have its slot."""
     moves: Mapping[Partition, Move] = field(default_factory=dict)
     waiting: Mapping[Partition, MemberId] = field(default_factory=dict)
     """Planned and not begun (maxConcurrentHandoffs): who is to receive it."""
@@ -228,7 +228,7 @@ class GroupState:
     @property
     def hold_until(self) -> float | None:
         """When the holddown or the first static member's term ends."""
-        ends = [seat.expires for seat in self.seats if seat.expires is not None]
+        ends = [slot.expires for slot in self.member_slots if slot.expires is not None]
         if self.holddown is not None:
             ends.append(self.holddown.until)
         return min(ends, default=None)

@@ -12,7 +12,7 @@ from baton.engine.partition_state import unopened
 from baton.engine.rules import apply_rules
 from baton.engine.settled import balanced, settled
 from baton.engine.state import GroupState, View
-from baton.engine.step_events import Happening, StateChanged
+from baton.engine.step_events import StateChanged, StepEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Step:
 
     state: GroupState
     effects: tuple[Effect, ...]
-    happenings: tuple[Happening, ...]
+    events: tuple[StepEvent, ...]
     wake_at: float | None
     """The latest time for the next step, if nothing is observed before; None: only an observation can change anything."""
 
@@ -49,11 +49,11 @@ def _close(draft: Draft) -> Step:
         group=before.group,
         generation=draft.generation,
         queues=draft.queues,
-        slots=draft.slots,
-        tombs=draft.tombs,
-        ended=draft.ended,
+        records=draft.records,
+        epoch_tombstones=draft.epoch_tombstones,
+        queue_tombstones=draft.queue_tombstones,
         known=draft.known,
-        seats=tuple(draft.seats),
+        member_slots=tuple(draft.member_slots),
         standbys=tuple(draft.standbys),
         moves=draft.moves,
         waiting=draft.waiting,
@@ -81,14 +81,14 @@ def _close(draft: Draft) -> Step:
         unowned=_unowned(draft),
     )
     if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
-        draft.happenings.append(StateChanged(state_of(state), until_of(state), why_of(state), view.unowned))
-    return Step(replace(state, view=view), effects, tuple(draft.happenings), wake_at)
+        draft.events.append(StateChanged(state_of(state), until_of(state), why_of(state), view.unowned))
+    return Step(replace(state, view=view), effects, tuple(draft.events), wake_at)
 
 
 def _unowned(draft: Draft) -> int:
     """Partitions of the queues as they are observed, and those that are being withdrawn."""
     owned = sum(map(len, draft.owned.values()))
-    return len(draft.slots) - owned + sum(unopened(draft.queues, draft.observation).values())
+    return len(draft.records) - owned + sum(unopened(draft.queues, draft.observation).values())
 
 
 def _wake_at(draft: Draft) -> float | None:
@@ -100,7 +100,7 @@ def _hold_ends(draft: Draft) -> list[float]:
     """When the holddown ends, and the terms of static members; not where nothing follows from it."""
     if draft.spec.paused or draft.observation.held_back:
         return []
-    ends = [seat.expires for seat in draft.seats if seat.expires is not None]
+    ends = [slot.expires for slot in draft.member_slots if slot.expires is not None]
     if draft.holddown is not None and draft.problem is None:
         ends.append(draft.holddown.until)
     return ends

@@ -49,7 +49,7 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class Redirected:
     """A hand-off under way goes to another than was meant."""
 
     partition: Partition
@@ -134,6 +134,16 @@ class ApprovalRefused:
     """The proposal there is."""
 
 
-Happening = (
-    StateChanged | Revoked | Turned | Released | Granted | StandsBy | Fenced | Proposed | Withdrawn | Approved | ApprovalRefused
+StepEvent = (
+    StateChanged
+    | Revoked
+    | Redirected
+    | Released
+    | Granted
+    | StandsBy
+    | Fenced
+    | Proposed
+    | Withdrawn
+    | Approved
+    | ApprovalRefused
 )

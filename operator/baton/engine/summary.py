@@ -66,8 +66,8 @@ class Summary:
 def summary(state: GroupState) -> Summary:
     """Counts of members are those of the last step; before the first: of the ledger."""
     view = state.view
-    seated = [seat.member for seat in state.seats if seat.left is None]
-    members = view.members if view is not None else len({*seated, *state.standbys})
+    holders = [slot.member for slot in state.member_slots if slot.vacated is None]
+    members = view.members if view is not None else len({*holders, *state.standbys})
     hold_until = state.hold_until if view is None else view.hold_until
     doing = state_of(state)
     queues = state.queues if view is None else view.observation.queues
@@ -78,7 +78,7 @@ def summary(state: GroupState) -> Summary:
         members=members,
         standbys=view.standbys if view is not None else sum(not known.active for known in state.known.values()),
         partitions=sum(queue.partitions for queue in queues.values()),
-        unowned=sum(slot.owner is None for slot in state.slots.values()) if view is None else view.unowned,
+        unowned=sum(record.owner is None for record in state.records.values()) if view is None else view.unowned,
         moving=state.moving,
         moves=state.totals.moves,
         lower_bound=state.totals.lower_bound,

@@ -23,8 +23,8 @@ def follow_facts(draft: Draft) -> None:
         return
     draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, tuning)
     if before.paused:
-        draft.at_once = "the group goes on after a pause"
-    if not any(seat.left is None for seat in draft.seats):
+        draft.plan_now = "the group goes on after a pause"
+    if not any(slot.vacated is None for slot in draft.member_slots):
         return  # Nobody has anything yet: who joins starts the first holddown.
     if before.assignor is not None and assignor != before.assignor:
         draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
@@ -44,7 +44,9 @@ def follow_subscriptions(draft: Draft) -> None:
             continue
         queues = frozenset(draft.queues)
         more = draft.subscribed(member) - (queues if known.subscribed is None else known.subscribed)
-        left = {partition.queue for seat in draft.seats if seat.member == member and seat.left for partition in seat.left}
+        left = {
+            partition.queue for slot in draft.member_slots if slot.member == member and slot.vacated for partition in slot.vacated
+        }
         draft.known[member] = replace(known, subscribed=seen.subscribed)
         if more - left:
             draft.trigger(f"{member} reads {', '.join(sorted(more))} too")

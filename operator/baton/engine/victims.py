@@ -19,9 +19,9 @@ def choose_victims(draft: Draft, ready: Mapping[MemberId, ObservedMember]) -> tu
     chosen = [pod for pod in draft.victims if pod[0] in ready and ready[pod[0]].uid == pod[1]][:excess]
     if len(chosen) < excess:
         loads = draft.loads()
-        seated = {seat.member for seat in draft.seats if seat.left is None}
+        holders = {slot.member for slot in draft.member_slots if slot.vacated is None}
         names = {name for name, _ in chosen}
         youngest = sorted((n for n in ready if n not in names), key=lambda n: (ready[n].joined, n), reverse=True)
-        rest = sorted(youngest, key=lambda name: (name in seated, len(loads.get(name, ()))))
+        rest = sorted(youngest, key=lambda name: (name in holders, len(loads.get(name, ()))))
         chosen += [(name, ready[name].uid) for name in rest[: excess - len(chosen)]]
     return tuple(chosen)

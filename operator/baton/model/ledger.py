@@ -33,7 +33,7 @@ class MemberEntry:
     uid: Uid
     generation: int
     active: bool
-    """False: a standby, which owns nothing and waits for a seat."""
+    """False: a standby, which owns nothing and waits for a slot."""
     owned: Mapping[QueueName, Grants] = field(default_factory=dict)
     revoking: Mapping[QueueName, Grants] = field(default_factory=dict)
 

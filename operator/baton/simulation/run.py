@@ -9,7 +9,7 @@ from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, load, summary
 from baton.engine.state import moment
-from baton.engine.step_events import Happening
+from baton.engine.step_events import StepEvent
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
@@ -140,9 +140,9 @@ class _Run:
         noticed |= self._wake is not None and self._now >= self._wake
         if noticed:
             self._behind = False
-            happenings = await self._settle(self._runtime)
-            lines = self._timeline.add(self._now, happenings)
-            self._reasons += _reasons(lines, happenings)
+            events = await self._settle(self._runtime)
+            lines = self._timeline.add(self._now, events)
+            self._reasons += _reasons(lines, events)
         self._tally.try_everybody()
 
     def _works(self) -> None:
@@ -173,20 +173,20 @@ class _Run:
         done = [partition for consumer in self._world.fleet.values() for partition in consumer.let_go(self._now)]
         return bool(done)
 
-    async def _settle(self, runtime: GroupRuntime) -> list[Happening]:
+    async def _settle(self, runtime: GroupRuntime) -> list[StepEvent]:
         """Step until nothing new comes of it."""
-        happenings: list[Happening] = []
+        events: list[StepEvent] = []
         for _ in range(1000):
             self._works()
             before = runtime.state
             made = await runtime.advance(self._world.observe())
             changed = made.state is not before and made.state != before
-            happenings += made.happenings
-            self._tally.happened(list(made.happenings))
+            events += made.events
+            self._tally.happened(list(made.events))
             self._world.victims = made.state.victims
             moved = self._let_go() | self._world.leave_when_idle(self._now)
             if not changed and not moved and not self._world.records.outcomes:
-                return happenings
+                return events
         raise AssertionError(f"the engine does not come to rest at {self._now}")
 
     def _read_keys(self) -> None:
@@ -203,9 +203,9 @@ class _Run:
         state = self._written()
         counts = summary(state)
         owned: dict[MemberId, dict[str, list[int]]] = {}
-        for partition, slot in sorted(state.slots.items()):
-            if slot.owner is not None:
-                owned.setdefault(slot.owner, {}).setdefault(partition.queue, []).append(partition.number)
+        for partition, record in sorted(state.records.items()):
+            if record.owner is not None:
+                owned.setdefault(record.owner, {}).setdefault(partition.queue, []).append(partition.number)
         return {
             "event": "summary",
             "moves": self._tally.moves,
@@ -221,14 +221,14 @@ class _Run:
         }
 
 
-def _reasons(lines: list[Line], happenings: list[Happening]) -> list[str]:
+def _reasons(lines: list[Line], events: list[StepEvent]) -> list[str]:
     """The engine's own words for each line, as far as it has any."""
     words: dict[tuple[object, ...], str] = {}
-    for happening in happenings:
-        partition = getattr(happening, "partition", (None, None))
-        kind = type(happening).__name__
-        key = (kind, *partition, str(getattr(happening, "state", "")))
-        words[key] = getattr(happening, "why", "")
+    for event in events:
+        partition = getattr(event, "partition", (None, None))
+        kind = type(event).__name__
+        key = (kind, *partition, str(getattr(event, "state", "")))
+        words[key] = getattr(event, "why", "")
     kinds = {"revoke": "Revoked", "grant": "Granted", "state": "StateChanged", "fenced": "Fenced", "proposal": "Proposed"}
     return [
         words.get((kinds.get(line["event"], ""), line.get("queue"), line.get("partition"), line.get("state", "")), "")

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import chain
 
-from baton.engine.step_events import Granted, Happening, Released, Revoked
+from baton.engine.step_events import Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, Partition, Uid
 from baton.simulation.world import World
 
@@ -50,9 +50,9 @@ class Tally:
         self._unowned &= there
         self._known = there
 
-    def happened(self, happenings: list[Happening]) -> None:
-        for happening in happenings:
-            match happening:
+    def happened(self, events: list[StepEvent]) -> None:
+        for event in events:
+            match event:
                 case Revoked(partition=partition):
                     self._paused.setdefault(partition, self._now)
                     self.most_paused = max(self.most_paused, len(self._paused))
@@ -64,7 +64,7 @@ class Tally:
                 case Granted(partition=partition):
                     self._unowned.discard(partition)
                     self._fresh.discard(partition)
-                    self.moves += happening.previous not in (None, happening.member)
+                    self.moves += event.previous not in (None, event.member)
                     if (since := self._paused.pop(partition, None)) is not None:
                         self.pause_seconds += self._now - since
 

@@ -11,13 +11,13 @@ from baton.engine.step_events import (
     Approved,
     Fenced,
     Granted,
-    Happening,
     Proposed,
     Released,
     Revoked,
     StandsBy,
     State,
     StateChanged,
+    StepEvent,
     Withdrawn,
 )
 from baton.model.ids import Partition
@@ -43,21 +43,21 @@ class Timeline:
         self.lines: list[Line] = []
         self._state: tuple[State, float | None] = (State.READY, None)
 
-    def add(self, now: float, happenings: list[Happening]) -> list[Line]:
+    def add(self, now: float, events: list[StepEvent]) -> list[Line]:
         """The lines of one instant."""
         t = number(now)
         lines: list[Line] = [
-            {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in happenings if isinstance(h, Fenced)
+            {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in events if isinstance(h, Fenced)
         ]
-        lines += [{"t": t, "event": "withdrawn", "id": h.id} for h in happenings if isinstance(h, Withdrawn)]
-        lines += [{"t": t, "event": "approved", "id": h.id} for h in happenings if isinstance(h, Approved)]
-        states = [(h.state, h.until) for h in happenings if isinstance(h, StateChanged)]
+        lines += [{"t": t, "event": "withdrawn", "id": h.id} for h in events if isinstance(h, Withdrawn)]
+        lines += [{"t": t, "event": "approved", "id": h.id} for h in events if isinstance(h, Approved)]
+        states = [(h.state, h.until) for h in events if isinstance(h, StateChanged)]
         if (State.REBALANCING, None) in states:
             self._change(t, (State.REBALANCING, None), lines)
-        lines += _hand_offs(t, happenings)
-        standbys = sorted({h.member for h in happenings if isinstance(h, StandsBy)})
+        lines += _hand_offs(t, events)
+        standbys = sorted({h.member for h in events if isinstance(h, StandsBy)})
         lines += [{"t": t, "event": "standby", "member": member} for member in standbys]
-        lines += [{"t": t, "event": "proposal", "id": h.id, "moves": h.moves} for h in happenings if isinstance(h, Proposed)]
+        lines += [{"t": t, "event": "proposal", "id": h.id, "moves": h.moves} for h in events if isinstance(h, Proposed)]
         if states:
             self._change(t, states[-1], lines)
         self.lines += lines
@@ -71,28 +71,28 @@ class Timeline:
         lines.append(line if state[1] is None else line | {"until": number(state[1])})
 
 
-def _hand_offs(t: float, happenings: list[Happening]) -> list[Line]:
+def _hand_offs(t: float, events: list[StepEvent]) -> list[Line]:
     """Releases, grants, revokes, each by partition. What is revoked and granted in one instant stays together, in that order."""
     of: defaultdict[Partition, list[Released | Granted | Revoked]] = defaultdict(list)
-    for happening in happenings:
-        if isinstance(happening, Released | Granted | Revoked):
-            of[happening.partition].append(happening)
+    for event in events:
+        if isinstance(event, Released | Granted | Revoked):
+            of[event.partition].append(event)
     order = {Released: 0, Granted: 1, Revoked: 2}
     keyed: list[tuple[int, Partition, int, Line]] = []
     for partition, its in of.items():
         first = next((n for n, h in enumerate(its) if isinstance(h, Revoked)), len(its))
-        for n, happening in enumerate(its):
-            keyed.append((order[type(happening)] if n < first else 2, partition, n, _line(t, happening)))
+        for n, event in enumerate(its):
+            keyed.append((order[type(event)] if n < first else 2, partition, n, _line(t, event)))
     return [line for *_, line in sorted(keyed, key=lambda entry: entry[:3])]
 
 
-def _line(t: float, happening: Released | Granted | Revoked) -> Line:
-    queue, partition = happening.partition
-    line: Line = {"t": t, "event": "", "queue": queue, "partition": partition, "member": happening.member}
-    match happening:
+def _line(t: float, event: Released | Granted | Revoked) -> Line:
+    queue, partition = event.partition
+    line: Line = {"t": t, "event": "", "queue": queue, "partition": partition, "member": event.member}
+    match event:
         case Released():
-            return line | {"event": "release", "how": str(happening.how)}
+            return line | {"event": "release", "how": str(event.how)}
         case Granted():
-            return line | {"event": "grant", "epoch": happening.epoch}
+            return line | {"event": "grant", "epoch": event.epoch}
         case Revoked():
-            return line | {"event": "revoke", "epoch": happening.epoch, "deadline": number(happening.deadline)}
+            return line | {"event": "revoke", "epoch": event.epoch, "deadline": number(event.deadline)}

@@ -77,19 +77,19 @@ class Checks:
         state = made.state
         self._turn(state)
         now = self._tenant.world.now
-        for partition, slot in state.slots.items():
+        for partition, record in state.records.items():
             move = state.moves.get(partition)
-            if slot.owner is not None:
-                self._epoch(partition, slot.epoch, state.known[slot.owner].uid)
-            self._pausing(partition, slot.owner, move is not None and not move.quiet, now)
+            if record.owner is not None:
+                self._epoch(partition, record.epoch, state.known[record.owner].uid)
+            self._pausing(partition, record.owner, move is not None and not move.quiet, now)
         for effect in made.effects:
             if isinstance(effect, Grant):
                 self._epoch(effect.partition, effect.epoch, effect.uid)
         self.moves.written(made)
         self.state = state
         if self._tenant.world.trace is not None:
-            for happening in made.happenings:
-                self._tenant.world.say(f"{self._tenant}: {happening}")
+            for event in made.events:
+                self._tenant.world.say(f"{self._tenant}: {event}")
 
     def _turn(self, state: GroupState) -> None:
         before, now = self._partitions, partition_states(state)

@@ -9,7 +9,7 @@ from baton.kube.objects import GROUP_VERSION
 from baton.kube.times import to_text
 from baton.model.names import GROUP_LABEL, SUBSCRIBED_ANNOTATION
 
-IDENTITY_LABEL = "seat"
+IDENTITY_LABEL = "identity"
 Json = dict[str, Any]
 
 

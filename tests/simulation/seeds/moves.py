@@ -33,7 +33,7 @@ class Moves:
         self._lower = self._here = self._spent = self._grants = 0
         self.fewest = tenant.spec["assignors"] == ["solace"]
         self.least = self.most = 0
-        """Without and with those between two names of one identity; which they are is known for as long as its seat is kept."""
+        """Without and with those between two names of one identity; which they are is known for as long as its slot is kept."""
         self.lost = False
 
     def joined(self, name: str, instance: str | None) -> None:
@@ -46,16 +46,16 @@ class Moves:
 
     def written(self, made: Step) -> None:
         """Raises InvariantError."""
-        for happening in made.happenings:
-            if isinstance(happening, Granted):
+        for event in made.events:
+            if isinstance(event, Granted):
                 self._grants += 1
-                before, owner = self._last.get(happening.partition), happening.member
-                if happening.previous is not None and before is not None and before != owner:
+                before, owner = self._last.get(event.partition), event.member
+                if event.previous is not None and before is not None and before != owner:
                     self.most += 1
                     if not self._related(before, owner):
                         self.least += 1
                         self._here += 1
-                self._last[happening.partition] = owner
+                self._last[event.partition] = owner
         running = None if made.state.rebalance is None else made.state.rebalance.origins
         lower = made.state.totals.lower_bound
         if self._origins is not None and (running is None or self._another(self._origins, running)):
@@ -66,15 +66,15 @@ class Moves:
                 )
             self._lower, self._here, self._spent, self._grants, self._aims = lower, 0, 0, 0, {}
         self._origins = None if running is None else dict(running)
-        for partition in self._last.keys() - made.state.slots.keys():
+        for partition in self._last.keys() - made.state.records.keys():
             del self._last[partition]  # it was withdrawn; who gets it when it comes back takes it from nobody
-        for partition, slot in made.state.slots.items():
-            if slot.last is not None:
-                self._last.setdefault(partition, slot.last)  # a queue that was made again may know its owners
+        for partition, record in made.state.records.items():
+            if record.last is not None:
+                self._last.setdefault(partition, record.last)  # a queue that was made again may know its owners
         aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
         aims |= made.state.waiting
         reads = {member: known.subscribed for member, known in made.state.known.items()}
-        facts = (made.state.queues, reads, {(seat.member, seat.uid, seat.left is None) for seat in made.state.seats})
+        facts = (made.state.queues, reads, {(slot.member, slot.uid, slot.vacated is None) for slot in made.state.member_slots})
         if self._facts is not None and facts != self._facts and running is not None:
             self._spent = self._grants + len(self._aims)
         self._facts = facts

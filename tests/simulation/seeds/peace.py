@@ -48,7 +48,7 @@ def unrest(tenant: Tenant) -> str | None:
     except LedgerError as error:
         return f"the ledger does not read as one: {error}"
     if state_of(state) is not State.READY:
-        return f"the state is {state_of(state)}: {list(state.moves.items())[:3]} {state.holddown} {state.seats}"
+        return f"the state is {state_of(state)}: {list(state.moves.items())[:3]} {state.holddown} {state.member_slots}"
     loads: Counter[str] = Counter()
     live = _members(tenant, state)
     for name, queue in tenant.servers.items():

@@ -37,11 +37,11 @@ class StepChecks:
             if load(dump(state)) != state:
                 raise InvariantError("the ledger does not read back as it was written")
             other = step(replace(before, view=None), _repeated(seen), now)
-            if (other.state, other.effects, other.happenings) != (state, made.effects, made.happenings):
+            if (other.state, other.effects, other.events) != (state, made.effects, made.events):
                 raise InvariantError("the order in which things were learnt matters")
             again = step(replace(state, view=None), seen, now)
-            if again.state != state or again.happenings or again.effects != made.effects:
-                raise InvariantError(f"the same observation twice changed something: {again.happenings}")
+            if again.state != state or again.events or again.effects != made.effects:
+                raise InvariantError(f"the same observation twice changed something: {again.events}")
         return settled
 
 
@@ -69,7 +69,7 @@ def _settled_is_settled(state: GroupState) -> None:
     if state_of(state) is not State.READY or any(one is not PartitionState.READY for one in states.values()):
         raise InvariantError(f"it is settled and {state_of(state)}: {states}")
     active = Counter(
-        queue for queue, _ in {(p.queue, slot.owner) for p, slot in state.slots.items()} if state.queues[queue].exclusive
+        queue for queue, _ in {(p.queue, record.owner) for p, record in state.records.items()} if state.queues[queue].exclusive
     )
     if any(count > 1 for count in active.values()):
         raise InvariantError(f"it is settled, and exclusive queues have several active members: {active}")

@@ -44,7 +44,7 @@ def requests(
             owned=tuple(owned[name]),
             generation=draw(st.integers(1, 3)) if contested else 1,
             zone=draw(st.none() | st.sampled_from(ZONES)) if zones else None,
-            seat=draw(st.integers(0, 2)),
+            rank=draw(st.integers(0, 2)),
         )
         for name in names
     }

@@ -116,11 +116,11 @@ def test_a_large_group_is_summed_up_on_one_screen() -> None:
     assert len(shown(one, lines=None).splitlines()) > 400
 
 
-def test_a_vacant_seat_is_shown() -> None:
+def test_a_vacant_slot_is_shown() -> None:
     group = Group(4).start("a", "b").leave("b")
     group.settle(100)
     text = shown(seen(MANIFEST, dump(group.state), QUEUES))
-    assert "the seat of b is kept: orders 1,3" in text
+    assert "the slot of b is kept: orders 1,3" in text
     assert "orders  4           0           2      0       2" in text
 
 

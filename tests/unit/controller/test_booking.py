@@ -13,7 +13,7 @@ from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.state import Slot
+from baton.engine.state import PartitionRecord
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
@@ -32,10 +32,12 @@ def external(name: str, spec: int, recorded: int | None = None) -> QueueSight:
 
 def having(*queues: QueueSight, withdrawn: int = 0) -> GroupState:
     """What these have recorded; of the first, partitions were `withdrawn` besides."""
-    slots = {Partition(one.name, n): Slot(Epoch(1), MemberId("a")) for one in queues for n in range(one.recorded or 0)}
+    records = {
+        Partition(one.name, n): PartitionRecord(Epoch(1), MemberId("a")) for one in queues for n in range(one.recorded or 0)
+    }
     first = queues[0]
-    tombs = {Partition(first.name, (first.recorded or 0) + n): Epoch(1) for n in range(withdrawn)}
-    return replace(GroupState.new("shop/orders"), slots=slots, tombs=tombs)
+    epoch_tombstones = {Partition(first.name, (first.recorded or 0) + n): Epoch(1) for n in range(withdrawn)}
+    return replace(GroupState.new("shop/orders"), records=records, epoch_tombstones=epoch_tombstones)
 
 
 @pytest.mark.parametrize(

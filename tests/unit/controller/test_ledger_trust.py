@@ -7,7 +7,7 @@ from tests.unit.engine.group import Group, grants, partition
 
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.engine.observation import ObservedQueue, OwnerRecord
-from baton.engine.state import Slot
+from baton.engine.state import PartitionRecord
 from baton.engine.step import step
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.protocol import Owner
@@ -52,8 +52,10 @@ def test_another_epoch_another_owner_none_or_a_pause_is_a_contradiction(record: 
 
 def test_a_higher_epoch_where_nobody_is_to_own_is_a_contradiction_and_a_lower_one_is_none() -> None:
     group, records = found()
-    slot = group.state.slots[partition(0)]
-    group.state = replace(group.state, slots={**group.state.slots, partition(0): Slot(slot.epoch, None, slot.owner)})
+    record = group.state.records[partition(0)]
+    group.state = replace(
+        group.state, records={**group.state.records, partition(0): PartitionRecord(record.epoch, None, record.owner)}
+    )
     assert contradicted(group.state, ORDERS, records) == []
     assert contradicted(group.state, ORDERS, {**records, 0: Owner(Uid("elsewhere"), Epoch(9))}) == [0]
 
@@ -61,8 +63,10 @@ def test_a_higher_epoch_where_nobody_is_to_own_is_a_contradiction_and_a_lower_on
 @pytest.mark.parametrize("forged", [0, 900])
 def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None:
     group, records = found()
-    slot = group.state.slots[partition(0)]
-    group.state = replace(group.state, slots={**group.state.slots, partition(0): Slot(Epoch(forged), slot.owner, slot.last)})
+    record = group.state.records[partition(0)]
+    group.state = replace(
+        group.state, records={**group.state.records, partition(0): PartitionRecord(Epoch(forged), record.owner, record.last)}
+    )
     assert contradicted(group.state, ORDERS, records)
     group.state = in_doubt(group.state, ORDERS)
     owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in records.items()}
@@ -97,13 +101,13 @@ EMPTY = "the queue orders came back empty"
 def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, Owner | None], said: str) -> None:
     group, _ = found()
     third = Epoch(3)
-    slots = {p: Slot(third, slot.owner, slot.last) for p, slot in group.state.slots.items()}
-    group.state = replace(group.state, slots=slots)
-    before = {p.number: Owner(Uid(f"uid-{slot.owner}"), third) for p, slot in slots.items()}
-    records = {number: one for number, one in {**before, **changed}.items() if one is not None}
-    wrong = contradicted(group.state, ORDERS, records)
+    records = {p: PartitionRecord(third, record.owner, record.last) for p, record in group.state.records.items()}
+    group.state = replace(group.state, records=records)
+    before = {p.number: Owner(Uid(f"uid-{record.owner}"), third) for p, record in records.items()}
+    owners = {number: one for number, one in {**before, **changed}.items() if one is not None}
+    wrong = contradicted(group.state, ORDERS, owners)
     assert wrong == list(changed)
-    reason, note = told_of(group.state, ORDERS, records, wrong, first=False)
+    reason, note = told_of(group.state, ORDERS, owners, wrong, first=False)
     assert reason == "OwnersRestored" and note.startswith(said) and f"{len(wrong)} partition" in note
 
 

@@ -99,7 +99,7 @@ async def test_of_a_large_group_one_step_is_remembered_and_any_other_is_read_bac
         with pytest.raises(UnavailableError):
             await runtime.advance(fleet(*members, partitions=MUCH + 1))
         stood.append(around.stands)
-    kept = [one for one in gc.get_objects() if isinstance(one, GroupState) and len(one.slots) == MUCH + 1]
+    kept = [one for one in gc.get_objects() if isinstance(one, GroupState) and len(one.records) == MUCH + 1]
     assert len(kept) == 1
     del kept
     assert await runtime.adopt(stood[0]) is None

@@ -15,15 +15,15 @@ from baton.engine.step_events import (
     Approved,
     Fenced,
     Granted,
-    Happening,
     How,
     Proposed,
+    Redirected,
     Released,
     Revoked,
     StandsBy,
     State,
     StateChanged,
-    Turned,
+    StepEvent,
     Withdrawn,
 )
 from baton.kube.clock import Clock
@@ -50,22 +50,22 @@ def teller(events: Events) -> Teller:
     return Teller(KEY, ABOUT, events, Metrics(Clock()))
 
 
-def told(*happenings: Happening, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
+def told(*events: StepEvent, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
     """What is said of one step when the queues have answered."""
-    events = Said()
-    one = teller(events)
+    said = Said()
+    one = teller(said)
 
     async def lives() -> None:
-        await one.tell(happenings, 0.0)
+        await one.tell(events, 0.0)
         await one.hear(unacknowledged or {}, 0.5)
         await one.hear({}, 1.0)
 
     asyncio.run(lives())
-    return events.said
+    return said.said
 
 
-def notes(*happenings: Happening, **more: Any) -> list[str]:
-    return [note for _, note, _ in told(*happenings, **more)]
+def notes(*events: StepEvent, **more: Any) -> list[str]:
+    return [note for _, note, _ in told(*events, **more)]
 
 
 def partition(number: int, queue: str = "orders") -> Partition:
@@ -96,13 +96,13 @@ def test_where_the_queue_cannot_say_or_does_not_answer_the_deadline_is_told(answ
 
 
 async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
-    events = Said()
-    one = teller(events)
+    said = Said()
+    one = teller(said)
     await one.tell([revoked(5)], 10.0)
-    assert events.said == []
+    assert said.said == []
     assert one.due_at == 11.0
     await one.hear({partition(5): 0}, 10.02)
-    assert [note for _, note, _ in events.said] == [
+    assert [note for _, note, _ in said.said] == [
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; nothing is unacknowledged"
     ]
     assert one.due_at is None
@@ -116,7 +116,7 @@ def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
 
 
 def test_a_hand_off_that_turns_is_told() -> None:
-    turn = Turned(partition(5), A, B, MemberId("c"), "c is gone")
+    turn = Redirected(partition(5), A, B, MemberId("c"), "c is gone")
     assert notes(turn) == ["partition 5 of orders goes to b instead of c: c is gone"]
 
 
@@ -202,29 +202,29 @@ def test_scattered_partitions_are_not_all_listed() -> None:
 
 
 async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> None:
-    events = Said()
-    one = teller(events)
+    said = Said()
+    one = teller(said)
     for tick in range(6000):  # ten a second, one partition at a time
         await one.tell([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
-    assert 40 < len(events.said) < 250
-    sums = [int(found[1]) for _, note, _ in events.said if (found := re.search(r"members own (\d+) ", note))]
+    assert 40 < len(said.said) < 250
+    sums = [int(found[1]) for _, note, _ in said.said if (found := re.search(r"members own (\d+) ", note))]
     assert sum(sums) > 5000, "what was not told by itself was told in sum"
 
 
 def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
-    events = Said()
-    one = teller(events)
+    said = Said()
+    one = teller(said)
     for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label the pods"), None, None):
         one.trouble(problem, 0.0)
-    assert events.said == [
+    assert said.said == [
         ("NoMembers", "label the pods", Kind.WARNING),
         ("Recovered", "NoMembers is over", Kind.NORMAL),
     ]
 
 
 def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -> None:
-    events = Said()
-    one = teller(events)
+    said = Said()
+    one = teller(said)
 
     def due_at() -> float | None:
         return one.due_at
@@ -233,23 +233,23 @@ def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -
     one.trouble(Problem(Reason.QUEUE_UNREACHABLE, "the Secret does not exist"), 0.0)
     for number, problem in enumerate(unreachable):
         one.trouble(problem, 5.0 + number / 100)
-    assert [note for _, note, _ in events.said] == ["the Secret does not exist"]
+    assert [note for _, note, _ in said.said] == ["the Secret does not exist"]
     assert due_at() == TROUBLE_APART
     one.trouble(unreachable[-1], TROUBLE_APART)
-    assert events.said[1:] == [("QueueUnreachable", "redis 99 does not answer", Kind.WARNING)]
+    assert said.said[1:] == [("QueueUnreachable", "redis 99 does not answer", Kind.WARNING)]
     assert due_at() is None
     one.trouble(Problem(Reason.CONFLICT, "another group has it"), TROUBLE_APART)
-    assert events.said[2:] == [("Conflict", "another group has it", Kind.WARNING)], "another reason is told at once"
+    assert said.said[2:] == [("Conflict", "another group has it", Kind.WARNING)], "another reason is told at once"
     one.trouble(None, TROUBLE_APART)
-    assert events.said[3:] == [("Recovered", "Conflict is over", Kind.NORMAL)]
+    assert said.said[3:] == [("Recovered", "Conflict is over", Kind.NORMAL)]
 
 
 async def test_what_is_left_is_told_at_the_end() -> None:
-    events = Said()
-    one = teller(events)
+    said = Said()
+    one = teller(said)
     await one.tell([revoked(5)], 10.0)
     one.flush()
-    assert len(events.said) == 1
+    assert len(said.said) == 1
 
 
 async def test_pauses_and_holddowns_are_measured() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
 from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
-from baton.engine.step_events import Granted, Happening, Released, Revoked
+from baton.engine.step_events import Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
 
@@ -30,7 +30,7 @@ class Group:
         self.approved: str | None = None
         self.held_back = HeldBack.NOTHING
         self.now = 0.0
-        self.told: list[Happening] = []
+        self.told: list[StepEvent] = []
 
     def join(self, *names: str, uid: str | None = None, **facts: Any) -> "Group":
         for name in names:
@@ -63,8 +63,8 @@ class Group:
 
     def release(self, name: str, number: int, queue: str = "orders") -> "Group":
         """The consumer's session says that it has let go of what it holds."""
-        slot = self.state.slots[partition(number, queue)]
-        self.releases.add(Release(self.members[MemberId(name)].uid, QueueName(queue), number, slot.epoch))
+        record = self.state.records[partition(number, queue)]
+        self.releases.add(Release(self.members[MemberId(name)].uid, QueueName(queue), number, record.epoch))
         return self
 
     def observe(self, outcomes: frozenset[Outcome] = frozenset()) -> Observation:
@@ -86,7 +86,7 @@ class Group:
         self.now = self.now if at is None else at
         done = step(load(dump(self.state)) if self.state.facts else self.state, self.observe(outcomes), self.now)
         self.state = done.state
-        self.told += done.happenings
+        self.told += done.events
         return done
 
     def settle(self, at: float | None = None) -> Step:
@@ -111,14 +111,14 @@ class Group:
 
     def owners(self, queue: str = "orders") -> str:
         """Who owns partition 0, 1, 2, …: "abab"; "-" is nobody."""
-        slots = sorted((p, slot) for p, slot in self.state.slots.items() if p.queue == queue)
-        return "".join(slot.owner or "-" for _, slot in slots)
+        records = sorted((p, record) for p, record in self.state.records.items() if p.queue == queue)
+        return "".join(record.owner or "-" for _, record in records)
 
     def moved(self) -> list[str]:
         """What was told of partitions: "revoke 3 a", "release 3 a consumer", "grant 3 c 2"."""
         words = []
-        for happening in self.told:
-            match happening:
+        for event in self.told:
+            match event:
                 case Revoked(partition=of, member=member):
                     words.append(f"revoke {of.number} {member}")
                 case Released(partition=of, member=member, how=how):

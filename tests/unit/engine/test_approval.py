@@ -47,7 +47,7 @@ def test_an_approved_proposal_is_carried_out_as_it_was_shown() -> None:
     group.approved = wanted = proposed(group)
     done = group.step(200)
     assert pauses(done) == [3]
-    assert done.happenings[:1] == (Approved(wanted, 1),)
+    assert done.events[:1] == (Approved(wanted, 1),)
     assert group.state.proposal is None
     group.release("b", 3)
     assert grants(group.settle()) == []
@@ -76,8 +76,8 @@ def test_an_approval_of_something_else_is_refused_once(known: bool) -> None:
     group = with_proposal() if known else Group(4, MANUAL).start("a", "b")
     current = group.state.proposal.id if group.state.proposal else None
     group.approved = "monday"
-    assert group.step(200).happenings == (ApprovalRefused("monday", current),)
-    assert group.step(201).happenings == ()
+    assert group.step(200).events == (ApprovalRefused("monday", current),)
+    assert group.step(201).events == ()
     assert group.owners() == "abab"
 
 
@@ -86,10 +86,10 @@ def test_a_proposal_whose_receiver_is_gone_is_withdrawn_and_a_new_plan_is_made()
     old = proposed(group)
     group.leave("c").join("d")
     done = group.step(110)
-    assert Withdrawn(old, "it does not fit the fleet and its partitions any more") in done.happenings
+    assert Withdrawn(old, "it does not fit the fleet and its partitions any more") in done.events
     assert state_of(group.state) is State.HOLDDOWN
     group.approved = old
-    assert ApprovalRefused(old, None) in group.step(111).happenings
+    assert ApprovalRefused(old, None) in group.step(111).events
     group.settle(115)
     assert group.state.proposal is not None
     assert set(group.state.proposal.receivers.values()) == {"d"}
@@ -158,7 +158,7 @@ def test_what_nobody_owns_is_placed_at_once_beside_a_proposal() -> None:
     assert [n for n, owner in enumerate(group.owners()) if owner in "ab"] == [0, 1, 3, 4]
 
 
-def test_a_member_that_waits_for_an_approval_takes_over_a_seat_that_falls_vacant() -> None:
+def test_a_member_that_waits_for_an_approval_takes_over_a_slot_that_falls_vacant() -> None:
     group = with_proposal()
     group.leave("b").settle(110)
     assert group.owners() == "acac"
@@ -183,7 +183,7 @@ def test_a_restart_keeps_the_proposal() -> None:
     group = with_proposal()
     again = load(dump(group.state))
     assert again.proposal == group.state.proposal
-    assert group.step(500).happenings == ()
+    assert group.step(500).events == ()
 
 
 def test_turning_to_automatic_carries_the_proposal_out() -> None:

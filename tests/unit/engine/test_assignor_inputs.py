@@ -91,7 +91,7 @@ def test_zones_stay_with_their_partitions_when_some_are_left_out() -> None:
     assert group.owners() == "aabbcc"
     group.leave("a", "b", "c").join("d", zone="east").join("e", "f", zone="west").step(10)
     group.settle(15)
-    assert group.owners() in ("--efdd", "--fedd"), "a's seat waits for it: its two are left out"
+    assert group.owners() in ("--efdd", "--fedd"), "a's slot waits for it: its two are left out"
 
 
 def test_what_no_room_has_waits_for_nobody() -> None:

@@ -138,7 +138,7 @@ def test_a_deadline_counts_only_for_the_move_that_it_was_the_end_of() -> None:
     group.terminate("a").step(at=29)
     group.releases |= {Release(Uid("uid-b"), QueueName("orders"), n, Epoch(1)) for n in range(4)}
     group.settle(at=30)
-    assert {group.state.slots[p].owner for p in again} == {"a"}
+    assert {group.state.records[p].owner for p in again} == {"a"}
 
 
 def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> None:
@@ -153,7 +153,7 @@ def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> 
     group.spec = replace(group.spec, paused=False)
     group.settle(at=41)
     group.settle(at=45)
-    assert group.state.slots == {}
+    assert group.state.records == {}
 
 
 def test_another_name_of_a_static_member_counts_in_a_plan() -> None:

@@ -8,7 +8,7 @@ from tests.unit.engine.group import Group
 from baton.engine.draft import Draft
 from baton.engine.evenness import even, evenly_spread, within_one
 from baton.engine.observation import ObservedQueue
-from baton.engine.state import Slot
+from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
 
@@ -26,7 +26,7 @@ def draft(reads: dict[str, str], has: dict[str, dict[str, int]], exclusive: str 
         numbers = iter(range(sizes[queue]))
         for member, of in has.items():
             for number in (next(numbers) for _ in range(of.get(queue, 0))):
-                made.slots[Partition(queue, number)] = Slot(Epoch(1), MemberId(member), MemberId(member))
+                made.records[Partition(queue, number)] = PartitionRecord(Epoch(1), MemberId(member), MemberId(member))
                 made.owned[MemberId(member)].add(Partition(queue, number))
     made.moves.clear()
     return made

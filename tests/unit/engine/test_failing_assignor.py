@@ -74,7 +74,7 @@ def test_a_partition_whose_receiver_vanished_does_not_wait_for_it(mine: Moody) -
     group.leave("a", "d")
     mine.does = fails
     group.settle(11)
-    assert {group.state.slots[first].owner, group.state.slots[second].owner} == {"b", "c"}
+    assert {group.state.records[first].owner, group.state.records[second].owner} == {"b", "c"}
     group.settle(16)
     problem = summary(group.state).problem
     assert problem is not None and problem.reason == "InvalidAssignment"

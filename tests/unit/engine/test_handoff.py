@@ -7,7 +7,7 @@ from tests.unit.engine.group import Group, grants, partition, pauses
 from baton.api.enums import OnDeadline, Protocol
 from baton.engine import Grant, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
-from baton.engine.step_events import Revoked, Turned
+from baton.engine.step_events import Redirected, Revoked
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 
 
@@ -116,7 +116,7 @@ def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:
     group.records[partition(1)] = OwnerRecord(Uid("somebody"), Epoch(40))
     group.release("a", 1).settle(12.5)
     assert group.records[partition(1)] == ("uid-b", 41)
-    assert group.state.slots[partition(1)].epoch == 41
+    assert group.state.records[partition(1)].epoch == 41
 
 
 def test_a_grant_is_asked_for_until_its_outcome_is_seen() -> None:
@@ -175,7 +175,7 @@ def test_eager_grants_nothing_before_everything_is_released() -> None:
     group.release("b", 3).settle(11.5)
     assert group.owners() == "abac"
     assert group.state.totals.moves == 1
-    assert all(slot.epoch == 2 for slot in group.state.slots.values())
+    assert all(record.epoch == 2 for record in group.state.records.values())
 
 
 def test_no_more_are_paused_at_once_than_allowed() -> None:
@@ -235,10 +235,10 @@ def test_a_deadline_from_a_clock_that_is_ahead_is_no_further_away_than_it_was_lo
 def test_a_hand_off_says_to_whom_it_goes_and_when_it_turns() -> None:
     group = Group(4).start("a", "b")
     group.join("c").settle(100)
-    (revoked,) = [one for one in group.settle(105).happenings if isinstance(one, Revoked)]
+    (revoked,) = [one for one in group.settle(105).events if isinstance(one, Revoked)]
     assert (revoked.member, revoked.receiver, revoked.why) == ("b", "c", "c joined")
-    turned = Turned(partition(3), MemberId("b"), MemberId("b"), MemberId("c"), "c is gone")
-    assert turned in group.leave("c").step(106).happenings
+    turned = Redirected(partition(3), MemberId("b"), MemberId("b"), MemberId("c"), "c is gone")
+    assert turned in group.leave("c").step(106).events
 
 
 def test_a_lost_hand_off_goes_back_to_its_giver_also_while_the_group_is_paused() -> None:

@@ -88,7 +88,7 @@ def test_a_queue_that_grows_waits_for_room() -> None:
     assert group.owners() == "ababab"
 
 
-def test_a_newcomer_takes_a_vacant_seat_where_no_plan_fits() -> None:
+def test_a_newcomer_takes_a_vacant_slot_where_no_plan_fits() -> None:
     group = Group().start("a", "b").leave("b")
     group.settle(at=20)
     group.held_back = HeldBack.PLANS
@@ -96,7 +96,7 @@ def test_a_newcomer_takes_a_vacant_seat_where_no_plan_fits() -> None:
     assert group.owners() == "acac"
 
 
-def test_nobody_takes_a_seat_where_nothing_new_fits() -> None:
+def test_nobody_takes_a_slot_where_nothing_new_fits() -> None:
     group = Group().start("a", "b").leave("b")
     group.settle(at=20)
     group.held_back = HeldBack.ALL

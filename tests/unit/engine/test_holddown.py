@@ -56,7 +56,7 @@ def test_the_same_pod_leaving_again_ends_it() -> None:
     assert group.moved() == []
 
 
-def test_a_holddown_that_ends_with_nobody_there_lets_the_seats_lapse() -> None:
+def test_a_holddown_that_ends_with_nobody_there_lets_the_slots_lapse() -> None:
     group = Group().start("a", "b")
     group.leave("a", "b").step(60)
     group.step(65)

@@ -13,7 +13,7 @@ from tests.unit.engine.test_ledger import NASTY, busy, places
 
 from baton.engine import GroupState, LedgerError, dump, load, partition_states, step, summary
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.state import KnownMember, KnownQueue, Slot
+from baton.engine.state import KnownMember, KnownQueue, PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 CONFIG_MAP = 1024 * 1024
@@ -44,9 +44,9 @@ BOMBS = {
     "moves": ledger(moves=[{"to": {f"m{n}": {"orders": EVERYTHING} for n in range(25_000)}}]),
     "waiting": ledger(waiting={f"m{n}": {"orders": ALL} for n in range(30_000)}),
     "origins": ledger(origins=[{"of": {"orders": ALL}}] * 30_000),
-    "tombs": ledger(tombs={f"q{n}": EVERYTHING for n in range(40_000)}),
+    "epoch_tombstones": ledger(epoch_tombstones={f"q{n}": EVERYTHING for n in range(40_000)}),
     "proposal": ledger(proposal={"id": "1", "why": "", "created": 0, "to": {f"m{n}": {"orders": ALL} for n in range(28_000)}}),
-    "seats": ledger(seats=[{"member": "a", "uid": "u", "left": {"orders": ALL}}] * 14_000),
+    "member_slots": ledger(member_slots=[{"member": "a", "uid": "u", "vacated": {"orders": ALL}}] * 14_000),
     "members": {**BUSY, **{f"m{n}": entry(f"m{n}", owned={"orders": EVERYTHING}) for n in range(6_000)}},
     "one member": {**BUSY, "a": entry("a", owned={f"q{n}": EVERYTHING for n in range(40_000)})},
     "what a member gives": {**BUSY, "a": entry("a", owned={}, revoking={f"q{n}": EVERYTHING for n in range(40_000)})},
@@ -78,7 +78,9 @@ def test_the_largest_group_can_be_read() -> None:
     state = GroupState(
         group="shop/orders",
         queues={orders: KnownQueue(MOST_PARTITIONS)},
-        slots={Partition(orders, number): Slot(Epoch(1), owner, owner) for number, owner in enumerate(sorted(owners))},
+        records={
+            Partition(orders, number): PartitionRecord(Epoch(1), owner, owner) for number, owner in enumerate(sorted(owners))
+        },
         known={a: KnownMember(Uid("uid-a"), True), b: KnownMember(Uid("uid-b"), True)},
     )
     assert load(dump(state)) == state
@@ -151,7 +153,12 @@ JSON = st.recursive(
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(sorted({*TREE, "group", "tombs", "ended", "proposal", "fenced", "victims", "scale", "capacities"})), JSON)
+@given(
+    st.sampled_from(
+        sorted({*TREE, "group", "epoch_tombstones", "queue_tombstones", "proposal", "fenced", "victims", "scale", "capacities"})
+    ),
+    JSON,
+)
 def test_any_json_in_any_field_is_refused_or_works(field: str, value: Any) -> None:
     read(ledger(**{field: value}))
 

@@ -12,7 +12,7 @@ from baton.engine.observation import GroupSpec
 
 
 def busy() -> GroupState:
-    """A group with everything in it: moves, waiting ones, orphans, a holddown, a static member's seat, a standby."""
+    """A group with everything in it: moves, waiting ones, orphans, a holddown, a static member's slot, a standby."""
     group = Group(20, GroupSpec(delay=2, session_timeout=30, max_concurrent_handoffs=1))
     group.join("a", instance="i0").join("b", instance="i1").start()
     group.now = 10
@@ -27,7 +27,7 @@ def busy() -> GroupState:
 def test_what_is_written_reads_back() -> None:
     state = busy()
     assert state.moves and state.waiting and state.holddown and state.rebalance
-    assert any(seat.expires for seat in state.seats)
+    assert any(slot.expires for slot in state.member_slots)
     assert load(dump(state)) == state
 
 

@@ -35,7 +35,7 @@ def test_only_what_is_handed_over_is_paused_and_it_is_until_the_grant() -> None:
     assert words(group) == ["Ready", "Ready"]
 
 
-def test_what_waits_in_a_vacant_seat_is_unbound_until_the_seat_lapses() -> None:
+def test_what_waits_in_a_vacant_slot_is_unbound_until_the_slot_lapses() -> None:
     group = Group(2).start("a")
     group.leave("a").settle(10)
     assert words(group) == ["Unbound", "Unbound"]

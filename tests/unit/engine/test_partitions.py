@@ -66,7 +66,7 @@ def test_a_partition_that_comes_back_goes_on_above_its_old_epoch() -> None:
     group.settle(63)
     group.resize(4).settle(70)
     assert group.owners() == "abab"
-    assert [slot.epoch for slot in group.state.slots.values()] == [1, 1, 3, 3]
+    assert [record.epoch for record in group.state.records.values()] == [1, 1, 3, 3]
 
 
 def test_of_a_queue_that_is_gone_one_epoch_is_kept_and_it_comes_back_above_that() -> None:
@@ -76,17 +76,17 @@ def test_of_a_queue_that_is_gone_one_epoch_is_kept_and_it_comes_back_above_that(
     group.settle(70)
     group.resize(2, "pay").settle(80)
     group.settle(150)
-    assert set(group.state.tombs) == {partition(2, "pay"), partition(3, "pay")}
-    highest = max(group.state.tombs.values())
+    assert set(group.state.epoch_tombstones) == {partition(2, "pay"), partition(3, "pay")}
+    highest = max(group.state.epoch_tombstones.values())
     del group.queues[PAY]
     group.settle(160)
-    assert (dict(group.state.tombs), group.state.ended) == ({}, {PAY: highest})
+    assert (dict(group.state.epoch_tombstones), group.state.queue_tombstones) == ({}, {PAY: highest})
     group.queues[PAY] = ObservedQueue(2)
     group.settle(170)
     group.resize(4, "pay").settle(180)
     group.settle(190)
     assert "-" not in group.owners("pay")
-    assert min(slot.epoch for one, slot in group.state.slots.items() if one.queue == PAY) > highest
+    assert min(record.epoch for one, record in group.state.records.items() if one.queue == PAY) > highest
 
 
 def test_a_group_whose_queues_change_their_names_forever_keeps_little() -> None:
@@ -95,9 +95,9 @@ def test_a_group_whose_queues_change_their_names_forever_keeps_little() -> None:
         group.queues = {QueueName(f"orders-{month}"): ObservedQueue(1_000)}
         group.settle(60.0 + 20 * month)
         group.settle(70.0 + 20 * month)
-    assert len(group.state.slots) == 1_000
-    assert len(group.state.tombs) == 0
-    assert len(group.state.ended) == 50
+    assert len(group.state.records) == 1_000
+    assert len(group.state.epoch_tombstones) == 0
+    assert len(group.state.queue_tombstones) == 50
 
 
 def test_queues_that_shrink_leave_a_ledger_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,11 +110,11 @@ def test_queues_that_shrink_leave_a_ledger_that_can_be_read(monkeypatch: pytest.
     group.settle(75)
     group.resize(1, "pay").resize(1).settle(80)
     group.settle(90)
-    assert len(group.state.tombs) == 59
-    assert group.state.ended == {PAY: 2}
+    assert len(group.state.epoch_tombstones) == 59
+    assert group.state.queue_tombstones == {PAY: 2}
     group.resize(80, "pay").settle(100)
     group.settle(110)
-    assert min(slot.epoch for one, slot in group.state.slots.items() if one.number and one.queue == PAY) > 2
+    assert min(record.epoch for one, record in group.state.records.items() if one.number and one.queue == PAY) > 2
 
 
 def test_a_queue_that_grows_again_in_mid_withdrawal_leaves_the_partition_with_its_giver() -> None:
@@ -155,7 +155,7 @@ def test_an_added_queue_is_a_trigger_and_a_removed_one_ends_at_once() -> None:
     group.queues[PAY] = ObservedQueue(2)
     group.settle(80)
     group.settle(85)
-    assert [slot.epoch for p, slot in sorted(group.state.slots.items()) if p.queue == "pay"] == [2, 2]
+    assert [record.epoch for p, record in sorted(group.state.records.items()) if p.queue == "pay"] == [2, 2]
 
 
 def test_totals_are_balanced_first_then_each_queue() -> None:
@@ -213,7 +213,7 @@ def test_a_partition_that_comes_back_while_others_are_let_go_has_no_origin() -> 
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
 
 
-def test_who_takes_a_seat_while_a_queue_grows_gets_its_part_of_the_new_partitions() -> None:
+def test_who_takes_a_slot_while_a_queue_grows_gets_its_part_of_the_new_partitions() -> None:
     group = Group(2).start("a", "b")
     group.leave("b").join("c").resize(4).settle(60)  # all of it noticed at once, as after an outage of the operator
     assert group.owners() == "acac"
@@ -232,7 +232,7 @@ def test_nothing_is_kept_for_each_partition_of_a_queue_without_records_before_th
     assert most < 100_000, f"{kept} bytes are kept, and there were {most}"
     whole = summary(group.state)
     assert (whole.partitions, whole.unowned, whole.balanced) == (100_000, 100_000, False)
-    assert group.state.slots == {}
+    assert group.state.records == {}
 
 
 def test_a_queue_without_records_is_taken_in_with_the_first_member() -> None:
@@ -250,11 +250,11 @@ def test_a_queue_that_is_added_while_nobody_is_there_is_taken_in_with_who_comes_
     group.settle(70)
     group.queues[PAY] = ObservedQueue(2, fenced=False)
     group.settle(80)
-    assert {one.queue for one in group.state.slots} == {"orders"}
+    assert {one.queue for one in group.state.records} == {"orders"}
     group.join("b").settle(90)
     group.settle(95)
     assert group.owners() == "bb"
-    assert {slot.owner for one, slot in group.state.slots.items() if one.queue == PAY} == {"b"}
+    assert {record.owner for one, record in group.state.records.items() if one.queue == PAY} == {"b"}
 
 
 def test_a_queue_with_records_is_taken_in_before_there_is_a_member() -> None:
@@ -262,4 +262,4 @@ def test_a_queue_with_records_is_taken_in_before_there_is_a_member() -> None:
     group = Group(4)
     group.step(0)
     assert group.state.queues.keys() == {"orders"}
-    assert len(group.state.slots) == 4
+    assert len(group.state.records) == 4

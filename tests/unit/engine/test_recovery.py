@@ -49,7 +49,7 @@ def test_withdrawn_partitions_keep_their_epochs() -> None:
     group.records[partition(3)] = OwnerRecord(None, Epoch(9))
     lose_the_ledger(group).settle(100)
     group.resize(4).settle(110)
-    assert group.state.slots[partition(3)].epoch == 10
+    assert group.state.records[partition(3)].epoch == 10
 
 
 def test_another_run_of_the_server_has_owners_asserted_again() -> None:

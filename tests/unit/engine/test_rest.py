@@ -6,14 +6,14 @@ from dataclasses import replace
 from tests.unit.engine.group import Group
 
 from baton.engine import step
-from baton.engine.state import Slot
+from baton.engine.state import PartitionRecord
 from baton.model.ids import Partition
 
 
-class Untouchable(Mapping[Partition, Slot]):
+class Untouchable(Mapping[Partition, PartitionRecord]):
     """Partitions that nobody may look at."""
 
-    def __getitem__(self, key: Partition) -> Slot:
+    def __getitem__(self, key: Partition) -> PartitionRecord:
         raise AssertionError(f"{key} was looked at")
 
     def __iter__(self) -> Iterator[Partition]:
@@ -28,5 +28,5 @@ def test_a_step_that_sees_nothing_new_looks_at_no_partition() -> None:
     group.settle(at=0)
     group.settle(at=5)
     rest = step(group.state, group.observe(), 6.0).state
-    state = replace(rest, slots=Untouchable())
+    state = replace(rest, records=Untouchable())
     assert step(state, group.observe(), 7.0).state is state

@@ -1,4 +1,4 @@
-"""Rule 6: members with an identity keep their seat while they are away."""
+"""Rule 6: members with an identity keep their slot while they are away."""
 
 import pytest
 from tests.unit.engine.group import Group
@@ -16,7 +16,7 @@ def fleet(*, exclusive: bool = False, partitions: int = 4) -> Group:
     return group.start()
 
 
-def test_a_seat_is_kept_for_the_session_timeout() -> None:
+def test_a_slot_is_kept_for_the_session_timeout() -> None:
     group = fleet().leave("a")
     assert group.settle(60).wake_at == 70
     now = summary(group.state)
@@ -29,13 +29,13 @@ def test_the_same_identity_gets_its_partitions_back_at_new_epochs(name: str) -> 
     group = fleet().leave("a")
     group.settle(60)
     group.join(name, uid="new", instance="i0").settle(69)
-    assert {slot.owner for slot in group.state.slots.values()} == {name, "b"}
+    assert {record.owner for record in group.state.records.values()} == {name, "b"}
     assert group.state.totals.moves == group.state.totals.lower_bound == 0
     assert group.moved() == ["release 0 a gone", "release 2 a gone", f"grant 0 {name} 2", f"grant 2 {name} 2"]
     assert summary(group.state).state is State.READY
 
 
-def test_without_a_session_timeout_an_identity_is_nobodys_seat() -> None:
+def test_without_a_session_timeout_an_identity_is_nobodys_slot() -> None:
     group = Group(4, GroupSpec(delay=5))
     group.join("a", instance="i0").join("b", instance="i1")
     group.start().leave("a").leave("b")
@@ -51,7 +51,7 @@ def test_expiry_rebalances_at_once() -> None:
     assert group.owners() == "bbbb"
 
 
-def test_a_waiting_seat_wins_over_standbys() -> None:
+def test_a_waiting_slot_wins_over_standbys() -> None:
     group = fleet(partitions=2)
     group.join("c").settle(50)
     group.leave("a").settle(60)
@@ -66,7 +66,7 @@ def test_but_not_on_exclusive_queues() -> None:
     assert group.owners() == "bbbb"
 
 
-def test_a_newcomer_leaves_the_waiting_seat_alone() -> None:
+def test_a_newcomer_leaves_the_waiting_slot_alone() -> None:
     group = fleet().leave("a")
     group.settle(60)
     group.join("c").settle(61)
@@ -105,13 +105,13 @@ def test_the_newer_of_two_pods_with_one_identity_wins_at_once() -> None:
     assert not group.told, "reported once"
 
 
-def test_when_the_newer_goes_the_older_may_have_the_seat_back() -> None:
+def test_when_the_newer_goes_the_older_may_have_the_slot_back() -> None:
     group = fleet()
     group.now = 60
     group.join("c", instance="i0").settle(60)
     group.leave("c").settle(61)
     assert group.owners() == "abab"
-    assert group.state.slots[next(iter(group.state.slots))].epoch == 3
+    assert group.state.records[next(iter(group.state.records))].epoch == 3
 
 
 def test_a_term_from_a_clock_that_is_ahead_is_no_longer_than_it_was_meant_to_be() -> None:

@@ -40,9 +40,9 @@ def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple
     return places
 
 
-def by_seat(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
+def by_rank(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
     """The members in the order of joining, then by name."""
-    return sorted(members, key=lambda name: (members[name].seat, name))
+    return sorted(members, key=lambda name: (members[name].rank, name))
 
 
 def by_instance(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from baton.assignors.building_blocks.holders import holdings
 from baton.assignors.building_blocks.partition_list import PartitionList, whole
-from baton.assignors.building_blocks.subscriptions import Place, by_seat, readable, readers
+from baton.assignors.building_blocks.subscriptions import Place, by_rank, readable, readers
 from baton.assignors.request import Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -61,7 +61,7 @@ class GroupedRequest:
 
 def grouped(request: Request) -> GroupedRequest:
     """The request by kinds, in the order of their first partitions."""
-    members = by_seat(request.members)
+    members = by_rank(request.members)
     place = {name: number for number, name in enumerate(members)}
     subscribed = readable(request)
     before = holdings(request)

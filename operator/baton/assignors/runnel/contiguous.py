@@ -1,14 +1,14 @@
 """Runnel's assignment: each queue in runs, members in the order in which they joined."""
 
 from baton.assignors.building_blocks.queue_by_queue import in_runs, queue_by_queue
-from baton.assignors.building_blocks.subscriptions import by_seat
+from baton.assignors.building_blocks.subscriptions import by_rank
 from baton.assignors.declaration import Declaration
 from baton.assignors.request import Answer, Request
 
 
 def contiguous(request: Request) -> Answer:
     """Exactly Runnel's answer. A new member is the last one, so the runs before it only shift. Equal ranks go by name."""
-    return queue_by_queue(request, by_seat(request.members), in_runs)
+    return queue_by_queue(request, by_rank(request.members), in_runs)
 
 
 CONTIGUOUS = Declaration(

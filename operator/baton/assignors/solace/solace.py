@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from baton.assignors.building_blocks.holders import holdings
 from baton.assignors.building_blocks.partition_list import PartitionList
-from baton.assignors.building_blocks.subscriptions import by_seat, readable
+from baton.assignors.building_blocks.subscriptions import by_rank, readable
 from baton.assignors.declaration import Declaration, Traits
 from baton.assignors.request import Answer, Request
 from baton.assignors.solace.balance import Claims, fair_shares
@@ -80,7 +80,7 @@ def _claims(request: Request) -> Claims:
             held.setdefault(partition.queue, [None] * request.queues[partition.queue])[partition.number] = homes[0]
         elif homes:
             contested[partition] = homes
-    return Claims(request.queues, by_seat(request.members), subscribed, held, contested)
+    return Claims(request.queues, by_rank(request.members), subscribed, held, contested)
 
 
 def _hand_out(members: Sequence[MemberId], owners: Columns, room: Mapping[QueueName, Mapping[MemberId, int]]) -> None:

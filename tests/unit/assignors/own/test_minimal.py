@@ -42,7 +42,7 @@ def a_group(dice: Random, members: int, partitions: int, weighty: bool = False) 
             owned=tuple(owned[name]),
             generation=dice.choice([1, 2]) if contested else 1,
             zone=dice.choice([None, *ZONES]) if zoned else None,
-            seat=dice.randint(0, 3),
+            rank=dice.randint(0, 3),
             capacity=dice.choice([ONE, 2 * ONE, 3 * ONE, ONE / 2, 3 * ONE / 2]) if unequal else ONE,
         )
         for name in names

@@ -32,7 +32,7 @@ def test_average_and_circle_share_out_every_queue_among_its_readers() -> None:
 
 
 def test_contiguous_goes_by_joining() -> None:
-    request = group(5, a=Member(ORDERS, seat=2), b=Member(ORDERS, seat=1), c=Member(ORDERS, seat=1))
+    request = group(5, a=Member(ORDERS, rank=2), b=Member(ORDERS, rank=1), c=Member(ORDERS, rank=1))
     assert numbers(get("contiguous")(request)) == {"b": [0, 1], "c": [2, 3], "a": [4]}
 
 

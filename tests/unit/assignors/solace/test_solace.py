@@ -16,8 +16,8 @@ def group(queues: dict[str, int], **owned: dict[str, list[int]]) -> Request:
     return a_request(
         queues,
         {
-            name: Member(reading(*queues), tuple(a_partition(q, n) for q, numbers in had.items() for n in numbers), seat=seat)
-            for seat, (name, had) in enumerate(owned.items())
+            name: Member(reading(*queues), tuple(a_partition(q, n) for q, numbers in had.items() for n in numbers), rank=rank)
+            for rank, (name, had) in enumerate(owned.items())
         },
     )
 
@@ -81,7 +81,7 @@ def test_asking_again_with_the_answer_changes_nothing(request_: Request) -> None
     answer = solace(request_)
     settled = Request(
         request_.queues,
-        {name: Member(m.subscribed, answer.assignment[name], seat=m.seat) for name, m in request_.members.items()},
+        {name: Member(m.subscribed, answer.assignment[name], rank=m.rank) for name, m in request_.members.items()},
     )
     assert solace(settled) == answer
 

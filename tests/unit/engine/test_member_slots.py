@@ -1,4 +1,4 @@
-"""Rule 1: seats, who comes back to them, and who takes over a vacant one."""
+"""Rule 1: slots, who comes back to them, and who takes over a vacant one."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ def ready(group: Group) -> bool:
     return summary(group.state).state is State.READY
 
 
-def test_a_newcomer_takes_a_vacant_seat_at_once_with_that_seats_partitions() -> None:
+def test_a_newcomer_takes_a_vacant_slot_at_once_with_that_slots_partitions() -> None:
     group = Group(6).start("a", "b", "c")
     group.leave("b").settle(60)
     group.join("d").settle(62)
@@ -23,7 +23,7 @@ def test_a_newcomer_takes_a_vacant_seat_at_once_with_that_seats_partitions() -> 
     assert ready(group)
 
 
-def test_two_newcomers_take_two_seats_in_the_order_of_joining() -> None:
+def test_two_newcomers_take_two_slots_in_the_order_of_joining() -> None:
     group = Group(6).start("a", "b", "c")
     group.leave("a", "b").settle(60)
     group.join("y").step(61)
@@ -33,7 +33,7 @@ def test_two_newcomers_take_two_seats_in_the_order_of_joining() -> None:
     assert ready(group)
 
 
-def test_more_newcomers_than_seats_wait_for_the_plan() -> None:
+def test_more_newcomers_than_slots_wait_for_the_plan() -> None:
     group = Group(6).start("a", "b")
     group.leave("b").settle(60)
     group.join("d", "e").settle(62)
@@ -43,7 +43,7 @@ def test_more_newcomers_than_seats_wait_for_the_plan() -> None:
 
 
 @pytest.mark.parametrize("uid", ["uid-b", "another"])
-def test_who_returns_takes_its_own_seat_before_newcomers(uid: str) -> None:
+def test_who_returns_takes_its_own_slot_before_newcomers(uid: str) -> None:
     group = Group(6).start("a", "b", "c")
     group.leave("a", "b").settle(60)
     group.join("b", uid=uid).join("d").settle(62)
@@ -59,7 +59,7 @@ def test_a_member_that_returns_within_the_delay_costs_no_move() -> None:
     assert group.moved() == ["release 1 b gone", "release 4 b gone", "grant 1 b 2", "grant 4 b 2"]
 
 
-def test_a_seat_without_partitions_is_not_vacant() -> None:
+def test_a_slot_without_partitions_is_not_vacant() -> None:
     group = Group(4).start("a", "b", "c")
     group.resize(2).settle(60)
     for name, number in (("c", 2), ("a", 3)):
@@ -70,7 +70,7 @@ def test_a_seat_without_partitions_is_not_vacant() -> None:
     assert ready(group)
 
 
-def test_a_newcomer_takes_a_seat_only_if_it_reads_all_of_it() -> None:
+def test_a_newcomer_takes_a_slot_only_if_it_reads_all_of_it() -> None:
     group = Group(2)
     group.queues[QueueName("pay")] = ObservedQueue(2)
     group.start("a", "b")
@@ -186,7 +186,7 @@ def test_what_nobody_has_goes_to_who_had_it_last() -> None:
     group = Group(4).start("a", "b")
     before = group.owners()
     group.leave("a", "b").settle(10)
-    group.settle(15)  # the seats have lapsed
+    group.settle(15)  # the slots have lapsed
     group.now = 20
     group.join("b").settle(20)
     group.now = 21

@@ -1,0 +1,207 @@
+"""Member slots: the places of the last plan's members, who comes back to them and who takes over a vacant one (rule 1)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from baton.engine.assignor import traits
+from baton.engine.draft import Draft
+from baton.engine.exclusive import active_members
+from baton.engine.member_limit import MemberLimit
+from baton.engine.state import MemberSlot, PartitionRecord, moment
+from baton.model.ids import MemberId, QueueName
+
+
+def give_to_active_member(draft: Draft) -> None:
+    """What is vacant of an exclusive queue goes to who is active there: whoever took it with the slot would be active too
+    (rule 8)."""
+    if not any(draft.queues[partition.queue].exclusive for slot in _free_slots(draft) for partition in slot.vacated or ()):
+        return
+    active = active_members(draft, slot_holders(draft) + draft.standbys)
+    for slot in _free_slots(draft):
+        given = {p: active[p.queue] for p in sorted(slot.vacated or ()) if p.queue in active}
+        for partition, member in given.items():
+            draft.hand_over(partition, member, f"{member} is active on {partition.queue}")
+            draft.new_generation()
+        if given:
+            at, rest = draft.member_slots.index(slot), (slot.vacated or frozenset()) - given.keys()
+            without_slot = sorted(set(given.values()) - set(slot_holders(draft)))
+            draft.member_slots[at : at + 1] = [draft.new_slot(m) for m in without_slot] + (
+                [replace(slot, vacated=rest)] if rest else []
+            )
+            draft.standbys = [member for member in draft.standbys if member not in without_slot]
+
+
+def fill_with_standbys(draft: Draft) -> None:
+    """The standby that has waited longest takes a vacant slot."""
+    for standby in _longest_waiting(draft) if _free_slots(draft) else ():
+        _take_one(draft, standby, "stood by")
+
+
+def fill_with_newcomers(draft: Draft) -> None:
+    """Newcomers take vacant slots, while they are no more than these."""
+    candidates = newcomers(draft)
+    if len(candidates) <= len(_free_slots(draft)):
+        for member in candidates:
+            _take_one(draft, member, "joined")
+
+
+def vacant_slots(draft: Draft) -> list[MemberSlot]:
+    """Member slots that anybody may take: those that wait for their static member are not among them."""
+    return [slot for slot in draft.member_slots if slot.vacated is not None and slot.expires is None]
+
+
+def _free_slots(draft: Draft) -> list[MemberSlot]:
+    """Vacant slots that may be taken at once. Where the one who left still works on what it had, and nothing fences it off, it
+    has the holddown to come back."""
+    away = draft.observation.away
+    return [
+        slot
+        for slot in vacant_slots(draft)
+        if away.get(slot.member) != slot.uid or not draft.owned.get(slot.member, set()) & (slot.vacated or frozenset())
+    ]
+
+
+def slot_holders(draft: Draft) -> list[MemberId]:
+    """The members that have a slot."""
+    return [slot.member for slot in draft.member_slots if slot.vacated is None]
+
+
+def members_without_slot(draft: Draft) -> list[MemberId]:
+    """Members that are neither have a slot nor stand by, ordered by joining, then name."""
+    placed = {*slot_holders(draft), *draft.standbys}
+    return sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
+
+
+def newcomers(draft: Draft) -> list[MemberId]:
+    """Those of the unseated for whom there would be a partition."""
+    candidates = members_without_slot(draft)
+    if not candidates:
+        return []
+    limit = MemberLimit(draft)
+    for member in slot_holders(draft):
+        limit.add(member)
+    return [member for member in candidates if limit.add_if_room(member)]
+
+
+def _longest_waiting(draft: Draft) -> list[MemberId]:
+    """Who stands by, longest first: those for whom there is nothing, and those that were left with none and keep their slot."""
+    loads = draft.loads()
+    idle = [member for member in slot_holders(draft) if not loads.get(member)]
+    waiting = [member for member in draft.standbys if member in idle or member not in slot_holders(draft)]
+    return waiting + [member for member in idle if member not in waiting]
+
+
+def make_standbys(draft: Draft, members: Iterable[MemberId]) -> None:
+    """Makes standbys of these members, known to the group and without a slot."""
+    for member in members:
+        draft.add_member(member)
+        draft.standbys.append(member)
+
+
+def expire_reserved_slots(draft: Draft) -> None:
+    """A static member did not come back in time: its slot is for anybody, and there is no delay (rule 6). But a plan would end
+    the delay of those who left other slots: as long as there are such, it waits for the end of that."""
+    held = draft.holddown
+    others = held is not None and held.until > draft.now and draft.plan_now is None and bool(vacant_slots(draft))
+    for n, slot in enumerate(draft.member_slots):
+        if slot.expires is None:
+            continue
+        over = draft.now >= slot.expires
+        if over and others and held is not None:
+            length = max(slot.length, moment(held.until - draft.now))
+            draft.member_slots[n] = replace(slot, expires=held.until, length=length, late=True)
+        elif over or (slot.late and not others):
+            draft.member_slots[n] = replace(slot, expires=None)
+            draft.plan_now = f"{slot.member} did not come back in time"
+
+
+def return_members(draft: Draft) -> None:
+    """The same pod, a pod of the same name, or of the same static identity comes back. Its member may have several slots: what is
+    kept for it, what an exclusive queue or one that cannot fence had for it."""
+    empty = [slot for slot in draft.member_slots if slot.vacated is not None]
+    if not empty:
+        return
+    uids = {seen.uid: member for member, seen in draft.eligible.items()}
+    static = draft.eligible.items() if draft.spec.session_timeout > 0 else ()
+    identities = {seen.instance: member for member, seen in static if seen.instance is not None}
+    for slot in empty:
+        owner = uids.get(slot.uid) or (identities.get(slot.instance) if slot.instance is not None else None)
+        member = slot.member if slot.member in draft.eligible else owner
+        if member is None or slot.vacated is None:
+            continue
+        reads = draft.subscribed(member)
+        mine = frozenset(p for p in slot.vacated if p.queue in reads)
+        if not mine:
+            continue
+        part = slot if mine == slot.vacated else replace(slot, vacated=mine)
+        if part is not slot:
+            at = draft.member_slots.index(slot)
+            draft.member_slots[at : at + 1] = [part, replace(slot, vacated=slot.vacated - mine, expires=None)]
+        _take(draft, part, member, f"{member} is back")
+
+
+def _same_identity(draft: Draft, slot: MemberSlot, member: MemberId) -> bool:
+    """Static membership is on, and this is the slot's static member."""
+    return draft.spec.session_timeout > 0 and slot.instance is not None and draft.eligible[member].instance == slot.instance
+
+
+def _take_one(draft: Draft, member: MemberId, how: str) -> None:
+    reads = draft.subscribed(member)
+    for slot in _free_slots(draft):
+        if slot.vacated is not None and all(partition.queue in reads for partition in slot.vacated):
+            _take(draft, slot, member, f"{member} {how} and takes the slot of {slot.member}")
+            return
+
+
+def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
+    assert slot.vacated is not None
+    for partition in sorted(slot.vacated):
+        record = draft.records[partition]
+        if draft.planned_owner(partition) == member:
+            continue  # It was to go (a victim), and stays: it still has this.
+        if record.owner is None and _same_identity(draft, slot, member):
+            draft.records[partition] = PartitionRecord(record.epoch, None, member)  # the same static member under another name
+        draft.hand_over(partition, member, why)
+        draft.new_generation()
+    at = draft.member_slots.index(slot)
+    draft.member_slots[at : at + 1] = [] if member in slot_holders(draft) else [draft.new_slot(member)]
+    if member in draft.standbys:
+        draft.standbys.remove(member)
+    # Others may have been balanced without this slot while it was vacant, and an old imbalance does not perpetuate itself
+    # (rule 2). Where the assignor makes no balance, the engine cannot tell by counting whether there is an imbalance.
+    if traits(draft).balances:
+        draft.unsettled = True
+    elif slot.overtaken:
+        draft.trigger(f"partitions were shared out while {slot.member} was away")
+
+
+def mark_overtaken(draft: Draft) -> None:
+    """While these slots are vacant others are given partitions, or go without."""
+    draft.member_slots = [slot if slot.vacated is None else replace(slot, overtaken=True) for slot in draft.member_slots]
+
+
+def end_reservations(draft: Draft, queue: QueueName) -> None:
+    """No static member is waited for on an exclusive queue (rule 6): what it had there is for anybody."""
+    slots: list[MemberSlot] = []
+    for slot in draft.member_slots:
+        left = frozenset(partition for partition in slot.vacated or () if partition.queue == queue)
+        if slot.vacated is None or slot.expires is None or not left:
+            slots.append(slot)
+            continue
+        if slot.vacated != left:
+            slots.append(replace(slot, vacated=slot.vacated - left))
+        slots.append(replace(slot, vacated=left, expires=None))
+    draft.member_slots = slots
+
+
+def promote_standbys(draft: Draft) -> None:
+    """Standbys for whom there is something to own by now (the queue grew, the desired size did) are newcomers."""
+    if not draft.standbys:
+        return
+    limit = MemberLimit(draft, vacant_too=True)
+    for member in slot_holders(draft):
+        limit.add(member)
+    for member in members_without_slot(draft):
+        limit.add_if_room(member)
+    holders = set(slot_holders(draft))
+    draft.standbys = [member for member in draft.standbys if member in holders or not limit.add_if_room(member)]
