@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from baton.order import Fault, OrderChecker, Processing
+from baton.order import OrderChecker, OrderViolation, Processing
 from demo.records import Evidence, Fence, Processed
 
 _EXAMPLES = 5
@@ -70,11 +70,11 @@ def audit(evidence: Evidence) -> Verdict:
     return Verdict(
         produced=sum(evidence.produced.values()),
         processed=report.processed,
-        redelivered=found[Fault.REDELIVERED].count,
+        redelivered=found[OrderViolation.REDELIVERED].count,
         late=report.late,
-        gaps=found[Fault.GAP],
-        duplicates=found[Fault.DUPLICATE],
-        order_violations=found[Fault.OUT_OF_ORDER],
+        gaps=found[OrderViolation.GAP],
+        duplicates=found[OrderViolation.DUPLICATE],
+        order_violations=found[OrderViolation.OUT_OF_ORDER],
         stale_accepted=_stale(rows, evidence),
     )
 

@@ -106,7 +106,7 @@ WATCHING = (
              "        self._seen.pop(_key(lease), None)", "        pass"),
     Mutation("sessions", "call a session lapsed that was given up", "kube/sessions.py", "unit/kube/test_sessions.py",
              "return lease.holder is not None and now >=", "return now >="),
-    Mutation("sessions", "give no full term under a new leader", "controller/fleet.py", "simulation/test_leadership.py",
+    Mutation("sessions", "give no full term under a new leader", "controller/group_loops.py", "simulation/test_leadership.py",
              "        self._services.mirror.sessions.outage(self._leads_since)\n", ""),
     Mutation("sessions", "give no full term after lists of them have failed for long", "controller/relists.py", "unit/controller/test_relists.py",
              "                self._mirror.sessions.outage(self._clock.ticks(), scope)", "                pass"),

@@ -13,7 +13,7 @@ WRITING = (
     Mutation("elector", "lead on where another holds the Lease", "kube/elector.py", "unit/kube/test_election.py",
              "                self._renewed_at = None\n            self._worked()", "                pass\n            self._worked()"),
     Mutation("elector", "lead in the same term as the one before", "kube/elector.py", "unit/kube/test_election.py",
-             "before.transitions + (move is Move.TAKE)", "before.transitions"),
+             "before.transitions + (move is ElectionStep.TAKE)", "before.transitions"),
     Mutation("elector", "write the Lease over somebody who was faster", "kube/elector.py", "unit/kube/test_election.py",
              'told = {**metadata, "annotations"', 'told = {"name": self._name, "annotations"'),
     Mutation("elector", "count a renewal from its answer", "kube/elector.py", "unit/kube/test_elector.py",

@@ -15,7 +15,7 @@ from tests.simulation.seeds import manifests
 from baton.controller.feed import Feed
 from baton.controller.replica import Replica
 from baton.kube.api import JSON, Api, ConflictError, NotFoundError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView
 from baton.kube.watched import Watched
@@ -112,7 +112,7 @@ class Crowd:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.api = TextApi()
-        clock = Clock()
+        clock = ApiServerClock()
         self.clock = clock
         elector = TextApi()
         self.replica = Replica(

@@ -12,7 +12,7 @@ from tests.unit.controller.memory_queue import MemoryQueue
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.replica import Replica
 from baton.kube.api import core_path, group_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.events import EVENTS
 from baton.kube.ledger import SIZE_LIMIT
@@ -58,7 +58,7 @@ class OneReplica:
         self.replica = Replica(
             api,
             MemoryApi(self.server, latency=lambda: 0.005),
-            Clock(lambda: BEGIN + loop.time(), self._ticks),
+            ApiServerClock(lambda: BEGIN + loop.time(), self._ticks),
             self._open,
             identity="one",
             lease_namespace="baton-system",

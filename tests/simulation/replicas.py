@@ -11,7 +11,7 @@ from tests.simulation.seeds import manifests
 from baton.controller.feed import Feed
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.leases import leases_path
 from baton.kube.objects import QueueView, groups_path, queues_path
@@ -32,7 +32,9 @@ Json = dict[str, Any]
 class Lone:
     """One replica, its API server, and whoever uses both. `fails` says what becomes of a request of the replica (verb, path)."""
 
-    def __init__(self, namespaces: Sequence[str] = ("shop", "bank"), clock: Clock | None = None, identity: str = "one") -> None:
+    def __init__(
+        self, namespaces: Sequence[str] = ("shop", "bank"), clock: ApiServerClock | None = None, identity: str = "one"
+    ) -> None:
         """It serves these namespaces; none: all of them, of which there are two in any case."""
         self.loop = asyncio.get_running_loop()
         self.server = ApiServer(random.Random(1), self.now)
@@ -52,7 +54,7 @@ class Lone:
         self,
         identity: str,
         namespaces: Sequence[str],
-        clock: Clock | None = None,
+        clock: ApiServerClock | None = None,
         lease: str = "operator",
         kind: type[MemoryApi] = MemoryApi,
     ) -> Replica:
@@ -65,7 +67,7 @@ class Lone:
         replica = Replica(
             api,
             MemoryApi(self.server, lambda verb, path: Hang() if identity in self._dead else None, latency=lambda: 0.005),
-            clock or Clock(self.now, self.loop.time),
+            clock or ApiServerClock(self.now, self.loop.time),
             _open,
             identity=identity,
             lease_namespace="baton",

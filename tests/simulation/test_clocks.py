@@ -9,7 +9,7 @@ from tests.simulation.replicas import Lone, played
 from tests.simulation.seeds import manifests
 
 from baton.kube.api import core_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path, queues_path
 
 TERM = 60
@@ -54,7 +54,7 @@ class Story:
         await asyncio.sleep(5)
         self.lone.crash()
         lone = self.lone
-        clock = Clock(lambda: lone.now() + self.ahead, lone.loop.time)
+        clock = ApiServerClock(lambda: lone.now() + self.ahead, lone.loop.time)
         lone.replica = lone.start("two", ["shop", "bank"], clock)
         await asyncio.sleep(15)
         assert lone.replica.elector.leading

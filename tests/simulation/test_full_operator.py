@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.api_server import Fault, Refuse
 from tests.simulation.one_replica import OneReplica
 
-from baton.controller.fleet import LEDGERS_WITHIN
+from baton.controller.group_loops import LEDGERS_WITHIN
 from baton.engine import GroupState
 from baton.engine.ledger_bounds import WITHDRAWN_OF_ONE
 from baton.kube.api import core_path, group_path

@@ -6,7 +6,7 @@ import pytest
 from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 
-from baton.controller.fleet import FOLLOWER_LISTS_EVERY
+from baton.controller.group_loops import FOLLOWER_LISTS_EVERY
 from baton.controller.replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS

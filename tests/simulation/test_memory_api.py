@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, LoseAnswer, MemoryApi, Refuse, Rule, WatchFeed
 
-from baton.controller.cluster_cache import Mirror
+from baton.controller.cluster_cache import ClusterCache
 from baton.kube.api import REQUEST_TIMEOUT, ApiError, ConflictError, UnavailableError, core_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.model.names import GROUP_LABEL
 from baton.simulation.virtual_time import run
 
@@ -151,7 +151,7 @@ class Fed:
     """A mirror, and the feed that fills it."""
 
     def __init__(self, world: World, repeats: Callable[[], bool] = lambda: False, namespaces: Sequence[str] = ()) -> None:
-        self.mirror = Mirror(Clock(world.loop.time, world.loop.time))
+        self.mirror = ClusterCache(ApiServerClock(world.loop.time, world.loop.time))
         self.feed = WatchFeed(world.client, self.mirror.event, namespaces, repeats)
         self._running = asyncio.create_task(self.feed.run())
 

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.api_server import Refuse
 from tests.simulation.replicas import Lone, played
 
-from baton.controller.fleet import BOARD_EVERY
+from baton.controller.group_loops import BOARD_EVERY
 from baton.controller.status_writer import HEARTBEAT, LONGEST_RETRY
 from baton.kube.objects import groups_path, queues_path
 

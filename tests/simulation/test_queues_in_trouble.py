@@ -15,7 +15,7 @@ from baton.controller.queue_request import ANSWER_WITHIN
 from baton.controller.queue_worker import LONGEST_BACKOFF
 from baton.controller.replica import Replica
 from baton.kube.api import core_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView, groups_path, queues_path
 from baton.kube.times import to_text
@@ -45,7 +45,7 @@ class Shop:
         self.replica = Replica(
             MemoryApi(self.server),
             MemoryApi(self.server),
-            Clock(wall=lambda: 1_800_000_000 + loop.time(), monotonic=loop.time),
+            ApiServerClock(wall=lambda: 1_800_000_000 + loop.time(), monotonic=loop.time),
             self._open,
             identity="one",
             lease_namespace="default",

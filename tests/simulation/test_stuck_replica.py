@@ -10,7 +10,7 @@ from tests.simulation.replicas import Lone, played
 
 from baton.controller.replica import LOOK_EVERY, LOOKS, STUCK_AFTER
 from baton.engine import GroupState
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import groups_path
 
@@ -125,7 +125,7 @@ def test_who_was_stopped_for_long_and_goes_on_does_not_hang() -> None:
     async def story(lone: Lone) -> None:
         await lone.stop()
         stopped = 0.0
-        lone.replica = lone.start("one", ("shop",), Clock(lone.now, lambda: lone.loop.time() + stopped))
+        lone.replica = lone.start("one", ("shop",), ApiServerClock(lone.now, lambda: lone.loop.time() + stopped))
         await lone.group("shop", "a")
         await asyncio.sleep(10)
         stopped = 10 * STUCK_AFTER

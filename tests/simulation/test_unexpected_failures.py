@@ -8,7 +8,7 @@ from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 from baton import assignors
 from baton.assignors import Answer, Request
-from baton.controller.fleet import RESTART_AFTER
+from baton.controller.group_loops import RESTART_AFTER
 from baton.controller.lister import BLIND_AFTER
 from baton.controller.retrying import LONGEST_PAUSE
 from baton.kube.api import core_path

@@ -3,7 +3,7 @@
 from baton.api.attributes import Attributes, attributes
 from baton.api.condition import Condition, ConditionStatus
 from baton.api.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, sessions_required
-from baton.api.group_status import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
+from baton.api.group_status import ConsumerGroupStatus, Handoff, ProposalStatus, ProposedChange, ProposedMoveStatus, ShownState
 from baton.api.queue import (
     AccessType,
     PartitionedQueue,
@@ -26,9 +26,9 @@ __all__ = [
     "PartitionedQueue",
     "PartitionedQueueSpec",
     "PartitionedQueueStatus",
-    "Proposal",
+    "ProposalStatus",
     "ProposedChange",
-    "ProposedMove",
+    "ProposedMoveStatus",
     "SessionRule",
     "ShownState",
     "SourceType",

@@ -52,7 +52,7 @@ class Handoff(Shape):
     """Why it moves."""
 
 
-class ProposedMove(Shape):
+class ProposedMoveStatus(Shape):
     """Partitions of one queue that would go from one pod to another."""
 
     queue: Annotated[str, Field(max_length=253)]
@@ -76,7 +76,7 @@ class ProposedChange(Shape):
     """When the proposal is carried out."""
 
 
-class Proposal(Shape):
+class ProposalStatus(Shape):
     """A plan that waits for approval (spec.approval Manual)."""
 
     id: Annotated[str, Field(max_length=64)]
@@ -98,7 +98,7 @@ class Proposal(Shape):
     )
     """Who would gain or lose, at most 50 of them."""
     handoffs: Annotated[
-        list[ProposedMove], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
+        list[ProposedMoveStatus], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
     ] = Field(default_factory=list)
     """What would go where, at most 50 lines."""
 
@@ -146,7 +146,7 @@ class ConsumerGroupStatus(Shape):
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)
     """The moves in flight, at most 50 of them."""
-    proposal: Proposal | None = None
+    proposal: ProposalStatus | None = None
     """What waits for approval."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Settled, Balanced, Rebalancing, Fenced and SessionsBound; with spec.approval Manual also ProposalReady."""

@@ -8,7 +8,7 @@ import click
 
 from baton.api.enums import Approval
 from baton.cli.cluster import ask, cluster
-from baton.cli.command_target import Whom, cluster_options
+from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import GROUP, WORD
 from baton.cli.printing import say
 from baton.kube.api import ConflictError
@@ -23,19 +23,19 @@ Json = Mapping[str, Any]
 @click.argument("proposal", type=WORD, required=False)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cluster_options
-def approve(group: str, proposal: str | None, yes: bool, whom: Whom) -> None:
+def approve(group: str, proposal: str | None, yes: bool, target: ClusterTarget) -> None:
     """Show what a ConsumerGroup with spec.approval Manual proposes, and have it carried out.
 
     With the id of a PROPOSAL only this one is approved; if it has been replaced meanwhile, nothing is.
 
     The same as the annotation baton.dev/approve with the id.
     """
-    name, whom = whom.within(group)
-    ask(_approve(name, proposal, yes, whom))
+    name, target = target.within(group)
+    ask(_approve(name, proposal, yes, target))
 
 
-async def _approve(group: str, wanted: str | None, yes: bool, whom: Whom) -> None:
-    async with cluster(whom) as (api, where):
+async def _approve(group: str, wanted: str | None, yes: bool, target: ClusterTarget) -> None:
+    async with cluster(target) as (api, where):
         path = groups_path(where, group)
         shown = _proposal(await api.get(path), wanted)
         for line in told(shown):

@@ -10,7 +10,7 @@ import click
 
 from baton.cli.printing import console, printable, refuse, say, say_json
 from baton.model.wording import counted
-from baton.order import Fault, OrderChecker, Processing, RecordError, Report, in_order_of_time, processings, produced
+from baton.order import OrderChecker, OrderViolation, Processing, RecordError, Report, in_order_of_time, processings, produced
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -101,15 +101,15 @@ def _tell(report: Report, *, counted_to_the_end: bool) -> None:
         tally = report.tallies[fault]
         for finding in tally.findings:
             say(f"{fault.value}: {finding.text}")
-        if tally.findings and fault is not Fault.GAP and tally.count > len(tally.findings):
+        if tally.findings and fault is not OrderViolation.GAP and tally.count > len(tally.findings):
             say(f"{fault.value}: and {tally.count - len(tally.findings):,} more")
 
 
 _WORDS = {
-    Fault.GAP: "lost",
-    Fault.OUT_OF_ORDER: "out of order",
-    Fault.DUPLICATE: "done twice, unmarked",
-    Fault.REDELIVERED: "redelivered, marked",
+    OrderViolation.GAP: "lost",
+    OrderViolation.OUT_OF_ORDER: "out of order",
+    OrderViolation.DUPLICATE: "done twice, unmarked",
+    OrderViolation.REDELIVERED: "redelivered, marked",
 }
 
 

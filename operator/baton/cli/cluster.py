@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.cli.command_target import Whom
+from baton.cli.cluster_target import ClusterTarget
 from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
 from baton.cli.printing import refuse
 from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
@@ -22,11 +22,11 @@ class NoAnswerError(Exception):
 
 
 @asynccontextmanager
-async def cluster(whom: Whom) -> AsyncIterator[tuple[Api, str]]:
+async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
     """The API server, and the namespace that is meant. What goes wrong with either is a NoAnswerError."""
     from kubernetes.aio.config import ConfigException
 
-    file, context, namespace = _meant(whom)
+    file, context, namespace = _meant(target)
     async with AsyncExitStack() as stack:
         try:
             api, settings = await stack.enter_async_context(connect(file, context))
@@ -42,20 +42,20 @@ async def cluster(whom: Whom) -> AsyncIterator[tuple[Api, str]]:
             raise NoAnswerError(f"{settings.host} refused: {error.message or error}") from None
 
 
-def _meant(whom: Whom) -> tuple[Path | None, str | None, str]:
+def _meant(target: ClusterTarget) -> tuple[Path | None, str | None, str]:
     """Kubeconfig and context (None: the pod's service account), and the namespace."""
-    file = whom.kubeconfig or default_kubeconfig()
+    file = target.kubeconfig or default_kubeconfig()
     try:
         if file is None:
-            return None, None, whom.namespace or OWN_NAMESPACE.read_text(encoding="utf-8").strip()
-        chosen = context_of(file, whom.context)
+            return None, None, target.namespace or OWN_NAMESPACE.read_text(encoding="utf-8").strip()
+        chosen = context_of(file, target.context)
     except KubeconfigError as error:
         raise NoAnswerError(str(error)) from None
     except OSError as error:
         raise NoAnswerError(
             f"{OWN_NAMESPACE}: {error.strerror}: give -n NAMESPACE, or --kubeconfig FILE for another cluster"
         ) from None
-    return file, chosen.name, whom.namespace or chosen.namespace
+    return file, chosen.name, target.namespace or chosen.namespace
 
 
 def _missing(error: NotFoundError, namespace: str) -> str:

@@ -14,7 +14,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MemberChange:
     """What becomes of one member."""
 
     member: MemberId
@@ -51,7 +51,7 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[MemberChange, ...]:
         """Of all members, those that change most first."""
         held: defaultdict[MemberId, set[Partition]] = defaultdict(set)
         for partition, names in self.before.items():
@@ -61,7 +61,7 @@ class Comparison:
         for partition, name in self.after.items():
             gets[name].add(partition)
         made = [
-            Change(
+            MemberChange(
                 member=name,
                 before=len(held[name]),
                 after=len(gets[name]),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from textwrap import wrap
 
-from baton.cli.comparison import Change, Comparison
+from baton.cli.comparison import Comparison, MemberChange
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
@@ -166,7 +166,7 @@ def _share(room: int, gains: int, loses: int) -> tuple[int, int]:
     return left, room - left
 
 
-def _gains(change: Change, width: int) -> str:
+def _gains(change: MemberChange, width: int) -> str:
     if not change.withheld:
         return _cell(change.gains, width)
     if not change.gains:

@@ -10,7 +10,7 @@ import click
 
 from baton.assignors.plan_json.plan import MOST_PARTITIONS, answer_line, planned
 from baton.assignors.plan_json.request_error import RequestError
-from baton.cli.command_target import Whom, cluster_options
+from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import GROUP, OBJECT, WORD, shown
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json
@@ -65,7 +65,7 @@ def plan(
     add: int,
     remove: tuple[str, ...],
     partitions: dict[str, int],
-    whom: Whom,
+    target: ClusterTarget,
 ) -> None:
     """Answer assignment requests: one line of JSON in, one line of JSON out.
 
@@ -78,7 +78,7 @@ def plan(
     """
     use_own_assignors()
     if group is None:
-        if assignor or add or remove or partitions or whom != Whom():
+        if assignor or add or remove or partitions or target != ClusterTarget():
             raise click.UsageError(
                 "--assignor, --add, --remove, --partitions, -n, --context and --kubeconfig go with --explain --group GROUP"
             )
@@ -89,7 +89,7 @@ def plan(
         raise click.UsageError("give --request or --group, not both")
     from baton.cli.rehearsal import WhatIf
 
-    _live(group, whom, WhatIf(assignor, add, remove, partitions))
+    _live(group, target, WhatIf(assignor, add, remove, partitions))
 
 
 def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
@@ -125,16 +125,16 @@ def _explained(number: int, line: bytes) -> bool:
     return True
 
 
-def _live(group: str, whom: Whom, what_if: "WhatIf") -> None:
+def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
     from baton.assignors import UnknownAssignorError, get
     from baton.cli.cluster import ask, cluster
     from baton.cli.live_group import UnreadableError, read_group
     from baton.cli.rehearsal import WhatIfError, compare
 
-    name, whom = whom.within(group)
+    name, target = target.within(group)
 
     async def work() -> None:
-        async with cluster(whom) as (api, where):
+        async with cluster(target) as (api, where):
             state, seen = await read_group(api, where, name)
         _print(await compare(f"{where}/{name}", state, seen, what_if, time.time()))
 

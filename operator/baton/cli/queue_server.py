@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.command_target import Whom, cluster_options
+from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import QUEUE, REDIS_URL
 from baton.cli.printing import need_redis
 
@@ -41,30 +41,30 @@ def queue_options(command: F) -> F:
     )
     @cluster_options
     @wraps(command)
-    def with_server(*args: object, queue: str, redis_url: str | None, whom: Whom, **rest: object) -> object:
+    def with_server(*args: object, queue: str, redis_url: str | None, target: ClusterTarget, **rest: object) -> object:
         need_redis()
-        return command(*args, server=_server(queue, redis_url, whom), **rest)
+        return command(*args, server=_server(queue, redis_url, target), **rest)
 
     return cast(F, with_server)
 
 
-def _server(queue: str, url: str | None, whom: Whom) -> QueueServer:
-    name, whom = whom.within(queue)
+def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
+    name, target = target.within(queue)
     if url is None:
-        return ask(_of_resource(name, whom))
-    if whom.namespace is None:
+        return ask(_of_resource(name, target))
+    if target.namespace is None:
         raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE")
-    return QueueServer(f"{whom.namespace}/{name}", url, f"--redis-url or {VARIABLE}")
+    return QueueServer(f"{target.namespace}/{name}", url, f"--redis-url or {VARIABLE}")
 
 
-async def _of_resource(name: str, whom: Whom) -> QueueServer:
+async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
     from baton.api import SourceType
     from baton.controller.adapters import SecretForbidden, redis_url
     from baton.kube.api import NotFoundError
     from baton.kube.objects import queue_view, queues_path
     from baton.queues.protocol import QueueUnreachable
 
-    async with cluster(whom) as (api, where):
+    async with cluster(target) as (api, where):
         try:
             queue = queue_view(await api.get(queues_path(where, name)))
         except NotFoundError:

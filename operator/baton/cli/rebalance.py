@@ -6,7 +6,7 @@ import click
 
 from baton.api.enums import Approval
 from baton.cli.cluster import ask, cluster
-from baton.cli.command_target import Whom, cluster_options
+from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import GROUP
 from baton.cli.printing import say
 from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
@@ -15,17 +15,17 @@ from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
 @click.command()
 @click.argument("group", type=GROUP)
 @cluster_options
-def rebalance(group: str, whom: Whom) -> None:
+def rebalance(group: str, target: ClusterTarget) -> None:
     """Ask for a rebalance of a ConsumerGroup: after the delay a plan is made, also where nothing has changed.
 
     The same as a new value of the annotation baton.dev/rebalance.
     """
-    name, whom = whom.within(group)
-    ask(_request(name, whom))
+    name, target = target.within(group)
+    ask(_request(name, target))
 
 
-async def _request(group: str, whom: Whom) -> None:
-    async with cluster(whom) as (api, where):
+async def _request(group: str, target: ClusterTarget) -> None:
+    async with cluster(target) as (api, where):
         path = groups_path(where, group)
         request = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         made = await api.merge(path, {"metadata": {"annotations": {REBALANCE_ANNOTATION: request}}})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.command_target import Whom, cluster_options
+from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.group_view import UNKNOWN, Json, partitions, view
 from baton.cli.leader import Leader, leader_of
 from baton.cli.names import GROUP
@@ -44,7 +44,9 @@ LINES = 24
 @click.option(
     "--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP, or with --partitions)."
 )
-def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool, watch: bool, as_json: bool, whom: Whom) -> None:
+def status(
+    group: str | None, all_namespaces: bool, each: bool, everybody: bool, watch: bool, as_json: bool, target: ClusterTarget
+) -> None:
     """Show a ConsumerGroup: its state, who owns what, and what is changing hands. Without GROUP: all groups, a line each.
 
     Ends with 3 where no operator looks after GROUP.
@@ -58,21 +60,21 @@ def status(group: str | None, all_namespaces: bool, each: bool, everybody: bool,
     if watch and not sys.stdout.isatty():
         raise click.UsageError("--watch draws on a terminal, and this output is none: leave it away")
     if group is None:
-        ask(_list(whom, all_namespaces, as_json))
+        ask(_list(target, all_namespaces, as_json))
         return
-    name, whom = whom.within(group)
+    name, target = target.within(group)
     shown = _Shown(each, everybody, as_json)
     if watch:
         with suppress(KeyboardInterrupt):
-            ask(_watch(name, whom, shown))
-    elif ask(_show(name, whom, shown)) == UNKNOWN:
+            ask(_watch(name, target, shown))
+    elif ask(_show(name, target, shown)) == UNKNOWN:
         sys.exit(UNSEEN)
 
 
-async def _list(whom: Whom, everywhere: bool, as_json: bool) -> None:
+async def _list(target: ClusterTarget, everywhere: bool, as_json: bool) -> None:
     from baton.cli.group_screen import group_table
 
-    async with cluster(whom) as (api, where):
+    async with cluster(target) as (api, where):
         found = (await api.get(groups_path(None if everywhere else where)))["items"]
     now = time.time()
     views = [view(one, {}, now=now) for one in found]
@@ -117,9 +119,9 @@ class _Shown:
         return screen(clean(value), time.time(), console, lines)
 
 
-async def _show(group: str, whom: Whom, shown: _Shown) -> str | None:
+async def _show(group: str, target: ClusterTarget, shown: _Shown) -> str | None:
     """The group's state, where it is shown."""
-    async with cluster(whom) as (api, where):
+    async with cluster(target) as (api, where):
         value = shown.value(*await _look(api, where, group))
     if shown.as_json:
         say_json(value)
@@ -128,12 +130,12 @@ async def _show(group: str, whom: Whom, shown: _Shown) -> str | None:
     return None if shown.each else value["state"]
 
 
-async def _watch(group: str, whom: Whom, shown: _Shown) -> None:
+async def _watch(group: str, target: ClusterTarget, shown: _Shown) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
-    async with cluster(whom) as (api, where):
+    async with cluster(target) as (api, where):
         seen = Group(*shown.drawn(shown.value(*await _look(api, where, group))))
         with Live(seen, console=_console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:

@@ -7,7 +7,7 @@ from baton.consumer.holding import Holding, Phase
 from baton.consumer.holdings import HeldPartitions
 from baton.consumer.reader import Reader
 from baton.consumer.supply import Supply
-from baton.consumer.work import SURE_FOR, Work
+from baton.consumer.work import SURE_FOR, QueueRequests
 
 _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if it was not called."""
@@ -18,7 +18,7 @@ _WATCH_EVERY = 0.05
 class Due:
     """Of one consumer. Times are of the monotonic clock."""
 
-    def __init__(self, holdings: HeldPartitions, supply: Supply, work: Work) -> None:
+    def __init__(self, holdings: HeldPartitions, supply: Supply, work: QueueRequests) -> None:
         self._holdings = holdings
         self._supply = supply
         self._work = work

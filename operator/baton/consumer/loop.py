@@ -24,7 +24,7 @@ from baton.consumer.session import Session
 from baton.consumer.source import Assignments
 from baton.consumer.supply import Supply
 from baton.consumer.upkeep import Upkeep
-from baton.consumer.work import SURE_FOR, Work
+from baton.consumer.work import SURE_FOR, QueueRequests
 from baton.model.ids import QueueName, Uid
 
 LOOK_EVERY = 1.0
@@ -57,7 +57,7 @@ class ConsumerLoop:
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
         """From any thread, and from signal handlers: this queue is the one kind that these may use."""
         self._holdings = HeldPartitions(open_queue, source, self, self.wake)
-        self._work = Work()
+        self._work = QueueRequests()
         self._notices = Notices(callbacks, self.time_left)
         self._supply = Supply(self._holdings, self._work)
         self._due = Due(self._holdings, self._supply, self._work)

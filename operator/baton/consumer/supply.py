@@ -14,7 +14,7 @@ from baton.consumer.holding import Holding, Notice, Phase
 from baton.consumer.holdings import HeldPartitions
 from baton.consumer.lane import Lane
 from baton.consumer.reader import Reader
-from baton.consumer.work import Work
+from baton.consumer.work import QueueRequests
 
 _MOST_BY_KEY = 1000
 """Entries in hand of a partition whose keys are worked on beside each other."""
@@ -23,7 +23,7 @@ _MOST_BY_KEY = 1000
 class Supply:
     """Of the consumer's loop, and used by its thread only."""
 
-    def __init__(self, holdings: HeldPartitions, work: Work) -> None:
+    def __init__(self, holdings: HeldPartitions, work: QueueRequests) -> None:
         self.workers = 1
         """That wait for entries, or work on some."""
         self.shared = False

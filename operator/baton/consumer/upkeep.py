@@ -13,7 +13,7 @@ from baton.consumer.reader import Reader
 from baton.consumer.receipt import Acknowledgement
 from baton.consumer.session import Session
 from baton.consumer.supply import Supply
-from baton.consumer.work import SURE_FOR, Work
+from baton.consumer.work import SURE_FOR, QueueRequests
 from baton.model.ids import Uid
 from baton.model.session import Release
 
@@ -26,7 +26,7 @@ class Upkeep:
         uid: Uid,
         holdings: HeldPartitions,
         supply: Supply,
-        work: Work,
+        work: QueueRequests,
         grace: Grace,
         notices: Notices,
         session: Session | None,

@@ -43,7 +43,7 @@ class _Outage(NamedTuple):
     """As it was first said: what differs by a number alone, such as that of the partition that was asked for, is the same."""
 
 
-class Work:
+class QueueRequests:
     """Asks for holdings, and sees to it that a refusal or an outage ends or delays only what it concerns."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Attempts at something that a group cannot go on without: since when they fail, and when to try again."""
 
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between attempts: each pause is twice as long as the one before, up to the longest."""
@@ -9,7 +9,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 class Attempts:
     """At one thing. Times are seconds of the monotonic clock."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
         self._pause = 0.0
         self.since: float | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from baton.kube import leases, objects, pods
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.leases import LeaseView
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
@@ -24,10 +24,10 @@ JUST_NOW = 2.0
 """Seconds. Kubernetes writes transitions in whole seconds."""
 
 
-class Mirror:
+class ClusterCache:
     """Pods, sessions, groups and queues. `wake` is called with a group whose facts changed."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
         self.sessions = SessionClock()
         self.pods: Store[PodView] = Store(pods.view, self._pod_changed)

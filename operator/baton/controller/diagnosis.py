@@ -8,7 +8,7 @@ from baton.api import ConsumerGroupSpec
 from baton.controller.observe import QueueSight, without_room
 from baton.controller.problems import Problem, Reason
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.kube.members import LeftOut, Membership
+from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
 from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, session_lease_name
@@ -71,7 +71,7 @@ _WHY = {
 
 
 def membership_problems(
-    group: str, namespace: str, seen: Membership, asked_for: int | None = None, *, unowned: int = 0
+    group: str, namespace: str, seen: GroupMembers, asked_for: int | None = None, *, unowned: int = 0
 ) -> list[Problem]:
     """Whether anybody is there who is asked for, and what of the sessions cannot be read. Who is asked to stop works on what it
     has, but takes no more: where partitions are `unowned`, nobody is there for them."""

@@ -37,7 +37,7 @@ TROUBLE_APART = 10.0
 """Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
 
 
-class Teller:
+class EventRecorder:
     """For one group."""
 
     def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:

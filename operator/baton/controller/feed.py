@@ -36,7 +36,7 @@ class Feed:
         """The event loop knows that something waits."""
 
     def put(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
-        """A watch's event; see `Mirror.event`."""
+        """A watch's event; see `ClusterCache.event`."""
         metadata = manifest["metadata"]
         key = (of, metadata["namespace"], metadata["name"])
         with self._lock:

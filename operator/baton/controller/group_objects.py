@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from baton.api import ConsumerGroupSpec, sessions_required
-from baton.controller.cluster_cache import GroupKey, Mirror
+from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.diagnosis import (
     annotation_problems,
     cut_off_problems,
@@ -16,7 +16,7 @@ from baton.controller.diagnosis import (
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem
 from baton.kube.leases import LeaseView
-from baton.kube.members import DRIVER, LeftOut, Membership, membership
+from baton.kube.members import DRIVER, GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId
@@ -29,7 +29,7 @@ Lease somebody has deleted writes it again."""
 class GroupSight:
     """One group, as it is now. Times are seconds of the monotonic clock."""
 
-    def __init__(self, key: GroupKey, uid: str, mirror: Mirror) -> None:
+    def __init__(self, key: GroupKey, uid: str, mirror: ClusterCache) -> None:
         self._key = key
         self._uid = uid
         self._mirror = mirror
@@ -57,7 +57,7 @@ class GroupSight:
         doubtful = (one for one in self._leases if sessions.overdue(one, now) and not sessions.lapsed(one, now))
         return max(map(sessions.lapses_at, doubtful), default=None)
 
-    def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> Membership:
+    def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
         """Who takes part."""
         sessions = self._mirror.sessions
         seen = membership(
@@ -75,7 +75,7 @@ class GroupSight:
         return replace(seen, away={name: uid for name, uid in seen.away.items() if name not in ended}) if ended else seen
 
     def problems(
-        self, spec: ConsumerGroupSpec, seen: Membership, now: float, asked_for: int | None, unowned: int = 0
+        self, spec: ConsumerGroupSpec, seen: GroupMembers, now: float, asked_for: int | None, unowned: int = 0
     ) -> list[Problem]:
         """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known; `unowned`:
         how many partitions have no owner."""
@@ -95,7 +95,7 @@ class GroupSight:
         yield from (end for lease in self._leases if lease.holder and (end := self._mirror.sessions.lapses_at(lease)) > now)
         yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
 
-    def newly_eligible(self, seen: Membership) -> Iterator[tuple[MemberId, float]]:
+    def newly_eligible(self, seen: GroupMembers) -> Iterator[tuple[MemberId, float]]:
         """Members that were taken in since the last call, each with since when it had been able to take part."""
         uids = {member.uid for member in seen.members.values()}
         for pod in self.pods:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from baton.controller.attempts import Attempts
 from baton.controller.faults import boundary
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.ledger import Deposed, ForeignConfigMap, Ledger, size
 from baton.kube.store import Manifest
@@ -28,7 +28,7 @@ REFUSALS = (ApiError, UnavailableError, ForeignConfigMap)
 
 
 @dataclass(slots=True)
-class Tally:
+class LedgerWrites:
     """Counted since this replica leads."""
 
     writes: int = 0
@@ -39,7 +39,7 @@ class Tally:
 class LedgerWriter:
     """One group's. Methods raise Deposed, REFUSALS, and Landed where an earlier write is found to have been carried out."""
 
-    def __init__(self, ledger: Ledger, elector: Elector, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, elector: Elector, clock: ApiServerClock) -> None:
         self._clock = clock
         self._ledger = ledger
         self._elector = elector
@@ -55,7 +55,7 @@ class LedgerWriter:
         self.attempts = Attempts(clock)
         self.refusal: Exception | None = None
         """Why the ledger does not say what it should; None: it does."""
-        self.tally = Tally()
+        self.tally = LedgerWrites()
 
     @property
     def written(self) -> Mapping[str, str] | None:

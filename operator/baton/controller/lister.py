@@ -13,7 +13,7 @@ import structlog
 
 from baton.controller.supervision import Tasks
 from baton.kube.api import FORBIDDEN, NOT_FOUND, PAGE, Api, ApiError, PageTooLargeError, UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.store import Manifest
 from baton.kube.turns import Turns
 from baton.kube.watched import Watched
@@ -47,7 +47,7 @@ class Lister:
     def __init__(
         self,
         api: Api,
-        clock: Clock,
+        clock: ApiServerClock,
         tasks: Tasks,
         turns: Turns,
         of: Watched,

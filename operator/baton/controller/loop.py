@@ -17,7 +17,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.deletion_wait import patience
 from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
 from baton.controller.event_reasons import EventReason
-from baton.controller.event_recorder import Teller
+from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_objects import GroupSight
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
@@ -35,8 +35,8 @@ from baton.controller.steps import Steps
 from baton.controller.takeover import Takeover
 from baton.engine import GroupState
 from baton.kube.events import Regarding
-from baton.kube.ledger import Deposed, Ledger, Owner, ServedElsewhere
-from baton.kube.members import Membership
+from baton.kube.ledger import Deposed, Ledger, LedgerOwner, ServedElsewhere
+from baton.kube.members import GroupMembers
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.store import Manifest
 from baton.model.ids import QueueName
@@ -59,7 +59,7 @@ class GroupLoop:
         self.uid = group.uid
         self._services = services
         self._leads_since = leads_since
-        self._owner = Owner(group.namespace, group.name, group.uid)
+        self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
         self._sight = GroupSight(self.key, group.uid, services.mirror)
         self._news = asyncio.Event()
@@ -74,7 +74,7 @@ class GroupLoop:
         self._ends = False
         """It has been seen that the group is being deleted."""
         self._bumping = Bumping(services.bumper, services.tasks, self.key)
-        self._teller = Teller(self.key, about, services.events, services.metrics)
+        self._teller = EventRecorder(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(self.key, services.scaler, services.tasks, self.wake)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         state = GroupState.new(group.full_name)
@@ -248,7 +248,7 @@ class GroupLoop:
         if not self._retrying.failing:
             self._reporter.beat()
 
-    def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> list[Problem]:
+    def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> list[Problem]:
         problems = queue_problems(self.key[0], sights)
         asked_for, view = self._scaling.asked_for(spec), self._state.view
         unowned = 0 if view is None else view.unowned
@@ -280,7 +280,7 @@ class GroupLoop:
         kept = {partition.queue for partition in self._state.records}
         return self._workers.dismiss(self._workers.names - kept - but, recorded=frozenset(self._state.queues))
 
-    async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: Membership) -> None:
+    async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: GroupMembers) -> None:
         if group.deleting:
             self._scaling.spare(spec, self._sight.pods)
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.engine.state import KnownQueue
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.model.ids import QueueName
 
 UNRECORDED_WITHIN = 5.0
@@ -17,7 +17,7 @@ supported: it may be put right just now."""
 class LostQueues:
     """One group's. `changed` is called when a wait is over."""
 
-    def __init__(self, namespace: str, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, namespace: str, clock: ApiServerClock, changed: Callable[[], None]) -> None:
         self._namespace = namespace
         self._clock = clock
         self._changed = changed

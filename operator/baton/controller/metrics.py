@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.api import PartitionScaleStatus, ShownState
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 
 Key = tuple[str, str]
 
@@ -69,7 +69,7 @@ class Snapshot:
 class Metrics(Collector):
     """All of the operator's metrics, and the registry to scrape them from."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
         self.registry = CollectorRegistry()
         labels = ("namespace", "group")

@@ -6,10 +6,10 @@ rests. Events are for a person who looks for one: the first pods of a namespace 
 
 from collections import OrderedDict
 
-from baton.controller.cluster_cache import GroupKey, Mirror
+from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.pods import PodView
 from baton.model.names import GROUP_LABEL
@@ -38,9 +38,9 @@ PodKey = tuple[str, str]
 
 
 class PodWarnings:
-    """Of one replica, while it leads. Mirror's changes come in, events and a gauge go out."""
+    """Of one replica, while it leads. The cluster cache's changes come in, events and a gauge go out."""
 
-    def __init__(self, mirror: Mirror, events: Events, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, mirror: ClusterCache, events: Events, metrics: Metrics, clock: ApiServerClock) -> None:
         self._mirror = mirror
         self._events = events
         self._metrics = metrics

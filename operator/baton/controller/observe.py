@@ -8,7 +8,7 @@ from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.engine.specs import engine_spec, observed_queue
-from baton.kube.members import Membership
+from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 
@@ -67,7 +67,7 @@ def observation(
     group: GroupView,
     spec: ConsumerGroupSpec,
     queues: Iterable[QueueSight],
-    membership: Membership,
+    membership: GroupMembers,
     drained: frozenset[tuple[Partition, Epoch]] = frozenset(),
     outcomes: frozenset[Outcome] = frozenset(),
 ) -> Observation:

@@ -12,7 +12,7 @@ from baton.controller.relists import Relists
 from baton.controller.stalls import Stalls
 from baton.controller.supervision import Tasks
 from baton.controller.watches import Watches
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 
 
@@ -20,7 +20,7 @@ class ReplicaMetrics(Collector):
     """Of a replica. Read when it is scraped, on another thread."""
 
     def __init__(
-        self, clock: Clock, elector: Elector, relists: Relists, tasks: Tasks, elsewhere: Elsewhere, capacity: Capacity
+        self, clock: ApiServerClock, elector: Elector, relists: Relists, tasks: Tasks, elsewhere: Elsewhere, capacity: Capacity
     ) -> None:
         self._clock = clock
         self._elector = elector

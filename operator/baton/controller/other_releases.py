@@ -12,7 +12,7 @@ from baton.controller.event_reasons import EventReason
 from baton.kube.api import UnavailableError
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.objects import GROUP_VERSION, GroupView
-from baton.kube.releases import Releases
+from baton.kube.releases import OperatorReleases
 
 LOOK_EVERY = 5.0
 """Seconds between looks whether the other release lives."""
@@ -23,7 +23,7 @@ log = structlog.get_logger("baton.fleet")
 class Elsewhere:
     """Of one replica, while it leads. `free` is called with a group that is nobody's any more."""
 
-    def __init__(self, own: str, releases: Releases, events: Events, free: Callable[[GroupKey], None]) -> None:
+    def __init__(self, own: str, releases: OperatorReleases, events: Events, free: Callable[[GroupKey], None]) -> None:
         self._own = own
         self._releases = releases
         self._events = events

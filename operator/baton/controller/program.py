@@ -27,7 +27,7 @@ from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import OWN, served, watch
 from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 
 HUNG = 3
@@ -83,7 +83,7 @@ async def _operate(options: Options, stalls: Stalls) -> None:
         replica = Replica(
             api,
             of_elector,
-            Clock(),
+            ApiServerClock(),
             partial(open_queue, api, tls_files=options.tls_files),
             identity=options.identity,
             lease_namespace=options.lease_namespace,

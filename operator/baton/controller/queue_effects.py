@@ -9,7 +9,7 @@ from baton.controller.queue_request import answer
 from baton.controller.queue_work import NOTHING, QueueWork
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.model.ids import Partition
 from baton.queues.protocol import QueueAdapter
 
@@ -26,7 +26,7 @@ TURN = 4
 class QueueEffects:
     """One queue's. `changed` is called when something came of it."""
 
-    def __init__(self, records: OwnerRecords, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, records: OwnerRecords, clock: ApiServerClock, changed: Callable[[], None]) -> None:
         self.work = QueueWork()
         self._records = records
         self._clock = clock

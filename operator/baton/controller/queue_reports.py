@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from baton.api import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
-from baton.controller.cluster_cache import GroupKey, Mirror, QueueKey
+from baton.controller.cluster_cache import ClusterCache, GroupKey, QueueKey
 from baton.controller.conditions import Told, conditions
 from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
@@ -13,7 +13,7 @@ from baton.controller.resizing import resized
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api, Json
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView, queues_path
 
 
@@ -29,7 +29,9 @@ class _Writing:
 class QueueBoard:
     """Reports by queue and group."""
 
-    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks, groups_seen: Callable[[str], bool]) -> None:
+    def __init__(
+        self, api: Api, mirror: ClusterCache, clock: ApiServerClock, tasks: Tasks, groups_seen: Callable[[str], bool]
+    ) -> None:
         """`groups_seen`: whether all groups of a namespace have been seen. Before, no queue of it is one that nobody uses."""
         self._groups_seen = groups_seen
         self._tasks = tasks

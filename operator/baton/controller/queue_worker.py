@@ -18,7 +18,7 @@ from baton.controller.queue_request import ANSWER_WITHIN, answer
 from baton.controller.queue_state import EXPECTED, QueueFacts, problem_of
 from baton.engine.observation import OwnerRecord
 from baton.kube.api import UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.model.ids import QueueName
 from baton.queues.protocol import QueueAdapter, Resizing
 
@@ -40,7 +40,7 @@ class QueueWorker:
     """See above. `changed` is called when there is news for the loop."""
 
     def __init__(
-        self, queue: QueueName, connect: Callable[[], Awaitable[QueueAdapter]], clock: Clock, changed: Callable[[], None]
+        self, queue: QueueName, connect: Callable[[], Awaitable[QueueAdapter]], clock: ApiServerClock, changed: Callable[[], None]
     ) -> None:
         self.queue = queue
         self.facts = QueueFacts()

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from baton.controller.adapters import OpenQueue
-from baton.controller.cluster_cache import GroupKey, Mirror
+from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.lost_queues import LostQueues
 from baton.controller.observe import QueueSight
 from baton.controller.queue_state import QueueFacts
@@ -18,7 +18,7 @@ from baton.controller.supervision import Tasks, end
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.state import KnownQueue
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
@@ -33,8 +33,8 @@ class QueueWorkers:
         self,
         key: GroupKey,
         uid: str,
-        mirror: Mirror,
-        clock: Clock,
+        mirror: ClusterCache,
+        clock: ApiServerClock,
         tasks: Tasks,
         open_queue: OpenQueue,
         changed: Callable[[], None],

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from baton.controller.problems import Problem, Reason
 from baton.kube.api import ApiError, ConflictError, TooLargeError, UnavailableError
-from baton.kube.ledger import ForeignConfigMap, Owner, TooLarge
+from baton.kube.ledger import ForeignConfigMap, LedgerOwner, TooLarge
 from baton.model.wording import one_line
 
 PASSING = 5.0
@@ -61,7 +61,7 @@ def may_pass(error: Exception) -> bool:
     return isinstance(cause, UnavailableError | ConflictError)
 
 
-def ledger_refused(owner: Owner, error: Exception) -> Problem:
+def ledger_refused(owner: LedgerOwner, error: Exception) -> Problem:
     """The ledger cannot be written."""
     if isinstance(error, ForeignConfigMap):
         return Problem(Reason.LEDGER_NAME_TAKEN, f"{error}. Until then nothing is moved")
@@ -74,7 +74,7 @@ def ledger_refused(owner: Owner, error: Exception) -> Problem:
 
 
 def ledger_problems(
-    owner: Owner, refusal: Exception | None, lasted: float, held_back: TooLarge | None, *, at_once: bool = False
+    owner: LedgerOwner, refusal: Exception | None, lasted: float, held_back: TooLarge | None, *, at_once: bool = False
 ) -> list[Problem]:
     """What is wrong with the ledger. `refusal`: why it was not written, for `lasted` seconds; `held_back`: why plans wait.
     `at_once`: also what may well pass in a moment."""

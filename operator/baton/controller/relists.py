@@ -7,12 +7,12 @@ work. A scope is a namespace that the operator serves, or all of them; and nobod
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from baton.controller.cluster_cache import GroupKey, Mirror
+from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.lister import Lister, Page, Scope
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.ledger import partitions_of
 from baton.kube.store import Manifest
 from baton.kube.turns import Bounds, Turns
@@ -36,7 +36,7 @@ Waiting = dict[GroupKey, tuple[float, Callable[[], None]]]
 class Relists:
     """Everything that this operator serves: pods, sessions, queues and groups, and the versions of their ledgers."""
 
-    def __init__(self, api: Api, mirror: Mirror, clock: Clock, tasks: Tasks, namespaces: Sequence[str]) -> None:
+    def __init__(self, api: Api, mirror: ClusterCache, clock: ApiServerClock, tasks: Tasks, namespaces: Sequence[str]) -> None:
         """Namespaces empty: all of them."""
         self._clock = clock
         self._mirror = mirror

@@ -10,8 +10,8 @@ import structlog
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.capacity import MOST_IN_ALL, Capacity
-from baton.controller.cluster_cache import Mirror
-from baton.controller.fleet import Fleet
+from baton.controller.cluster_cache import ClusterCache
+from baton.controller.group_loops import GroupLoops
 from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
 from baton.controller.operator_metrics import ReplicaMetrics
@@ -22,12 +22,12 @@ from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.ledger import SIZE_LIMIT
-from baton.kube.releases import Releases
+from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
 
 STUCK_AFTER = 90.0
@@ -49,7 +49,7 @@ class Replica:
         self,
         api: Api,
         of_elector: Api,
-        clock: Clock,
+        clock: ApiServerClock,
         open_queue: OpenQueue,
         *,
         identity: str,
@@ -70,7 +70,7 @@ class Replica:
         self.clock = clock
         self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
-        self.mirror = Mirror(clock)
+        self.mirror = ClusterCache(clock)
         self.elector = Elector(
             of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify(), serves=namespaces
         )
@@ -89,14 +89,14 @@ class Replica:
             bumper=Bumper(api, clock),
             scaler=Scaler(api),
             board=QueueBoard(api, self.mirror, clock, self.tasks, relists.groups_seen),
-            releases=Releases(api, clock),
+            releases=OperatorReleases(api, clock),
             relists=relists,
             capacity=Capacity(most_partitions, shared=len(namespaces) != 1),
             large_work=LargeWork(longest=stuck_after),
             admission_policy=admission_policy,
             ledger_limit=ledger_limit,
         )
-        self.fleet = Fleet(self.services)
+        self.fleet = GroupLoops(self.services)
         itself = ReplicaMetrics(
             clock, self.elector, self.services.relists, self.tasks, self.fleet.elsewhere, self.services.capacity
         )

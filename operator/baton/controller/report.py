@@ -22,7 +22,7 @@ from baton.controller.status import group_conditions, group_status, halted_statu
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
 from baton.engine.partition_state import PartitionState, partition_states, unopened
-from baton.kube.members import Membership
+from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -51,7 +51,7 @@ class Reporter:
         group: GroupView,
         state: GroupState,
         sights: list[QueueSight],
-        seen: Membership,
+        seen: GroupMembers,
         problems: list[Problem],
         ledger_writer: LedgerWriter,
         unacknowledged: Mapping[Partition, int | None],

@@ -10,7 +10,7 @@ from baton.controller.attempts import Attempts
 from baton.controller.problems import Problem
 from baton.controller.refusals import PASSING, Stuck, may_pass, problem_of
 from baton.kube.api import ApiError, UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.ledger import Deposed
 
 LONGEST_PAUSE = 30.0
@@ -20,7 +20,7 @@ LONGEST_PAUSE = 30.0
 class Retrying:
     """One group's."""
 
-    def __init__(self, clock: Clock, say: Callable[[Problem], None], log: structlog.stdlib.BoundLogger) -> None:
+    def __init__(self, clock: ApiServerClock, say: Callable[[Problem], None], log: structlog.stdlib.BoundLogger) -> None:
         """`say` is called with what is to be said of the group, but not while it may well work again in a moment."""
         self._clock = clock
         self._say = say

@@ -11,7 +11,7 @@ from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import FORBIDDEN, ApiError, UnavailableError
-from baton.kube.members import Membership
+from baton.kube.members import GroupMembers
 from baton.kube.pods import PodView
 from baton.kube.scale import VICTIM_COST, Mark, ScaleError, Scaler, Target, marks, victims
 from baton.model.ids import MemberId, Uid
@@ -65,7 +65,7 @@ class Scaling:
         return known
 
     async def apply(
-        self, spec: ConsumerGroupSpec, seen: Membership, pods: Iterable[PodView], owned: Mapping[MemberId, int]
+        self, spec: ConsumerGroupSpec, seen: GroupMembers, pods: Iterable[PodView], owned: Mapping[MemberId, int]
     ) -> str | None:
         """See to it that what the spec says is done; returns a sentence if the target was scaled since the last time."""
         target = target_of(self._key[0], spec)
@@ -154,7 +154,7 @@ class Scaling:
         ours = target_of(self._key[0], spec) is not None
         return {pod.uid for pod in there if ours and pod.deletion_cost == VICTIM_COST}
 
-    async def _look_at(self, target: Target, seen: Membership) -> None:
+    async def _look_at(self, target: Target, seen: GroupMembers) -> None:
         """Somebody else scales it, and its size says whether nobody is meant to be there."""
         if seen.staying:
             self._found, self._unread = None, None

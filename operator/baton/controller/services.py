@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.capacity import Capacity
-from baton.controller.cluster_cache import Mirror
+from baton.controller.cluster_cache import ClusterCache
 from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
 from baton.controller.pace import Pace
@@ -13,11 +13,11 @@ from baton.controller.relists import Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.bump import Bumper
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.ledger import SIZE_LIMIT
-from baton.kube.releases import Releases
+from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
 
 
@@ -27,8 +27,8 @@ class Services:
 
     api: Api
     open_queue: OpenQueue
-    mirror: Mirror
-    clock: Clock
+    mirror: ClusterCache
+    clock: ApiServerClock
     tasks: Tasks
     pace: Pace
     events: Events
@@ -38,7 +38,7 @@ class Services:
     scaler: Scaler
     board: QueueBoard
     relists: Relists
-    releases: Releases
+    releases: OperatorReleases
     capacity: Capacity
     large_work: LargeWork
     admission_policy: bool = False

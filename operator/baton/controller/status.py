@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from baton.api import ConsumerGroupStatus, Handoff, Proposal, ProposedChange, ProposedMove, ShownState
+from baton.api import ConsumerGroupStatus, Handoff, ProposalStatus, ProposedChange, ProposedMoveStatus, ShownState
 from baton.api.enums import Approval
 from baton.api.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
 from baton.controller.conditions import (
@@ -26,7 +26,7 @@ from baton.engine import Summary
 from baton.engine.proposal import Outlook
 from baton.engine.summary import InFlight
 from baton.kube.api import Json
-from baton.kube.members import Membership
+from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.kube.times import to_text
 from baton.model.ids import Partition
@@ -38,7 +38,7 @@ from baton.model.wording import counted
 def group_status(
     group: GroupView,
     whole: Summary,
-    seen: Membership,
+    seen: GroupMembers,
     told: list[Told],
     now: float,
     unacknowledged: Mapping[Partition, int | None],
@@ -123,8 +123,8 @@ def _shared(whole: Summary, wait: Wait | None) -> str:
     return f"{counted(whole.members, 'member has', 'members share')} {counted(whole.partitions, 'partition')}"
 
 
-def _proposal(one: Outlook) -> Proposal:
-    return Proposal(
+def _proposal(one: Outlook) -> ProposalStatus:
+    return ProposalStatus(
         id=one.id,
         created_at=to_text(one.created),
         reason=one.why[:256],
@@ -137,7 +137,7 @@ def _proposal(one: Outlook) -> Proposal:
             for change in one.changes[:MOST_PROPOSED_SHOWN]
         ],
         handoffs=[
-            ProposedMove(queue=move.queue, partitions=_ranges(move.numbers), giver=move.giver, receiver=move.receiver)
+            ProposedMoveStatus(queue=move.queue, partitions=_ranges(move.numbers), giver=move.giver, receiver=move.receiver)
             for move in one.moves[:MOST_PROPOSED_SHOWN]
         ],
     )

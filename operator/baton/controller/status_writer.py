@@ -10,7 +10,7 @@ import structlog
 
 from baton.controller.faults import boundary
 from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.times import to_seconds, to_text
 
 APART = 0.25
@@ -35,7 +35,7 @@ log = structlog.get_logger("baton.status")
 class StatusWriter:
     """One resource's /status. The latest wins; what was meanwhile is left out."""
 
-    def __init__(self, api: Api, path: str, uid: str, clock: Clock, *, heartbeat: bool = False) -> None:
+    def __init__(self, api: Api, path: str, uid: str, clock: ApiServerClock, *, heartbeat: bool = False) -> None:
         """`heartbeat`: the status says when its resource was last looked at."""
         self._clock = clock
         self._api = api

@@ -11,7 +11,7 @@ import structlog
 from baton.api import ConsumerGroupSpec
 from baton.controller.deletion_wait import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
-from baton.controller.event_recorder import Teller
+from baton.controller.event_recorder import EventRecorder
 from baton.controller.group_objects import GroupSight
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.observe import QueueSight, observation
@@ -20,9 +20,9 @@ from baton.controller.queue_workers import QueueWorkers
 from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
-from baton.kube.clock import Clock
-from baton.kube.ledger import Landed, Owner, TooLarge
-from baton.kube.members import Membership
+from baton.kube.clock import ApiServerClock
+from baton.kube.ledger import Landed, LedgerOwner, TooLarge
+from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 
 FITS_AFTER = 10.0
@@ -34,14 +34,14 @@ class Steps:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: LedgerOwner,
         runtime: GroupRuntime,
         ledger_writer: LedgerWriter,
         workers: QueueWorkers,
         sight: GroupSight,
-        teller: Teller,
+        teller: EventRecorder,
         reporter: Reporter,
-        clock: Clock,
+        clock: ApiServerClock,
         ledger_limit: int,
     ) -> None:
         """`ledger_limit`: bytes of a ledger that a plan may lead to."""
@@ -58,7 +58,7 @@ class Steps:
         """It was said that the group cannot go on, and no step was written since: it is not well for a failure that may pass."""
         self._log = structlog.get_logger("baton.group").bind(namespace=owner.namespace, group=owner.group)
 
-    async def take(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> bool:
+    async def take(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> bool:
         """A step, unless the ledger cannot be written. True: another should follow at once."""
         if not self._ledger_writer.attempts.due:
             return False
@@ -103,7 +103,7 @@ class Steps:
         if await self._ledger_writer.check() and not group.deleting:
             self._tell_restored()
 
-    async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: Membership) -> None:
+    async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored
         # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
         limit = sys.maxsize if group.deleting else self._ledger_limit

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.model.wording import first_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
@@ -49,7 +49,7 @@ class Tasks:
     """Starts tasks and hears when they end. A name says what kind of work it is; `where`, of what: it stands in every log line
     that is written in the task, whoever writes it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
         self._running: set[asyncio.Task[object]] = set()
         """The event loop itself does not hold on to its tasks."""

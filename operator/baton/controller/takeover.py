@@ -8,7 +8,7 @@ import structlog
 from baton.controller.booking import Booking
 from baton.controller.deletion_wait import can_forsake_ledger, can_go_unseen
 from baton.controller.event_reasons import EventReason
-from baton.controller.event_recorder import Teller
+from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_objects import GroupSight
 from baton.controller.large_work import GroupWork
@@ -19,7 +19,7 @@ from baton.controller.refusals import Stuck, ledger_refused
 from baton.controller.services import Services
 from baton.engine import GroupState, load
 from baton.engine.ledger_bounds import partitions_named
-from baton.kube.ledger import Owner
+from baton.kube.ledger import LedgerOwner
 from baton.kube.objects import FINALIZER
 from baton.model.ledger import LedgerError
 from baton.model.wording import one_line
@@ -38,11 +38,11 @@ class Takeover:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: LedgerOwner,
         sight: GroupSight,
         finalizer: Finalizer,
         ledger_writer: LedgerWriter,
-        teller: Teller,
+        teller: EventRecorder,
         booking: Booking,
         services: Services,
         work: GroupWork,

@@ -13,7 +13,7 @@ from baton.dev.folder import DevFolder
 from baton.dev.server import DevServer, Process
 from baton.engine import Effect, GroupState
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.leases import LeaseView, view
 from baton.kube.members import membership
 from baton.kube.pods import PodView
@@ -42,7 +42,7 @@ class DevGroup:
         self._told = told
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._clock = Clock()
+        self._clock = ApiServerClock()
         self._sessions = SessionClock()
         self._since: dict[Uid, float] = {}
         self._settled: str | None = ""

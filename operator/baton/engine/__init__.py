@@ -8,7 +8,7 @@ from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.ledger import dump
 from baton.engine.ledger_reading import load
 from baton.engine.partition_state import PartitionState, partition_state, partition_states
-from baton.engine.state import GroupState, Problem
+from baton.engine.state import GroupState, PlanProblem
 from baton.engine.step import Step, step
 from baton.engine.step_events import State
 from baton.engine.summary import InFlight, Summary, summary
@@ -22,7 +22,7 @@ __all__ = [
     "LedgerError",
     "PartitionState",
     "Pause",
-    "Problem",
+    "PlanProblem",
     "State",
     "Step",
     "Summary",

@@ -2,7 +2,7 @@
 
 from baton.assignors import Traits, UnknownAssignorError, get, traits_of
 from baton.engine.draft import Draft
-from baton.engine.state import Problem
+from baton.engine.state import PlanProblem
 
 
 def assignor_in_use(draft: Draft) -> str | None:
@@ -17,7 +17,7 @@ def assignor_in_use(draft: Draft) -> str | None:
         if all(member.assignors is None or name in member.assignors for member in draft.eligible.values()):
             return name
     if missing is not None:
-        draft.problem = Problem("UnknownAssignor", str(missing))
+        draft.problem = PlanProblem("UnknownAssignor", str(missing))
     else:
         wanted = set(draft.spec.assignors)
         choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
@@ -25,7 +25,7 @@ def assignor_in_use(draft: Draft) -> str | None:
         who = (stubborn or sorted(choosy))[0]
         nowhere = [name for name in choosy[who] if not _exists(name)]
         common = sorted(name for name in set.intersection(*map(set, choosy.values())) if _exists(name))
-        draft.problem = Problem(
+        draft.problem = PlanProblem(
             "UnknownAssignor",
             f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member: {who} announces "
             f"{', '.join(choosy[who])} in its annotation baton.dev/assignors"

@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from baton.api.enums import OnDeadline
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
-from baton.engine.state import GroupState, Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Problem, Rebalance, moment
+from baton.engine.state import (
+    GroupState,
+    Holddown,
+    KnownMember,
+    MemberSlot,
+    Move,
+    PartitionRecord,
+    PlanProblem,
+    Rebalance,
+    moment,
+)
 from baton.engine.step_events import Granted, How, Redirected, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
@@ -47,7 +57,7 @@ class Draft:
         self.events: list[StepEvent] = []
         self.eligible: dict[MemberId, ObservedMember] = {}
         """The members: Ready, not terminating, not fenced off, not to be scaled away."""
-        self.problem: Problem | None = None
+        self.problem: PlanProblem | None = None
         self.unsettled = False
         """Something went another way than planned: whether members are still within one has to be seen."""
         self.opened: dict[Partition, str] = {}

@@ -5,15 +5,15 @@ from contextlib import contextmanager
 
 from baton.assignors import AssignorError, UnknownAssignorError
 from baton.engine.draft import Draft
-from baton.engine.state import Problem
+from baton.engine.state import PlanProblem
 
 FAILURES = (AssignorError, UnknownAssignorError)
 """What asking for an assignor and asking it may raise."""
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> PlanProblem:
     """The reason of the condition, and the sentence."""
-    return Problem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
+    return PlanProblem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
 
 
 @contextmanager

@@ -155,7 +155,7 @@ class Totals(NamedTuple):
     deadline_misses: int = 0
 
 
-class Problem(NamedTuple):
+class PlanProblem(NamedTuple):
     """Why no plan can be made."""
 
     reason: str
@@ -173,7 +173,7 @@ class View:
     members: int
     """Ready, not terminating."""
     standbys: int
-    problem: Problem | None
+    problem: PlanProblem | None
     balanced: bool
     settled: bool
     hold_until: float | None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from baton.engine.group_state import state_of
 from baton.engine.observation import HeldBack
 from baton.engine.proposal import Outlook, outlook
-from baton.engine.state import GroupState, Problem
+from baton.engine.state import GroupState, PlanProblem
 from baton.engine.step_events import State
 from baton.model.ids import Epoch, MemberId, Partition
 
@@ -59,7 +59,7 @@ class Summary:
     replicas: int
     """The size of the fleet as /scale reports it."""
     victims: tuple[MemberId, ...]
-    problem: Problem | None
+    problem: PlanProblem | None
     proposal: Outlook | None
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError, core_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid
 from baton.model.names import LEDGER_KEY_ANNOTATION
@@ -60,7 +60,7 @@ def bumps(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Bump]:
 class Bumper:
     """Carries bumps out, each once, as long as the watch may still be about to show it."""
 
-    def __init__(self, api: Api, clock: Clock) -> None:
+    def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
         self._clock = clock
         self._sent: OrderedDict[_Key, tuple[Bump, float]] = OrderedDict()

@@ -18,7 +18,7 @@ class ServerTime:
     answered: float
 
 
-class Clock:
+class ApiServerClock:
     """Unix seconds of the API server, as far as it tells them: whoever leads reads the ledger's times by the clock that
     they were written by. Before it has told any, the wall clock's at the start. In between they run as the monotonic clock does.
 

@@ -54,7 +54,7 @@ class Record:
     """Those that its holder serves; None: all, as far as the Lease tells."""
 
 
-class Move(Enum):
+class ElectionStep(Enum):
     """What a candidate does about the Lease."""
 
     CREATE = "create"
@@ -63,16 +63,16 @@ class Move(Enum):
     WAIT = "wait"
 
 
-def decide(sighting: Sighting[Record | None], me: str, now: float) -> Move:
+def decide(sighting: Sighting[Record | None], me: str, now: float) -> ElectionStep:
     """What a candidate does about what it sees."""
     record = sighting.record
     if record is None:
-        return Move.CREATE
+        return ElectionStep.CREATE
     if record.holder == me:
-        return Move.RENEW
+        return ElectionStep.RENEW
     if not record.holder or now >= sighting.since + record.duration:
-        return Move.TAKE
-    return Move.WAIT
+        return ElectionStep.TAKE
+    return ElectionStep.WAIT
 
 
 def still_leads(renewed_at: float | None, now: float, terms: Terms) -> bool:

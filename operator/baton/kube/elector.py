@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError
-from baton.kube.clock import Clock
-from baton.kube.election import Move, Record, Terms, decide, still_leads
+from baton.kube.clock import ApiServerClock
+from baton.kube.election import ElectionStep, Record, Terms, decide, still_leads
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.times import to_micro_text
 from baton.model.sighting import Sighting, sight
@@ -38,7 +38,7 @@ class Elector:
         name: str,
         identity: str,
         terms: Terms,
-        clock: Clock,
+        clock: ApiServerClock,
         changed: Callable[[], None],
         serves: Collection[str] = (),
     ) -> None:
@@ -105,7 +105,7 @@ class Elector:
                 self._set_clock()
             self._sighting = sight(self._sighting, record_of(lease), answered)
             move = decide(self._sighting, self.identity, answered)
-            if move is not Move.WAIT:
+            if move is not ElectionStep.WAIT:
                 await self._write(move, lease, asked)
             elif self._renewed_at is not None:
                 self._renewed_at = None
@@ -147,16 +147,16 @@ class Elector:
         if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
             await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
 
-    async def _write(self, move: Move, lease: Json | None, asked: float) -> None:
+    async def _write(self, move: ElectionStep, lease: Json | None, asked: float) -> None:
         """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""
         stamp = to_micro_text(self._clock.now())
         before = record_of(lease)
-        transitions = 0 if before is None else before.transitions + (move is Move.TAKE)
+        transitions = 0 if before is None else before.transitions + (move is ElectionStep.TAKE)
         spec: dict[str, object] = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": int(self._terms.duration),
             "renewTime": stamp,
-            "acquireTime": stamp if lease is None or move is Move.TAKE else lease["spec"].get("acquireTime", stamp),
+            "acquireTime": stamp if lease is None or move is ElectionStep.TAKE else lease["spec"].get("acquireTime", stamp),
             "leaseTransitions": transitions,
         }
         if lease is None:

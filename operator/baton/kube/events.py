@@ -9,7 +9,7 @@ from uuid import uuid4
 import structlog
 
 from baton.kube.api import Api, ApiError, Json, UnavailableError, group_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
@@ -55,7 +55,7 @@ class Events:
     """Posts in the background and drops what it cannot post: an event is a courtesy, no record. Namespaces do not wait for each
     other."""
 
-    def __init__(self, api: Api, instance: str, clock: Clock) -> None:
+    def __init__(self, api: Api, instance: str, clock: ApiServerClock) -> None:
         self._clock = clock
         self._api = api
         self._instance = instance

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.api import Api, Json, UnavailableError, core_path
 from baton.kube.objects import GROUP_VERSION
-from baton.kube.releases import RELEASE_ANNOTATION, Releases, release_of
+from baton.kube.releases import RELEASE_ANNOTATION, OperatorReleases, release_of
 from baton.kube.store import Manifest
 from baton.model.names import API_GROUP, GROUP_LABEL, ledger_name
 
@@ -39,7 +39,7 @@ IN_FLIGHT = 100 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class LedgerOwner:
     """The ConsumerGroup that a ledger belongs to."""
 
     namespace: str
@@ -100,7 +100,7 @@ class Landed(Exception):  # noqa: N818 -- what became of a write
 class ForeignConfigMap(Exception):  # noqa: N818 -- what stands in the way, for the user
     """Somebody else's ConfigMap has the ledger's name. The message is the user's."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: LedgerOwner) -> None:
         super().__init__(
             f"ConfigMap {owner.namespace}/{owner.name} has the name of the group's ledger, and is not a ledger of Baton's (label "
             f"{GROUP_LABEL}: {owner.group}, label {MANAGED_BY_LABEL}: {MANAGED_BY}, owner ConsumerGroup {owner.group}): it is "
@@ -154,7 +154,9 @@ class Ledger:
     """One group's ledger, as one leader writes it. Methods raise what `Api` raises, and ForeignConfigMap; those that look also
     raise ServedElsewhere."""
 
-    def __init__(self, api: Api, owner: Owner, term: int, release: str, releases: Releases, booked: Callable[[], int]) -> None:
+    def __init__(
+        self, api: Api, owner: LedgerOwner, term: int, release: str, releases: OperatorReleases, booked: Callable[[], int]
+    ) -> None:
         """`booked`: how many partitions the group has, or is about to have."""
         self._api = api
         self.owner = owner

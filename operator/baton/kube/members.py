@@ -30,7 +30,7 @@ class LeftOut(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class GroupMembers:
     """What the pods and sessions of one group come to."""
 
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def membership(
     identity_label: str | None = None,
     *,
     sessions_required: bool = False,
-) -> Membership:
+) -> GroupMembers:
     """A pod is a member when it is Ready and its session has not lapsed; without a session only where `sessions_required` is not
     set. An executor also must be registered with the driver that speaks for it. One that terminates remains a member while it
     can still let go of what it has."""
@@ -103,7 +103,7 @@ def membership(
             left_out[pod.name] = why
         if pod.nameable and _may_still_work(pod, session, lapsed):
             away[pod.name] = pod.uid
-    return Membership(
+    return GroupMembers(
         members=members,
         away=away,
         releases=Releases(said),

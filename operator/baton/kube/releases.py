@@ -10,7 +10,7 @@ from re import ASCII, fullmatch
 from typing import Any
 
 from baton.kube.api import Api, ApiError, NotFoundError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import LONGEST_DURATION, Record
 from baton.kube.elector import record_of
 from baton.kube.leases import leases_path
@@ -41,10 +41,10 @@ class _Known:
     unreadable_since: float | None = None
 
 
-class Releases:
+class OperatorReleases:
     """What is known of them."""
 
-    def __init__(self, api: Api, clock: Clock) -> None:
+    def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
         self._clock = clock
         self._known: dict[str, _Known] = {}

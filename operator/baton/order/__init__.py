@@ -1,15 +1,15 @@
 """Whether every message of a key was processed, once and in order: from records of what was processed, and nothing else."""
 
 from baton.order.checker import OrderChecker
-from baton.order.finding import Fault, Finding, KeyCounts, Report
+from baton.order.finding import Finding, KeyCounts, OrderViolation, Report
 from baton.order.lines import RecordError, in_order_of_time, processings, produced
 from baton.order.processing import Processing
 
 __all__ = [
-    "Fault",
     "Finding",
     "KeyCounts",
     "OrderChecker",
+    "OrderViolation",
     "Processing",
     "RecordError",
     "Report",

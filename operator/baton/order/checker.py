@@ -12,8 +12,8 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from baton.order.finding import Fault, Finding, KeyCounts, Report, Tally
-from baton.order.processing import Processing, Stretch
+from baton.order.finding import Finding, KeyCounts, OrderViolation, Report, ViolationCount
+from baton.order.processing import ProcessedRange, Processing
 from baton.order.sequences import Sequences
 
 FIRST = 1
@@ -30,7 +30,7 @@ class _Key:
     """The highest sequence that was processed, of those whose results count."""
     done: Sequences = field(default_factory=Sequences)
     unmarked: Sequences = field(default_factory=Sequences)
-    stretches: deque[Stretch] = field(default_factory=lambda: deque(maxlen=STRETCHES))
+    stretches: deque[ProcessedRange] = field(default_factory=lambda: deque(maxlen=STRETCHES))
     runs: OrderedDict[str, int] = field(default_factory=OrderedDict)
     processed: int = 0
     gaps: int = 0
@@ -56,8 +56,8 @@ class _Cases:
         if finding is not None:
             self._findings.append(finding)
 
-    def tally(self) -> Tally:
-        return Tally(self._count, tuple(self._findings))
+    def tally(self) -> ViolationCount:
+        return ViolationCount(self._count, tuple(self._findings))
 
 
 class OrderChecker:
@@ -72,7 +72,7 @@ class OrderChecker:
     ) -> None:
         self._first, self._produced, self._examples = first, produced or {}, examples
         self._keys: dict[str, _Key] = {}
-        self._cases = {fault: _Cases(examples) for fault in Fault}
+        self._cases = {fault: _Cases(examples) for fault in OrderViolation}
         self._records = self._late = 0
 
     def add(self, one: Processing) -> None:
@@ -92,7 +92,7 @@ class OrderChecker:
         if state.done.add(one.sequence):
             state.processed += 1
         if not state.stretches or not state.stretches[-1].grew(one):
-            state.stretches.append(Stretch.of(one))
+            state.stretches.append(ProcessedRange.of(one))
 
     def report(self) -> Report:
         """Call it once, at the end."""
@@ -120,12 +120,12 @@ class OrderChecker:
 
     def _duplicate(self, state: _Key, one: Processing) -> None:
         state.duplicates += 1
-        cases = self._cases[Fault.DUPLICATE]
+        cases = self._cases[OrderViolation.DUPLICATE]
         finding = None
         if cases.tell():
-            by, before = Stretch.of(one), _who(state, one.sequence)
+            by, before = ProcessedRange.of(one), _who(state, one.sequence)
             text = f"{one.key} #{one.sequence} was processed unmarked by {before or 'an earlier owner'} and by {by}"
-            finding = Finding(Fault.DUPLICATE, one.key, one.sequence, one.sequence, text, by, before)
+            finding = Finding(OrderViolation.DUPLICATE, one.key, one.sequence, one.sequence, text, by, before)
         cases.add(finding)
 
     def _in_order(self, state: _Key, one: Processing) -> None:
@@ -149,24 +149,24 @@ class OrderChecker:
         if not what:
             return
         state.out_of_order += 1
-        cases = self._cases[Fault.OUT_OF_ORDER]
+        cases = self._cases[OrderViolation.OUT_OF_ORDER]
         finding = None
         if cases.tell():
-            by, before = Stretch.of(one), _who(state, reached)
+            by, before = ProcessedRange.of(one), _who(state, reached)
             after = f"; #{reached} was by {before}" if before else ""
             text = f"{one.key} #{one.sequence} was processed {what}, by {by}{after}"
-            finding = Finding(Fault.OUT_OF_ORDER, one.key, one.sequence, one.sequence, text, by, before)
+            finding = Finding(OrderViolation.OUT_OF_ORDER, one.key, one.sequence, one.sequence, text, by, before)
         cases.add(finding)
 
     def _redelivered(self, state: _Key, one: Processing) -> None:
         state.redelivered += 1
-        cases = self._cases[Fault.REDELIVERED]
+        cases = self._cases[OrderViolation.REDELIVERED]
         finding = None
         if cases.tell():
-            by, before = Stretch.of(one), _who(state, one.sequence)
+            by, before = ProcessedRange.of(one), _who(state, one.sequence)
             earlier = f"; before by {before}" if before else ", for the first time as far as is recorded"
             text = f"{one.key} #{one.sequence} was redelivered to {by}{earlier}"
-            finding = Finding(Fault.REDELIVERED, one.key, one.sequence, one.sequence, text, by, before)
+            finding = Finding(OrderViolation.REDELIVERED, one.key, one.sequence, one.sequence, text, by, before)
         cases.add(finding)
 
     def _gaps(self, key: str) -> None:
@@ -177,7 +177,7 @@ class OrderChecker:
             state = self._keys[key] = _Key(self._begins(key, sent[0]), reached=0)
         highest = state.done.highest(state.first - 1)
         last = max(sent[1], highest) if sent else highest
-        cases = self._cases[Fault.GAP]
+        cases = self._cases[OrderViolation.GAP]
         given_up = state.done.given_up
         if given_up:
             state.gaps += given_up
@@ -192,9 +192,9 @@ def _gap(state: _Key, key: str, low: int, high: int) -> Finding:
     neighbours = [f"#{number} was by {who}" for number, who in ((low - 1, before), (high + 1, after)) if who]
     numbers, was = (f"#{low}", "was") if low == high else (f"#{low} to #{high}", "were")
     text = f"{key} {numbers} {was} never processed" + (f"; {', '.join(neighbours)}" if neighbours else "")
-    return Finding(Fault.GAP, key, low, high, text, after, before)
+    return Finding(OrderViolation.GAP, key, low, high, text, after, before)
 
 
-def _who(state: _Key, sequence: int) -> Stretch | None:
+def _who(state: _Key, sequence: int) -> ProcessedRange | None:
     """Who processed it first, as far as that is known."""
     return next((one for one in state.stretches if one.first <= sequence <= one.last), None)

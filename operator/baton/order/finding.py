@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from baton.order.processing import Stretch, moment
+from baton.order.processing import ProcessedRange, moment
 
 
-class Fault(StrEnum):
+class OrderViolation(StrEnum):
     """A promise, by how it is broken."""
 
     GAP = "gap"
@@ -24,16 +24,16 @@ class Fault(StrEnum):
 class Finding:
     """One case."""
 
-    fault: Fault
+    fault: OrderViolation
     key: str
     first: int
     last: int
     """Of a gap; else the same as `first`."""
     text: str
     """What is wrong, in words."""
-    by: Stretch | None = None
+    by: ProcessedRange | None = None
     """Who processed it this time; of a gap: who processed the one behind it."""
-    before: Stretch | None = None
+    before: ProcessedRange | None = None
     """Who processed it, or the one before it, earlier."""
 
     def to_json(self) -> dict[str, object]:
@@ -49,7 +49,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class ViolationCount:
     """How often, and the first few cases."""
 
     count: int = 0
@@ -96,7 +96,7 @@ class Report:
     """Distinct messages that were processed."""
     late: int
     """Results that a sink did not take."""
-    tallies: Mapping[Fault, Tally]
+    tallies: Mapping[OrderViolation, ViolationCount]
     worst: tuple[KeyCounts, ...]
     """The keys with most faults, the worst first; no more of them than there are examples of each kind."""
     keys_at_fault: int
@@ -111,10 +111,10 @@ class Report:
             "records": self.records,
             "keys": self.keys,
             "processed": self.processed,
-            "gaps": tallies[Fault.GAP].count,
-            "duplicates": tallies[Fault.DUPLICATE].count,
-            "out_of_order": tallies[Fault.OUT_OF_ORDER].count,
-            "redelivered": tallies[Fault.REDELIVERED].count,
+            "gaps": tallies[OrderViolation.GAP].count,
+            "duplicates": tallies[OrderViolation.DUPLICATE].count,
+            "out_of_order": tallies[OrderViolation.OUT_OF_ORDER].count,
+            "redelivered": tallies[OrderViolation.REDELIVERED].count,
             "late": self.late,
             "keys_at_fault": self.keys_at_fault,
             "worst": [one.to_json() for one in self.worst],
@@ -122,7 +122,7 @@ class Report:
         }
 
 
-def _json(stretch: Stretch | None) -> dict[str, object] | None:
+def _json(stretch: ProcessedRange | None) -> dict[str, object] | None:
     if stretch is None:
         return None
     times = {name: moment(at) for name, at in (("since", stretch.since), ("until", stretch.until)) if at is not None}

@@ -27,7 +27,7 @@ class Processing(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stretch:
+class ProcessedRange:
     """Sequences in a row that one member processed under one epoch."""
 
     first: int
@@ -39,7 +39,7 @@ class Stretch:
     until: float | None
 
     @classmethod
-    def of(cls, one: Processing) -> "Stretch":
+    def of(cls, one: Processing) -> "ProcessedRange":
         return cls(one.sequence, one.sequence, one.member, one.epoch, one.partition, one.time, one.time)
 
     def grew(self, one: Processing) -> bool:

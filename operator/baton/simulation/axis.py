@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
-from baton.simulation.history import History, Phase
+from baton.simulation.history import History, WorkPhase
 
 _REST = 0.15
 """A time at rest is drawn no longer than this part of the time in which something goes on."""
@@ -54,7 +54,7 @@ def axis(history: History) -> Axis:
 def _busy(history: History) -> list[tuple[float, float]]:
     """Times in which the group is not Ready or a partition is without work, joined where they touch."""
     spans = [(spell.start, spell.end) for spell in history.spells if spell.state in ("Holddown", "Rebalancing")]
-    spans += [(s.start, s.end) for row in history.rows for s in row.stretches if s.phase is not Phase.OWNED]
+    spans += [(s.start, s.end) for row in history.rows for s in row.stretches if s.phase is not WorkPhase.OWNED]
     joined: list[tuple[float, float]] = []
     for start, end in sorted(set(spans)):
         if joined and start <= joined[-1][1]:

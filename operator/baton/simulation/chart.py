@@ -10,7 +10,7 @@ from typing import NamedTuple
 from baton.model.ranges import format_numbers
 from baton.simulation.axis import Axis, axis
 from baton.simulation.flags import lanes
-from baton.simulation.history import ORDER, SEVERAL, History, Phase, Row, Stretch
+from baton.simulation.history import ORDER, SEVERAL, History, Row, Stretch, WorkPhase
 from baton.simulation.timeline import time_text
 
 _MOST_ROWS = 40
@@ -132,7 +132,7 @@ def _row(sheet: _Sheet, row: Row) -> Text:
     cells = _line(sheet, label(row))
     for stretch in sorted(row.stretches, key=lambda stretch: ORDER[stretch.phase]):
         start, end = sheet.column(stretch.start), sheet.column(stretch.end)
-        if stretch.phase is not Phase.OWNED:
+        if stretch.phase is not WorkPhase.OWNED:
             end = max(end, start + 1)  # however short, it is to be seen
             start = min(start, sheet.across - 1)
         _paint(sheet, cells, stretch, sheet.left + start, sheet.left + end)
@@ -146,11 +146,11 @@ def _row(sheet: _Sheet, row: Row) -> Text:
 def _paint(sheet: _Sheet, cells: _Cells, stretch: Stretch, start: int, end: int) -> None:
     number = _number(sheet.history, stretch.owner)
     match stretch.phase:
-        case Phase.UNOWNED | Phase.ORPHANED:
-            cells.fill(start, end, _UNOWNED if stretch.phase is Phase.UNOWNED else _ORPHANED, Ink("unowned"))
-        case Phase.PAUSED:
+        case WorkPhase.UNOWNED | WorkPhase.ORPHANED:
+            cells.fill(start, end, _UNOWNED if stretch.phase is WorkPhase.UNOWNED else _ORPHANED, Ink("unowned"))
+        case WorkPhase.PAUSED:
             cells.fill(start, end, _PAUSED, Ink("paused", number))
-        case Phase.OWNED:
+        case WorkPhase.OWNED:
             ink = Ink("several") if stretch.owner == SEVERAL else Ink("owner", number)
             sign = letter(sheet.history, stretch.owner)
             cells.fill(start, end, " " if sheet.coloured else sign, ink)
@@ -220,11 +220,11 @@ def _legend(sheet: _Sheet, width: int) -> Iterator[Text]:
     states = {spell.state for spell in sheet.history.spells}
     if SEVERAL in shown:
         items.append([Ran("*", Ink("several")), Ran(f" {SEVERAL}", Ink())])
-    if Phase.PAUSED in phases:
+    if WorkPhase.PAUSED in phases:
         items.append([Ran(_PAUSED, Ink("paused")), Ran(" paused", Ink())])
-    if Phase.ORPHANED in phases:
+    if WorkPhase.ORPHANED in phases:
         items.append([Ran(_ORPHANED, Ink("unowned")), Ran(" without a live owner, unnoticed", Ink())])
-    if Phase.UNOWNED in phases:
+    if WorkPhase.UNOWNED in phases:
         items.append([Ran(_UNOWNED, Ink("unowned")), Ran(" without an owner", Ink())])
     items += [[Ran(sign, Ink("state", state=s)), Ran(f" {s}", Ink())] for s, sign in _SPELLS.items() if s in states]
     if sheet.axis.cuts:

@@ -12,7 +12,7 @@ from baton.model.session import Release
 
 
 @dataclass(slots=True)
-class Consumer:
+class SimulatedConsumer:
     """One live process. It acts on what it holds until it has let go, whatever the ledger says meanwhile."""
 
     name: MemberId

@@ -19,7 +19,7 @@ SEVERAL = "several members"
 """The owner in a row for partitions that fared alike with different members."""
 
 
-class Phase(Enum):
+class WorkPhase(Enum):
     """What became of a partition's work."""
 
     OWNED = "owned"
@@ -30,7 +30,7 @@ class Phase(Enum):
     UNOWNED = "without an owner"
 
 
-ORDER = {Phase.OWNED: 0, Phase.PAUSED: 1, Phase.ORPHANED: 2, Phase.UNOWNED: 3}
+ORDER = {WorkPhase.OWNED: 0, WorkPhase.PAUSED: 1, WorkPhase.ORPHANED: 2, WorkPhase.UNOWNED: 3}
 """In which phases are drawn, for a later one may cover a piece of an earlier: the worst is always seen."""
 
 
@@ -39,7 +39,7 @@ class Stretch(NamedTuple):
 
     start: float
     end: float
-    phase: Phase
+    phase: WorkPhase
     owner: str | None
     """Paused: who is to let go. Orphaned: who is gone."""
 
@@ -169,11 +169,11 @@ def _tracks(
 ) -> dict[Partition, list[Stretch]]:
     """The stretches of every partition, from its lines, from when it exists, and from when its owner does."""
     there = _existing(scenario)
-    changes: defaultdict[Partition, list[tuple[float, Phase, str | None]]] = defaultdict(list)
+    changes: defaultdict[Partition, list[tuple[float, WorkPhase, str | None]]] = defaultdict(list)
     for line in lines:
         if "queue" in line:
-            phase = {"grant": Phase.OWNED, "revoke": Phase.PAUSED, "release": Phase.UNOWNED}[line["event"]]
-            owner = None if phase is Phase.UNOWNED else line["member"]
+            phase = {"grant": WorkPhase.OWNED, "revoke": WorkPhase.PAUSED, "release": WorkPhase.UNOWNED}[line["event"]]
+            owner = None if phase is WorkPhase.UNOWNED else line["member"]
             changes[Partition(line["queue"], line["partition"])].append((line["t"], phase, owner))
     tracks = {partition: _track(changes[partition], lives, until) for partition, lives in there.items()}
     for one in orphaned:
@@ -191,19 +191,19 @@ def _cut(track: Iterable[Stretch], by: Orphan) -> Iterator[Stretch]:
             continue
         if stretch.start < start:
             yield stretch._replace(end=start)
-        yield Stretch(start, end, Phase.ORPHANED, by.owner)
+        yield Stretch(start, end, WorkPhase.ORPHANED, by.owner)
         if end < stretch.end:
             yield stretch._replace(start=end)
 
 
-def _track(changes: list[tuple[float, Phase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:
+def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:
     """While a partition exists it is somebody's or nobody's; after that it may still have to be let go of."""
     stretches: list[Stretch] = []
-    changes = [(lives[0][0], Phase.UNOWNED, None), *changes]
+    changes = [(lives[0][0], WorkPhase.UNOWNED, None), *changes]
     ends = [change[0] for change in changes[1:]] + [until]
     for (start, phase, owner), end in zip(changes, ends, strict=True):
         pieces = [(start, end)]
-        if phase is Phase.UNOWNED:
+        if phase is WorkPhase.UNOWNED:
             pieces = [(max(start, born), min(end, gone)) for born, gone in lives]
         stretches += [Stretch(a, b, phase, owner) for a, b in pieces if a < b]
     return stretches

@@ -18,7 +18,7 @@ from baton.simulation.scenario import (
     EventPart,
     GroupPart,
     QueuePart,
-    Queues,
+    QueueParts,
     Scenario,
     merged,
 )
@@ -97,7 +97,7 @@ def _walk(scenario: Scenario) -> None:
         except ValidationError as error:
             raise FaultError(f"events.{number}.group.{_sentence(error)}") from None
         try:
-            _not_too_large(Queues.model_validate(queues).root, f"events.{number}")
+            _not_too_large(QueueParts.model_validate(queues).root, f"events.{number}")
         except ValidationError as error:
             raise FaultError(f"events.{number}.queues.{_sentence(error)}") from None
         for name in event.scale:

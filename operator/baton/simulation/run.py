@@ -13,9 +13,9 @@ from baton.engine.step_events import StepEvent
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
+from baton.simulation.costs import ScenarioCosts
 from baton.simulation.faults import TooMuchWork
 from baton.simulation.scenario import EventPart, Scenario
-from baton.simulation.tally import Tally
 from baton.simulation.timeline import Line, Timeline, number, time_text
 from baton.simulation.virtual_time import run
 from baton.simulation.world import Life, World
@@ -60,7 +60,7 @@ class _Run:
         for event in scenario.events:
             self._batches[moment(event.at)].append(event)
         self._world = World(scenario)
-        self._tally = Tally(self._world)
+        self._tally = ScenarioCosts(self._world)
         self._tally.queues_changed()
         self._timeline = Timeline()
         self._reasons: list[str] = []

@@ -114,7 +114,7 @@ class QueuePart(_Part, PartitionedQueueSpec):
         return {"source": {"type": short.pop("type", "Redis"), **external}, **short}
 
 
-class Queues(RootModel[dict[Name, QueuePart]]):
+class QueueParts(RootModel[dict[Name, QueuePart]]):
     """The queues after some events."""
 
 

@@ -8,7 +8,7 @@ from baton.simulation import palette
 from baton.simulation.axis import Axis, axis
 from baton.simulation.chart import label
 from baton.simulation.flags import lanes
-from baton.simulation.history import ORDER, SEVERAL, History, Phase, Row, Spell, Stretch
+from baton.simulation.history import ORDER, SEVERAL, History, Row, Spell, Stretch, WorkPhase
 from baton.simulation.timeline import time_text
 
 _MOST_ROWS = 200
@@ -134,10 +134,10 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
     x, width = page.x(stretch.start), max(page.x(stretch.end) - page.x(stretch.start), 2)
     span = f"{time_text(stretch.start)} to {time_text(stretch.end)} s"
     match stretch.phase:
-        case Phase.ORPHANED:
+        case WorkPhase.ORPHANED:
             yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"without a live owner: {stretch.owner} is gone, {span}")
             yield _rect(x, y, width, _BAR, "url(#gone)", "", ' pointer-events="none"')
-        case Phase.UNOWNED:
+        case WorkPhase.UNOWNED:
             yield _rect(x, y, width, _BAR, None, f"without an owner, {span}", ' class="nobody"')
             yield _line(
                 x,
@@ -147,10 +147,10 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
                 "",
                 f' stroke="{palette.UNOWNED}" stroke-dasharray="2 4" stroke-width="2"',
             )
-        case Phase.PAUSED:
+        case WorkPhase.PAUSED:
             yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"paused, {stretch.owner} is to let go, {span}")
             yield _rect(x, y, width, _BAR, "url(#hatch)", "", ' pointer-events="none"')
-        case Phase.OWNED:
+        case WorkPhase.OWNED:
             yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"{stretch.owner}, {span}")
 
 
@@ -158,7 +158,7 @@ def _names(page: _Page, row: Row, y: float) -> Iterator[str]:
     """Owners' names, where there is room for them."""
     for stretch in row.stretches:
         x, width = page.x(stretch.start), page.x(stretch.end) - page.x(stretch.start)
-        if stretch.phase is Phase.OWNED and len(str(stretch.owner)) * _LETTER + 8 <= width:
+        if stretch.phase is WorkPhase.OWNED and len(str(stretch.owner)) * _LETTER + 8 <= width:
             yield _text(x + 5, y + 13, str(stretch.owner), "on small")
 
 
@@ -190,9 +190,9 @@ def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], floa
     items = [(owner, page.paint(owner), "") for owner in owners[:30]]
     items += [(f"and {len(owners) - 30} more", palette.SEVERAL, "")] if len(owners) > 30 else []
     items += [(SEVERAL, palette.SEVERAL, "")] if SEVERAL in shown else []
-    items += [("paused", palette.SEVERAL, "url(#hatch)")] if Phase.PAUSED in phases else []
-    items += [("without a live owner, unnoticed", palette.SEVERAL, "url(#gone)")] if Phase.ORPHANED in phases else []
-    items += [("without an owner", "", "nobody")] if Phase.UNOWNED in phases else []
+    items += [("paused", palette.SEVERAL, "url(#hatch)")] if WorkPhase.PAUSED in phases else []
+    items += [("without a live owner, unnoticed", palette.SEVERAL, "url(#gone)")] if WorkPhase.ORPHANED in phases else []
+    items += [("without an owner", "", "nobody")] if WorkPhase.UNOWNED in phases else []
     items += [(state, palette.STATES[state], "") for state in palette.STATES if state in {s.state for s in page.history.spells}]
     out: list[str] = []
     x = float(_EDGE)

@@ -9,7 +9,7 @@ from baton.engine.observation import GroupSpec, Observation, ObservedMember, Obs
 from baton.engine.specs import engine_spec, observed_queue
 from baton.engine.state import PodKey
 from baton.model.ids import MemberId, Partition, QueueName, Uid
-from baton.simulation.consumers import Consumer
+from baton.simulation.consumers import SimulatedConsumer
 from baton.simulation.queue import FencedQueues
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
 
@@ -33,7 +33,7 @@ class World:
         self._request: str | None = None
         self.approved: str | None = None
         """The proposal that somebody approved last."""
-        self.fleet: dict[MemberId, Consumer] = {}
+        self.fleet: dict[MemberId, SimulatedConsumer] = {}
         self.lives: list[Life] = []
         """Of everybody who ever joined, in the order of joining."""
         self._open: dict[MemberId, int] = {}
@@ -126,7 +126,7 @@ class World:
                 self._ends(name, now)
             self._open[name] = len(self.lives)
             self.lives.append(Life(name, uid, now))
-            self.fleet[name] = Consumer(name, seen, self._consumers.release_of(member.id))
+            self.fleet[name] = SimulatedConsumer(name, seen, self._consumers.release_of(member.id))
 
     def _read(self) -> None:
         group = GroupPart.model_validate(self._group)
@@ -141,7 +141,7 @@ class World:
             )
 
 
-def _uid(member: JoinPart, old: Consumer | None) -> Uid:
+def _uid(member: JoinPart, old: SimulatedConsumer | None) -> Uid:
     """Without a UID of its own a name is the same pod again; but one that was asked to stop does not come back as that pod."""
     if member.uid is not None:
         return Uid(member.uid)

@@ -8,14 +8,14 @@ from typing import Any
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.queues.entry import Plan
 from baton.spark.locality import Executor
-from baton.spark.ownership import Grant, Ownership
+from baton.spark.ownership import Ownership, PartitionGrant
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """What the queue has planned for one partition."""
 
-    grant: Grant
+    grant: PartitionGrant
     plan: Plan
 
 
@@ -41,7 +41,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ReceivedTask:
     """A task as its own process reads it."""
 
     batch: str
@@ -49,14 +49,17 @@ class Work:
     ranges: tuple[tuple[int, Range], ...]
 
 
-def read_task(text: str) -> Work:
+def read_task(text: str) -> ReceivedTask:
     """What `Task.to_json` wrote."""
     raw = json.loads(text)
-    return Work(
+    return ReceivedTask(
         batch=raw["batch"],
         generation=raw["generation"],
         ranges=tuple(
-            (index, Range(Grant(QueueName(queue), number, Epoch(epoch), MemberId(member), Uid(uid)), plan_from_list(plan)))
+            (
+                index,
+                Range(PartitionGrant(QueueName(queue), number, Epoch(epoch), MemberId(member), Uid(uid)), plan_from_list(plan)),
+            )
             for index, (queue, number, epoch, member, uid), plan in raw["ranges"]
         ),
     )
@@ -82,7 +85,7 @@ def plannable(
     executors: Mapping[MemberId, Executor],
     queues: Iterable[QueueName],
     only: frozenset[tuple[QueueName, int]] | None,
-) -> list[Grant]:
+) -> list[PartitionGrant]:
     """The grants that a new batch may plan under, in the order of queue and partition.
 
     Not those that are to be let go, nor those whose owner is not registered with this driver: nobody could read them where they
@@ -96,7 +99,7 @@ def plannable(
     )
 
 
-def in_turn(grants: Iterable[Grant], served: Mapping[tuple[QueueName, int], int]) -> list[Grant]:
+def in_turn(grants: Iterable[PartitionGrant], served: Mapping[tuple[QueueName, int], int]) -> list[PartitionGrant]:
     """The partitions that have waited longest come first: a member may not have more than the queue's maxDeliveredUnacked
     entries, and where there is more to do than that, the first would take it all.
 

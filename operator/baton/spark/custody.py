@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from baton.model.ids import MemberId
 from baton.model.session import Release
 from baton.spark.ledger import LedgerView
-from baton.spark.ownership import Grant, Ownership
+from baton.spark.ownership import Ownership, PartitionGrant
 
 
 class Custody:
@@ -20,18 +20,18 @@ class Custody:
         self._ledger = ledger
         self._tell = tell
         self._lock = threading.RLock()
-        self._taken: frozenset[Grant] = frozenset()
+        self._taken: frozenset[PartitionGrant] = frozenset()
         self._released: frozenset[Release] = frozenset()
         ledger.on_change(self.review)
 
-    def take(self, choose: Callable[[Ownership], Iterable[Grant]]) -> list[Grant]:
+    def take(self, choose: Callable[[Ownership], Iterable[PartitionGrant]]) -> list[PartitionGrant]:
         """Take what `choose` picks from the newest ledger; nothing of it is released until it is put back."""
         with self._lock:
             chosen = list(choose(self._ledger.read().ownership()))
             self._taken |= frozenset(chosen)
             return chosen
 
-    def put_back(self, grants: Iterable[Grant]) -> None:
+    def put_back(self, grants: Iterable[PartitionGrant]) -> None:
         """The batch is done with these; what the ledger wants back of them is released."""
         with self._lock:
             self._taken -= frozenset(grants)
@@ -46,7 +46,7 @@ class Custody:
             self._released = released
             self._tell(released)
 
-    def taken(self) -> frozenset[Grant]:
+    def taken(self) -> frozenset[PartitionGrant]:
         """What the batch that runs works on."""
         with self._lock:
             return self._taken

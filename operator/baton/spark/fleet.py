@@ -16,8 +16,8 @@ from baton.spark.executors import Executors, SparkExecutors
 from baton.spark.frames import warm_up
 from baton.spark.journal import Journal
 from baton.spark.loop import Limits, Loop, Process
-from baton.spark.queues import Queues
-from baton.spark.reading import ReadRanges, Source
+from baton.spark.queues import FleetQueues
+from baton.spark.reading import QueueAddress, ReadRanges
 from baton.spark.receipts import Receipt
 from baton.spark.statistics import Counts, Statistics
 from baton.spark.surroundings import Cluster, Surroundings
@@ -75,7 +75,9 @@ class Fleet:
         self._spark = spark
         self._group = group
         self._surroundings = surroundings or Cluster()
-        self._sources = {QueueName(name): Source(url, f"{self._surroundings.namespace}/{name}") for name, url in queues.items()}
+        self._sources = {
+            QueueName(name): QueueAddress(url, f"{self._surroundings.namespace}/{name}") for name, url in queues.items()
+        }
         cores = int(spark.sparkContext.getConf().get("spark.executor.cores", "1") or 1)
         self._limits = Limits(limit, tasks_per_executor or cores, repeat_wait)
         self._holdup_timeout, self._ledger_wait = holdup_timeout, ledger_wait
@@ -117,7 +119,7 @@ class Fleet:
         session.say(app=self._spark.sparkContext.applicationId)
         session.acquire()
         custody = Custody(ledger, lambda releases: session.say(releases=releases))
-        queues = Queues(self._sources)
+        queues = FleetQueues(self._sources)
         receipts = self._spark.sparkContext.accumulator([], _Receipts())
         read = ReadRanges(self._sources, receipts, self._surroundings.pod, self._ledger_wait)
         loop = Loop(

@@ -17,17 +17,17 @@ from baton.model.ids import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
 from baton.spark.ownership import Ownership, ownership
-from baton.spark.scale import Scale, parse_scale
+from baton.spark.scale import RequestedScale, parse_scale
 
 log = logging.getLogger("baton.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class LedgerSnapshot:
     """One state of the ledger."""
 
     entries: Mapping[MemberId, MemberEntry] = field(default_factory=dict)
-    scale: Scale | None = None
+    scale: RequestedScale | None = None
 
     def ownership(self) -> Ownership:
         """The grants that it records."""
@@ -37,7 +37,7 @@ class Ledger:
 class LedgerView(Protocol):
     """Where the driver learns the ledger from."""
 
-    def read(self) -> Ledger:
+    def read(self) -> LedgerSnapshot:
         """The newest state that was seen."""
 
     def on_change(self, told: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class LedgerView(Protocol):
         """Stop looking."""
 
 
-def parse(data: Mapping[str, str]) -> Ledger:
+def parse(data: Mapping[str, str]) -> LedgerSnapshot:
     """From the data of the ConfigMap. A key that does not read is ignored and logged: its member owns nothing."""
     entries: dict[MemberId, MemberEntry] = {}
     for name, text in data.items():
@@ -62,7 +62,7 @@ def parse(data: Mapping[str, str]) -> Ledger:
     except LedgerError as error:
         log.warning("the size of the fleet in the ledger is ignored: %s", error)
         scale = None
-    return Ledger(entries, scale)
+    return LedgerSnapshot(entries, scale)
 
 
 class _View:
@@ -70,12 +70,12 @@ class _View:
 
     def __init__(self) -> None:
         self._data: Mapping[str, str] = {}
-        self._ledger = Ledger()
+        self._ledger = LedgerSnapshot()
         self._told: list[Callable[[], None]] = []
         self._closed = threading.Event()
         self._lock = threading.Lock()
 
-    def read(self) -> Ledger:
+    def read(self) -> LedgerSnapshot:
         return self._ledger
 
     def on_change(self, told: Callable[[], None]) -> None:

@@ -21,9 +21,9 @@ from baton.spark.frames import Read, frame, materialise
 from baton.spark.journal import Begun, Journal
 from baton.spark.ledger import LedgerView
 from baton.spark.locality import Executor, by_pod
-from baton.spark.ownership import Grant
-from baton.spark.queues import Queues
-from baton.spark.receipts import Outcome, Receipt, verdicts
+from baton.spark.ownership import PartitionGrant
+from baton.spark.queues import FleetQueues
+from baton.spark.receipts import ReadOutcome, Receipt, verdicts
 from baton.spark.statistics import Counts
 
 log = logging.getLogger("baton.spark")
@@ -62,7 +62,7 @@ class Loop:
         self,
         process: Process,
         *,
-        queues: Queues,
+        queues: FleetQueues,
         ledger: LedgerView,
         custody: Custody,
         executors: Executors,
@@ -75,7 +75,7 @@ class Loop:
         self._process = process
         self._queues, self._ledger, self._custody, self._executors = queues, ledger, custody, executors
         self._journal, self._receipts, self._read, self._counts, self._limits = journal, receipts, read, counts, limits
-        self._ahead: dict[Grant, Plan] = {}
+        self._ahead: dict[PartitionGrant, Plan] = {}
         """Planned while a batch was repeated that had no place for it."""
         self._served: dict[tuple[QueueName, int], int] = {}
         self._stopping = threading.Event()
@@ -128,7 +128,7 @@ class Loop:
         Waits for owners of its partitions: after a restart of the driver the executors are new, and the ledger has to be.
         """
         log.info("batch %d was begun before: repeating it (%s)", batch_id, counted(len(begun), "partition"))
-        ranges: dict[Grant, Range] = {}
+        ranges: dict[PartitionGrant, Range] = {}
         open_ = dict(begun)
         until = time.monotonic() + self._limits.repeat_wait
         fleet: dict[MemberId, Executor] = {}
@@ -154,19 +154,21 @@ class Loop:
             log.warning("batch %d is repeated without %s: nobody owns them", batch_id, sorted(open_))
         return fleet, list(ranges.values())
 
-    def _take(self, only: frozenset[tuple[QueueName, int]] | None) -> tuple[Mapping[MemberId, Executor], list[Grant]]:
+    def _take(self, only: frozenset[tuple[QueueName, int]] | None) -> tuple[Mapping[MemberId, Executor], list[PartitionGrant]]:
         fleet = by_pod(self._executors.registered())
         recorded = self._ledger.read().ownership()
         self._queues.let_go(recorded.owned | recorded.revoking)
         return fleet, self._custody.take(lambda owned: plannable(owned, fleet, self._queues.names, only))
 
-    def _plan(self, grants: list[Grant], limit: Callable[[Grant], int]) -> tuple[list[Range], list[Grant]]:
+    def _plan(
+        self, grants: list[PartitionGrant], limit: Callable[[PartitionGrant], int]
+    ) -> tuple[list[Range], list[PartitionGrant]]:
         ahead = [Range(grant, self._ahead.pop(grant)) for grant in grants if grant in self._ahead]
         known = {one.grant for one in ahead}
         found, nothing = self._queues.plan([grant for grant in grants if grant not in known], limit)
         return ahead + found, nothing
 
-    def _idle(self, grants: list[Grant]) -> None:
+    def _idle(self, grants: list[PartitionGrant]) -> None:
         """Until an entry arrives, or there is a reason to look up."""
         began = time.monotonic()
         if grants:
@@ -189,7 +191,7 @@ class Loop:
             first = self._verdicts(token, ranges)
             self._counts.read(first.values())
             self._tell_refusals(batch_id, ranges, first)
-            if any(receipt.outcome is Outcome.READ for receipt in first.values()):
+            if any(receipt.outcome is ReadOutcome.READ for receipt in first.values()):
                 self._process(rows, batch_id)
             self._commit(ranges, first, self._verdicts(token, ranges))
         finally:
@@ -200,17 +202,17 @@ class Loop:
 
     def _commit(self, ranges: list[Range], first: Mapping[int, Receipt], last: Mapping[int, Receipt]) -> None:
         for index, one in enumerate(ranges):
-            if last[index].outcome is Outcome.READ:
+            if last[index].outcome is ReadOutcome.READ:
                 done = self._queues.commit(one, lambda: not self._stopping.is_set())
                 self._counts.add("ranges_committed" if done else "commits_refused")
-            elif first[index].outcome is Outcome.READ:
+            elif first[index].outcome is ReadOutcome.READ:
                 self._counts.add("ranges_lost")
                 log.warning("%s/%d was lost with its executor and comes again", one.grant.queue, one.grant.partition)
             self._custody.put_back([one.grant])
 
     def _tell_refusals(self, batch_id: int, ranges: list[Range], receipts: Mapping[int, Receipt]) -> None:
         for index, receipt in receipts.items():
-            if receipt.outcome is not Outcome.READ:
+            if receipt.outcome is not ReadOutcome.READ:
                 grant = ranges[index].grant
                 log.info("batch %d: %s/%d was not read (%s) and comes again: %s",
                          batch_id, grant.queue, grant.partition, receipt.outcome, receipt.detail)  # fmt: skip

@@ -10,7 +10,7 @@ from baton.model.ranges import Grants
 from baton.model.session import Release
 
 
-class Grant(NamedTuple):
+class PartitionGrant(NamedTuple):
     """One partition in one member's hands since `epoch`."""
 
     queue: QueueName
@@ -28,8 +28,8 @@ class Grant(NamedTuple):
 class Ownership:
     """The whole ledger, turned around: grants instead of members."""
 
-    owned: frozenset[Grant] = frozenset()
-    revoking: frozenset[Grant] = frozenset()
+    owned: frozenset[PartitionGrant] = frozenset()
+    revoking: frozenset[PartitionGrant] = frozenset()
 
 
 def ownership(entries: Iterable[MemberEntry]) -> Ownership:
@@ -41,7 +41,7 @@ def ownership(entries: Iterable[MemberEntry]) -> Ownership:
     )
 
 
-def refusal(grant: Grant, pod: str, pod_uid: str | None, entry: MemberEntry | None) -> str | None:
+def refusal(grant: PartitionGrant, pod: str, pod_uid: str | None, entry: MemberEntry | None) -> str | None:
     """Why the pod that a task runs in may not read a partition under this grant; None: it may.
 
     A partition that is to be let go may still be read: the range was planned before, and whoever gives it up waits for the commit
@@ -63,6 +63,6 @@ def refusal(grant: Grant, pod: str, pod_uid: str | None, entry: MemberEntry | No
     return None
 
 
-def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[Grant]:
+def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[PartitionGrant]:
     for partition, epoch in flat(queues):
-        yield Grant(*partition, epoch, entry.member, entry.uid)
+        yield PartitionGrant(*partition, epoch, entry.member, entry.uid)

@@ -11,8 +11,8 @@ from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisReader
 from baton.spark.batch import Range
-from baton.spark.ownership import Grant
-from baton.spark.reading import Source
+from baton.spark.ownership import PartitionGrant
+from baton.spark.reading import QueueAddress
 
 log = logging.getLogger("baton.spark")
 
@@ -20,15 +20,15 @@ _AGAIN = 0.5
 """Seconds until a queue that is out of reach is asked again."""
 
 
-class Queues:
+class FleetQueues:
     """The fleet's queues, for the one thread that runs its batches."""
 
-    def __init__(self, sources: Mapping[QueueName, Source]) -> None:
+    def __init__(self, sources: Mapping[QueueName, QueueAddress]) -> None:
         self._readers = {name: RedisReader(source.url, source.queue, "driver") for name, source in sources.items()}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(sources)), thread_name_prefix="baton-wait")
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""
-        self._planned: set[Grant] = set()
+        self._planned: set[PartitionGrant] = set()
         """With a plan that is not committed: its entries count for what its member may have."""
 
     @property
@@ -41,12 +41,14 @@ class Queues:
         told = time.monotonic() - TOLD_AFTER
         return " ".join(dict.fromkeys(why for _, (since, why) in sorted(self._unreachable.items()) if since <= told))
 
-    def plan(self, grants: Iterable[Grant], limit: Callable[[Grant], int]) -> tuple[list[Range], list[Grant]]:
+    def plan(
+        self, grants: Iterable[PartitionGrant], limit: Callable[[PartitionGrant], int]
+    ) -> tuple[list[Range], list[PartitionGrant]]:
         """A range for each grant under which there is something to read, recorded at its queue; and the grants under which there
         is nothing, or nothing more for that member. Of all others the queue cannot say: paused, not granted, out of reach.
         """
         found: list[Range] = []
-        nothing: list[Grant] = []
+        nothing: list[PartitionGrant] = []
         skipped: set[QueueName] = set()
         for grant in grants:
             if grant.queue in skipped:
@@ -68,7 +70,7 @@ class Queues:
                     found.append(Range(grant, plan))
         return found, nothing
 
-    def let_go(self, named: frozenset[Grant]) -> None:
+    def let_go(self, named: frozenset[PartitionGrant]) -> None:
         """The ledger names only these: what is planned under others counts no longer for what their members may have."""
         for grant in self._planned - named:
             self._readers[grant.queue].let_go(grant.partition, grant.epoch)
@@ -98,7 +100,7 @@ class Queues:
                 self._planned.discard(grant)
                 return True
 
-    def wait(self, grants: Iterable[Grant], seconds: float) -> None:
+    def wait(self, grants: Iterable[PartitionGrant], seconds: float) -> None:
         """Until there may be something to plan under one of the grants, an `interrupt`, or for so long. Plan first."""
         of: dict[QueueName, list[int]] = {}
         for grant in grants:

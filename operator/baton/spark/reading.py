@@ -14,16 +14,16 @@ from baton.model.ledger import LedgerError, MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisReader
-from baton.spark.batch import Range, Work, read_task
+from baton.spark.batch import Range, ReceivedTask, read_task
 from baton.spark.frames import record_batch, task_texts
 from baton.spark.ownership import refusal
-from baton.spark.receipts import Outcome, Receipt
+from baton.spark.receipts import ReadOutcome, Receipt
 
 _ROWS = 10_000
 """Of one Arrow batch."""
 
 
-class Pod(NamedTuple):
+class TaskPod(NamedTuple):
     """The pod that a task runs in."""
 
     name: MemberId
@@ -33,7 +33,7 @@ class Pod(NamedTuple):
     """Where the pod has the ledger mounted."""
 
 
-class Source(NamedTuple):
+class QueueAddress(NamedTuple):
     """One queue of the fleet."""
 
     url: str
@@ -46,9 +46,9 @@ class ReadRanges:
 
     def __init__(
         self,
-        sources: Mapping[QueueName, Source],
+        sources: Mapping[QueueName, QueueAddress],
         receipts: "Accumulator[list[Receipt]]",
-        pod: Callable[[], Pod],
+        pod: Callable[[], TaskPod],
         patience: float,
     ) -> None:
         self._sources = dict(sources)
@@ -65,20 +65,20 @@ class ReadRanges:
                 for start in range(0, len(entries), _ROWS):
                     yield record_batch(entries[start : start + _ROWS])
 
-    def _read(self, work: Work, one: Range) -> tuple[list[Entry], Outcome, str]:
+    def _read(self, work: ReceivedTask, one: Range) -> tuple[list[Entry], ReadOutcome, str]:
         """All of a range or nothing of it: what was read before the queue refused may belong to somebody else by now."""
         try:
             if why := self._refusal(work, one):
-                return [], Outcome.NOT_OWNER, why
+                return [], ReadOutcome.NOT_OWNER, why
             grant = one.grant
             entries = list(_reader(self._sources[grant.queue]).read_plan(grant.partition, grant.epoch, one.plan, uid=grant.uid))
-            return entries, Outcome.READ, ""
+            return entries, ReadOutcome.READ, ""
         except StaleOwner as error:
-            return [], Outcome.STALE, str(error)
+            return [], ReadOutcome.STALE, str(error)
         except Exception as error:  # four failures of one task would end the query; the driver decides what becomes of the range
-            return [], Outcome.FAILED, f"{type(error).__name__}: {error}"
+            return [], ReadOutcome.FAILED, f"{type(error).__name__}: {error}"
 
-    def _refusal(self, work: Work, one: Range) -> str | None:
+    def _refusal(self, work: ReceivedTask, one: Range) -> str | None:
         """Why this pod may not; waits a little where its mounted ledger is older than what the driver has seen."""
         pod = self._pod()
         until = time.monotonic() + self._patience
@@ -100,23 +100,23 @@ class ExecutorPod:
     def __init__(self, ledger: str) -> None:
         self._ledger = ledger
 
-    def __call__(self) -> Pod:
+    def __call__(self) -> TaskPod:
         uid = os.environ.get("POD_UID")
-        return Pod(MemberId(os.environ.get("SPARK_EXECUTOR_POD_NAME", "")), Uid(uid) if uid else None, Path(self._ledger))
+        return TaskPod(MemberId(os.environ.get("SPARK_EXECUTOR_POD_NAME", "")), Uid(uid) if uid else None, Path(self._ledger))
 
 
-def _own_entry(pod: Pod) -> MemberEntry | None:
+def _own_entry(pod: TaskPod) -> MemberEntry | None:
     try:
         return MemberEntry.from_json((pod.ledger / pod.name).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, LedgerError):
         return None
 
 
-_readers: dict[Source, RedisReader] = {}
+_readers: dict[QueueAddress, RedisReader] = {}
 """Of this Python worker, which Spark keeps from batch to batch."""
 
 
-def _reader(source: Source) -> RedisReader:
+def _reader(source: QueueAddress) -> RedisReader:
     if source not in _readers:
         _readers[source] = RedisReader(source.url, source.queue, "executor")
     return _readers[source]

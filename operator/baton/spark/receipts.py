@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Outcome(StrEnum):
+class ReadOutcome(StrEnum):
     """What became of one range in one task."""
 
     READ = "read"
@@ -30,7 +30,7 @@ class Receipt(NamedTuple):
     """Names the batch, so that a straggler of an earlier one is not taken for one of this."""
     number: int
     """Which range of the batch."""
-    outcome: Outcome
+    outcome: ReadOutcome
     entries: int = 0
     detail: str = ""
 
@@ -43,7 +43,7 @@ def verdicts(count: int, receipts: Iterable[Receipt]) -> Mapping[int, Receipt]:
     decided: dict[int, Receipt] = {}
     for receipt in receipts:
         known = decided.get(receipt.number)
-        if known is None or known.outcome is Outcome.READ:
+        if known is None or known.outcome is ReadOutcome.READ:
             decided[receipt.number] = receipt
-    missing = Receipt("", -1, Outcome.FAILED, detail="no task reported it")
+    missing = Receipt("", -1, ReadOutcome.FAILED, detail="no task reported it")
     return {index: decided.get(index, missing) for index in range(count)}

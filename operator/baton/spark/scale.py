@@ -10,7 +10,7 @@ from baton.spark.locality import Executor
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class RequestedScale:
     """What the ledger's `group` key asks for: so many executors, and these are to go."""
 
     replicas: int
@@ -25,7 +25,7 @@ class Order:
     kill: tuple[str, ...] = ()
 
 
-def parse_scale(text: str | None) -> Scale | None:
+def parse_scale(text: str | None) -> RequestedScale | None:
     """From the text of the ledger's `group` key; None: nobody asked for a size. Raises LedgerError for what cannot be one."""
     if not text:
         return None
@@ -39,11 +39,11 @@ def parse_scale(text: str | None) -> Scale | None:
     replicas = wanted.get("replicas") if isinstance(wanted, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         raise LedgerError(f"group: scale.replicas: expected a number of executors, found {replicas!r}")
-    return Scale(replicas, frozenset(MemberId(str(name)) for name in wanted.get("victims", ())))
+    return RequestedScale(replicas, frozenset(MemberId(str(name)) for name in wanted.get("victims", ())))
 
 
 def order(
-    wanted: Scale, executors: Iterable[Executor], entries: Mapping[MemberId, MemberEntry], busy: frozenset[MemberId]
+    wanted: RequestedScale, executors: Iterable[Executor], entries: Mapping[MemberId, MemberEntry], busy: frozenset[MemberId]
 ) -> Order:
     """What follows from the ledger's wish.
 

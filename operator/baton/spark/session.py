@@ -40,7 +40,7 @@ class Word:
         }
 
 
-class Session(Protocol):
+class FleetSession(Protocol):
     """The driver's word to the operator."""
 
     def acquire(self) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from baton.spark.receipts import Outcome, Receipt
+from baton.spark.receipts import ReadOutcome, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Counts:
             self._counts["batches"] += 1
             for receipt in receipts:
                 self._counts["ranges_planned"] += 1
-                if receipt.outcome is Outcome.READ:
+                if receipt.outcome is ReadOutcome.READ:
                     self._counts["ranges_read_on_owner"] += 1
                     self._counts["entries"] += receipt.entries
                 else:

@@ -13,8 +13,8 @@ from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
 from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
-from baton.spark.reading import ExecutorPod, Pod
-from baton.spark.session import DriverSession, Session, SilentSession
+from baton.spark.reading import ExecutorPod, TaskPod
+from baton.spark.session import DriverSession, FleetSession, SilentSession
 from baton.spark.settings import EXECUTOR_LEDGER
 
 
@@ -22,13 +22,13 @@ class Surroundings(Protocol):
     """See `Cluster` and `Directory`."""
 
     namespace: str
-    pod: Callable[[], Pod]
+    pod: Callable[[], TaskPod]
     """Called in tasks, so it is pickled."""
 
     def ledger(self, group: str) -> LedgerView:
         """Start to follow the ledger of the group."""
 
-    def session(self, group: str) -> Session:
+    def session(self, group: str) -> FleetSession:
         """The driver's session, not yet acquired."""
 
 
@@ -55,7 +55,7 @@ class Cluster:
     def ledger(self, group: str) -> LedgerView:
         return WatchedLedger(self._api, self.namespace, group)
 
-    def session(self, group: str) -> Session:
+    def session(self, group: str) -> FleetSession:
         every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
         return DriverSession(lease, group, self._holder, self._lease_seconds, every)
@@ -64,7 +64,9 @@ class Cluster:
 class Directory:
     """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests."""
 
-    def __init__(self, path: Path, pod: Callable[[], Pod], namespace: str = "default", session: Session | None = None) -> None:
+    def __init__(
+        self, path: Path, pod: Callable[[], TaskPod], namespace: str = "default", session: FleetSession | None = None
+    ) -> None:
         self.namespace = namespace
         self.pod = pod
         self._path = path
@@ -73,5 +75,5 @@ class Directory:
     def ledger(self, group: str) -> LedgerView:
         return MountedLedger(self._path)
 
-    def session(self, group: str) -> Session:
+    def session(self, group: str) -> FleetSession:
         return self._session

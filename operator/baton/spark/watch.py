@@ -12,7 +12,7 @@ from baton.spark.holdups import HoldUp, hold_up, to_kill
 from baton.spark.ledger import LedgerView
 from baton.spark.locality import Executor
 from baton.spark.scale import order
-from baton.spark.session import Session
+from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
 from baton.spark.warming import Warming
 
@@ -35,7 +35,7 @@ class Watch:
         ledger: LedgerView,
         custody: Custody,
         executors: Executors,
-        session: Session,
+        session: FleetSession,
         counts: Counts,
         warming: Warming,
         trouble: Callable[[], str],

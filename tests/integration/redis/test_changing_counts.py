@@ -22,7 +22,7 @@ from baton.queues.entry import Entry, Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisQueue, RedisReader, scripts
-from baton.queues.redis.batch import Request
+from baton.queues.redis.batch import ScriptRun
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import RoutingTable, slot_of
@@ -196,7 +196,7 @@ class World:
         self.owners: dict[int, tuple[Member, Epoch]] = {}
         self.epochs: dict[int, int] = defaultdict(int)
         """As the ledger has them, tombstones included."""
-        self.requests: list[Request] = []
+        self.requests: list[ScriptRun] = []
         """All that the operator has asked for changes."""
         self.faults = True
         self.crashes = self.forgotten = 0
@@ -279,12 +279,12 @@ class Interleaved(Transport):
         self._world = world
 
     async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Any) -> Any:
-        return read(await self._one(Request(script, keys, arguments)))
+        return read(await self._one(ScriptRun(script, keys, arguments)))
 
-    async def _round_trip(self, requests: Sequence[Request], others: Any = ()) -> list[Any]:
+    async def _round_trip(self, requests: Sequence[ScriptRun], others: Any = ()) -> list[Any]:
         return [await self._one(request) for request in requests]
 
-    async def _one(self, request: Request) -> Any:
+    async def _one(self, request: ScriptRun) -> Any:
         world = self._world
         world.steps()
         self._perhaps_end()
@@ -386,10 +386,10 @@ async def test_what_was_seen_before_a_failover_counts_for_nothing_after_it(debug
         before = scripts.SEAL.run(raw, partition_keys(name, 0), [2, 0]).decode()
         raw.execute_command("DEBUG", "CHANGE-REPL-ID")
         steps = [
-            Request(scripts.OPEN, keys, [before, 2, 0, 0]),
-            Request(scripts.PUBLISH, [queue_key(name)], [before, 2]),
-            Request(scripts.UNBLOCK, keys, [before, 2, 0, 0]),
-            Request(scripts.RESIZED, [queue_key(name)], [before, 1]),
+            ScriptRun(scripts.OPEN, keys, [before, 2, 0, 0]),
+            ScriptRun(scripts.PUBLISH, [queue_key(name)], [before, 2]),
+            ScriptRun(scripts.UNBLOCK, keys, [before, 2, 0, 0]),
+            ScriptRun(scripts.RESIZED, [queue_key(name)], [before, 1]),
         ]
         raw.hset(queue_key(name), mapping={"next": RoutingTable.even(2, 3).to_text(), "former": "", "target": 3})
         assert [step.script.run(raw, step.keys, step.arguments) for step in steps[:3]] == [0, 0, 0]

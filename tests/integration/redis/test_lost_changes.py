@@ -11,7 +11,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
 from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys, queue_key
-from baton.queues.redis.resizing import Change
+from baton.queues.redis.resizing import ResizeRecord
 from baton.queues.redis.routing import RoutingTable, slot_of
 
 pytestmark = pytest.mark.integration
@@ -72,7 +72,7 @@ async def test_what_was_sealed_waits_for_what_came_before_although_the_record_is
     queue = await make_queue(server.url, before, new_name())
     readers = [await queue.granted(f"pod-{partition}", 1, partition) for partition in range(5)]
     table = RoutingTable.even(1, before)
-    change = Change(table, table.resized(after), after, published=False)
+    change = ResizeRecord(table, table.resized(after), after, published=False)
     keys = {slot_of(b"key-%d" % n): b"key-%d" % n for n in range(20_000)}
     moving = [slot for slots in change.leaving.values() for slot in slots]
     queue.producer.send_many((keys[slot], "1") for slot in moving)

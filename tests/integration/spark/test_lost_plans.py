@@ -17,11 +17,11 @@ from baton.spark.batch import Range
 from baton.spark.custody import Custody
 from baton.spark.fleet import _Receipts
 from baton.spark.journal import Journal
-from baton.spark.ledger import Ledger
+from baton.spark.ledger import LedgerSnapshot
 from baton.spark.locality import Executor
 from baton.spark.loop import Limits, Loop
-from baton.spark.queues import Queues
-from baton.spark.reading import Source
+from baton.spark.queues import FleetQueues
+from baton.spark.reading import QueueAddress
 from baton.spark.statistics import Counts
 
 pytestmark = pytest.mark.integration
@@ -33,16 +33,16 @@ class Board:
     """A ledger that the test writes."""
 
     def __init__(self) -> None:
-        self._ledger = Ledger()
+        self._ledger = LedgerSnapshot()
         self._told: list[Callable[[], None]] = []
 
     def write(self, *partitions: int) -> None:
         owned = {ORDERS: {partition: Epoch(1) for partition in partitions}}
-        self._ledger = Ledger({ME: MemberEntry("shop/orders", ME, Uid("a"), 1, True, owned)})
+        self._ledger = LedgerSnapshot({ME: MemberEntry("shop/orders", ME, Uid("a"), 1, True, owned)})
         for told in self._told:
             told()
 
-    def read(self) -> Ledger:
+    def read(self) -> LedgerSnapshot:
         return self._ledger
 
     def on_change(self, told: Callable[[], None]) -> None:
@@ -95,7 +95,7 @@ async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room
     for partition in (0, 1):
         await queue.operator.grant(partition, Uid("a"), Epoch(1))
     board, disk = Board(), Disk()
-    with closing(Queues({ORDERS: Source(queue.url, queue.name)})) as queues:
+    with closing(FleetQueues({ORDERS: QueueAddress(queue.url, queue.name)})) as queues:
         loop = Loop(
             lambda rows, batch: None,
             queues=queues,

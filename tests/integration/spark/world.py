@@ -24,7 +24,7 @@ from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
 from baton.spark.executors import SparkExecutors
-from baton.spark.reading import Pod
+from baton.spark.reading import TaskPod
 from baton.spark.session import SilentSession
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class LocalPod:
     def __init__(self, application: str, ledger: Path) -> None:
         self._application, self._ledger = application, ledger
 
-    def __call__(self) -> Pod:
-        return Pod(MemberId(f"{self._application}-exec-{Path.cwd().name}"), None, self._ledger)
+    def __call__(self) -> TaskPod:
+        return TaskPod(MemberId(f"{self._application}-exec-{Path.cwd().name}"), None, self._ledger)
 
 
 class Row(NamedTuple):

@@ -17,7 +17,7 @@ from baton.api import SourceType
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.feed import Feed
 from baton.controller.replica import Replica
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView
 from baton.queues.external import ExternalQueue
@@ -57,7 +57,7 @@ class Operator:
     def _make(self) -> None:
         world = self.world
         api, of_elector, of_watches = self._api(), self._api(), self._api(lambda: world.troubles.late)
-        clock = Clock(lambda: EPOCH + world.loop.time() + self._skew, world.loop.time)
+        clock = ApiServerClock(lambda: EPOCH + world.loop.time() + self._skew, world.loop.time)
         self.replica = Replica(
             api,
             of_elector,

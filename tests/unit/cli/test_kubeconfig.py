@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from baton.cli.command_target import Whom
+from baton.cli.cluster_target import ClusterTarget
 from baton.cli.kubeconfig import Context, KubeconfigError, context_of, default_kubeconfig
 from baton.cli.main import main
 
@@ -86,14 +86,14 @@ def test_a_kubeconfig_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_group_is_named_with_its_namespace_or_without() -> None:
-    assert Whom(namespace="shop").within("orders") == ("orders", Whom(namespace="shop"))
-    assert Whom(context="home").within("shop/orders") == ("orders", Whom(context="home", namespace="shop"))
-    assert Whom(namespace="shop").within("shop/orders") == ("orders", Whom(namespace="shop"))
+    assert ClusterTarget(namespace="shop").within("orders") == ("orders", ClusterTarget(namespace="shop"))
+    assert ClusterTarget(context="home").within("shop/orders") == ("orders", ClusterTarget(context="home", namespace="shop"))
+    assert ClusterTarget(namespace="shop").within("shop/orders") == ("orders", ClusterTarget(namespace="shop"))
 
 
 def test_two_namespaces_are_refused() -> None:
     with pytest.raises(click.UsageError, match="name two namespaces"):
-        Whom(namespace="bank").within("shop/orders")
+        ClusterTarget(namespace="bank").within("shop/orders")
 
 
 def test_a_file_without_contexts_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tests.in_memory_queue import InMemoryLedger, InMemoryQueue
 
 from baton.consumer.holding import Holding, Phase
 from baton.consumer.holdings import HeldPartitions
-from baton.consumer.work import Work
+from baton.consumer.work import QueueRequests
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Owner
@@ -18,7 +18,7 @@ class Held:
     """Partition 0 at epoch 1: an entry of it was handled, and another one is in hand."""
 
     def __init__(self, queue: InMemoryQueue) -> None:
-        self.queue, self.ledger, self.work = queue, InMemoryLedger({0: 1}), Work()
+        self.queue, self.ledger, self.work = queue, InMemoryLedger({0: 1}), QueueRequests()
         self.partitions = HeldPartitions(lambda name: queue, self.ledger, Mock(), lambda: None)
         self.follow()
         (self.holding,) = self.partitions
@@ -63,7 +63,7 @@ def test_a_second_process_of_the_pod_is_warned_of_also_where_nothing_is_in_hand(
         def verify(self, partition: int, epoch: Epoch) -> None:
             raise StaleOwner(partition, "a", epoch, Owner(Uid("a"), epoch), other_process=other_process)
 
-    queue, work = Refusing(0), Work()
+    queue, work = Refusing(0), QueueRequests()
     partitions = HeldPartitions(lambda name: queue, InMemoryLedger({0: 1}), Mock(), lambda: None)
     partitions.follow_ledger(lambda holding, reader: work.settle(holding, reader))
     (holding,) = partitions

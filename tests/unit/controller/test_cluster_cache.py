@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from baton.controller.cluster_cache import GroupKey, Mirror
-from baton.kube.clock import Clock
+from baton.controller.cluster_cache import ClusterCache, GroupKey
+from baton.kube.clock import ApiServerClock
 from baton.kube.times import to_text
 from baton.model import Uid
 
@@ -12,7 +12,7 @@ OLD = to_text(1_000_000)
 
 class Watched:
     def __init__(self) -> None:
-        self.mirror = Mirror(Clock())
+        self.mirror = ClusterCache(ApiServerClock())
         self.woken: list[GroupKey] = []
         self.mirror.wake = self.woken.append
         self._version = 0
@@ -109,7 +109,7 @@ def test_a_pod_that_was_ready_before_anybody_looked_is_not_measured() -> None:
     one = Watched()
     one.pod("a", ready=OLD)
     assert one.eligible("a") is None
-    one.pod("b", ready=to_text(Clock().now()))
+    one.pod("b", ready=to_text(ApiServerClock().now()))
     assert one.eligible("b") is not None, "it became Ready just now, and its first event came late"
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
-from baton.controller.cluster_cache import Mirror
+from baton.controller.cluster_cache import ClusterCache
 from baton.controller.group_objects import SESSION_WITHIN, GroupSight
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 
@@ -48,7 +48,7 @@ class Seen:
     """A pod that is Ready, and perhaps its Lease."""
 
     def __init__(self) -> None:
-        self.mirror = Mirror(Clock())
+        self.mirror = ClusterCache(ApiServerClock())
         self.sight = GroupSight(KEY, "uid", self.mirror)
         self._version = 0
 

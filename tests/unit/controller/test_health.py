@@ -14,12 +14,12 @@ from tests.waiting import HOUR, PATIENCE
 
 from baton.controller.health import MOST_CONNECTIONS, HealthServer, PortTaken
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 
 
 @dataclass
 class Served:
-    metrics: Metrics = field(default_factory=lambda: Metrics(Clock()))
+    metrics: Metrics = field(default_factory=lambda: Metrics(ApiServerClock()))
     trouble: str | None = None
     port: int = 0
 

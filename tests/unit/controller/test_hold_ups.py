@@ -14,7 +14,7 @@ from baton.controller.problems import Problem, Reason
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.engine import summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
-from baton.kube.members import Membership
+from baton.kube.members import GroupMembers
 from baton.model.ids import QueueName
 
 HELD_UNTIL = "1970-01-01T00:00:25Z"
@@ -27,7 +27,7 @@ def shown(group: Group, *problems: Problem) -> ConsumerGroupStatus:
     view = group_view(paused=group.spec.paused, approval=group.spec.approval.value)
     whole = as_of(summary(group.state), group.now)
     told = group_conditions(view, whole, [], list(problems), group.now, sessions_are_bound=True, asked_for=None)
-    return group_status(view, whole, Membership(), told, group.now, {})
+    return group_status(view, whole, GroupMembers(), told, group.now, {})
 
 
 def paused(group: Group) -> Group:

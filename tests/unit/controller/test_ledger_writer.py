@@ -8,23 +8,23 @@ from tests.unit.kube.memory_api import ShopApi
 from baton.controller.ledger_writer import LedgerWriter
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.api import UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.leases import leases_path
-from baton.kube.ledger import PARTITIONS_ANNOTATION, Deposed, ForeignConfigMap, Landed, Ledger, Owner, partitions_of, size
-from baton.kube.releases import Releases
+from baton.kube.ledger import PARTITIONS_ANNOTATION, Deposed, ForeignConfigMap, Landed, Ledger, LedgerOwner, partitions_of, size
+from baton.kube.releases import OperatorReleases
 
-OWNER = Owner("shop", "orders", "uid-1")
+OWNER = LedgerOwner("shop", "orders", "uid-1")
 LEASE = leases_path("baton", "operator")
 
 
 class Desk:
     """A ledger_writer who leads, in a term."""
 
-    def __init__(self, api: ShopApi, identity: str = "one", owner: Owner = OWNER) -> None:
+    def __init__(self, api: ShopApi, identity: str = "one", owner: LedgerOwner = OWNER) -> None:
         self.api = api
-        self.elector = Elector(api, "baton", "operator", identity, Terms(), Clock(), lambda: None)
+        self.elector = Elector(api, "baton", "operator", identity, Terms(), ApiServerClock(), lambda: None)
         self._owner = owner
         self.booked = 0
 
@@ -32,10 +32,15 @@ class Desk:
         await self.elector.attempt()
         return LedgerWriter(
             Ledger(
-                self.api, self._owner, self.elector.term, self.elector.release, Releases(self.api, Clock()), lambda: self.booked
+                self.api,
+                self._owner,
+                self.elector.term,
+                self.elector.release,
+                OperatorReleases(self.api, ApiServerClock()),
+                lambda: self.booked,
             ),
             self.elector,
-            Clock(),
+            ApiServerClock(),
         )
 
 
@@ -73,7 +78,7 @@ async def test_a_ledger_of_another_uid_is_replaced_and_not_trusted() -> None:
     ledger_writer = await desk.open()
     await ledger_writer.claim()
     await ledger_writer.write({"group": "1"})
-    successor = await Desk(api, "one", Owner("shop", "orders", "uid-2")).open()
+    successor = await Desk(api, "one", LedgerOwner("shop", "orders", "uid-2")).open()
     assert await successor.claim() is None
     assert data(api) == {}
 

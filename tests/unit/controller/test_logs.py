@@ -10,7 +10,7 @@ import structlog
 
 from baton.controller.logs import set_up
 from baton.controller.supervision import Tasks
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 
 PASSWORD = "-".join(["hunter", "two"])
 """Not as the source has it: a traceback shows lines of that."""
@@ -52,7 +52,7 @@ def test_a_traceback_shows_where_it_failed_and_no_variables(style: str, logger: 
 async def test_a_line_of_whatever_works_for_a_group_names_the_group_and_its_namespace(capsys: pytest.CaptureFixture[str]) -> None:
     """`grep '"group": "orders"'` finds it, also where a library of the adapter's wrote it."""
     set_up("info", "json")
-    tasks = Tasks(Clock())
+    tasks = Tasks(ApiServerClock())
 
     async def elsewhere() -> None:
         structlog.get_logger("baton.watch").info("of no group")

@@ -19,7 +19,7 @@ from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import ObservedMember, OwnerRecord
-from baton.kube.members import LeftOut, Membership
+from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -41,7 +41,7 @@ def sight(**changes: Any) -> QueueSight:
 
 
 def shown(*sights: QueueSight, group: GroupView = GROUP) -> dict[QueueName, int]:
-    seen = observation(group, SPEC, sights, Membership())
+    seen = observation(group, SPEC, sights, GroupMembers())
     return {name: one.partitions for name, one in seen.queues.items()}
 
 
@@ -97,41 +97,41 @@ def test_a_queue_has_as_many_partitions_as_can_be_believed(seen: QueueSight, par
 def test_the_queues_own_records_are_shown_only_when_they_are_wanted() -> None:
     owners = {0: OwnerRecord(Uid("u"), Epoch(3))}
     known = sight(facts=QueueFacts(partitions=4, owners=owners))
-    assert observation(GROUP, SPEC, [known], Membership()).queues[ORDERS].owners == {}
+    assert observation(GROUP, SPEC, [known], GroupMembers()).queues[ORDERS].owners == {}
     wanted = replace(known, owners_wanted=True)
-    assert observation(GROUP, SPEC, [wanted], Membership()).queues[ORDERS].owners == owners
+    assert observation(GROUP, SPEC, [wanted], GroupMembers()).queues[ORDERS].owners == owners
 
 
 def test_times_are_the_queues_unless_the_group_says_otherwise() -> None:
     slow = sight(view=queue(rebalance={"delaySeconds": 9, "maxHandoffSeconds": 8}))
-    seen = observation(GROUP, SPEC, [slow], Membership())
+    seen = observation(GROUP, SPEC, [slow], GroupMembers())
     assert (seen.spec.delay, seen.queues[ORDERS].max_handoff) == (9.0, 8.0)
     spec = ConsumerGroupSpec.model_validate(
         {"queues": [{"name": "orders"}], "rebalance": {"delaySeconds": 0, "maxHandoffSeconds": 1}}
     )
-    seen = observation(GROUP, spec, [slow], Membership())
+    seen = observation(GROUP, spec, [slow], GroupMembers())
     assert (seen.spec.delay, seen.queues[ORDERS].max_handoff) == (0.0, 1.0)
 
 
 def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
     seen = sight(view=queue(source={"type": "External", "external": {"onDeadline": "Force"}}))
-    made = observation(GROUP, SPEC, [seen], Membership()).queues[ORDERS]
+    made = observation(GROUP, SPEC, [seen], GroupMembers()).queues[ORDERS]
     assert (made.fenced, made.on_deadline) == (False, "Force")
 
 
 def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
-    seen = observation(replace(GROUP, deleting=True), SPEC, [sight(named=False)], Membership())
+    seen = observation(replace(GROUP, deleting=True), SPEC, [sight(named=False)], GroupMembers())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
     assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].let_go) == (0, True)
 
 
 def test_a_queue_that_the_group_has_is_not_let_go_of() -> None:
-    assert not observation(GROUP, SPEC, [sight()], Membership()).queues[ORDERS].let_go
+    assert not observation(GROUP, SPEC, [sight()], GroupMembers()).queues[ORDERS].let_go
 
 
 def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:
     away = {MemberId("a"): Uid("u-a")}
-    assert observation(GROUP, SPEC, [sight()], Membership(away=away)).away == away
+    assert observation(GROUP, SPEC, [sight()], GroupMembers(away=away)).away == away
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_what_is_wrong_with_a_queue_is_said_with_the_cure(seen: QueueSight, reas
 
 
 def test_a_group_without_members_says_what_is_missing() -> None:
-    (nobody,) = membership_problems("orders", "shop", Membership())
+    (nobody,) = membership_problems("orders", "shop", GroupMembers())
     assert (nobody.reason, "add it to the pods' template" in nobody.message) == (Reason.NO_MEMBERS, True)
     left_out = {MemberId("b"): LeftOut.NOT_READY, MemberId("a"): LeftOut.NOT_READY, MemberId("c"): LeftOut.NO_SESSION}
-    (unready,) = membership_problems("orders", "shop", Membership(pods=3, left_out=left_out))
+    (unready,) = membership_problems("orders", "shop", GroupMembers(pods=3, left_out=left_out))
     assert unready.message == (
         "3 pods have the label baton.dev/group: orders, and none takes part: a, b: not Ready; c: no session: it keeps no Lease, "
         "and spec.membership.session is Required"
@@ -176,18 +176,18 @@ def test_pods_without_a_session_are_named_with_the_cure() -> None:
 
 
 def test_members_that_are_all_asked_to_stop_are_nobody_for_what_has_no_owner() -> None:
-    going = Membership({MemberId(name): ObservedMember(Uid(name), 0.0, terminating=True) for name in "ab"})
+    going = GroupMembers({MemberId(name): ObservedMember(Uid(name), 0.0, terminating=True) for name in "ab"})
     assert membership_problems("orders", "shop", going, unowned=0) == [], "they work on what they have"
     (problem,) = membership_problems("orders", "shop", going, unowned=12)
     assert problem.reason is Reason.NO_MEMBERS
     assert "a, b stop and take no more, and no other pod has the label baton.dev/group: orders" in problem.message
     assert membership_problems("orders", "shop", going, 0, unowned=12) == [], "none is asked for"
-    staying = Membership({**going.members, MemberId("c"): ObservedMember(Uid("c"), 0.0)}, pods=1)
+    staying = GroupMembers({**going.members, MemberId("c"): ObservedMember(Uid("c"), 0.0)}, pods=1)
     assert membership_problems("orders", "shop", staying, unowned=12) == []
 
 
 def test_what_cannot_be_read_of_sessions_is_told_of_a_few() -> None:
-    seen = Membership(members={MemberId("a"): ObservedMember(Uid("u"))}, unread={f"baton-{n}": "bad" for n in range(1000)})
+    seen = GroupMembers(members={MemberId("a"): ObservedMember(Uid("u"))}, unread={f"baton-{n}": "bad" for n in range(1000)})
     problems = membership_problems("orders", "shop", seen)
     assert [problem.message for problem in problems[:2]] == ["Lease shop/baton-0: bad", "Lease shop/baton-1: bad"]
     assert len(problems) == 5
@@ -211,7 +211,7 @@ def test_the_most_telling_problem_comes_first_with_all_of_its_kind() -> None:
 def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
     entries = [{"partitions": "0-1", "zones": ["east"], "weight": 2}]
     spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "assignorOptions": {"rooms": ["east"]}})
-    seen = observation(GROUP, spec, [sight(view=queue(partitionAttributes=entries))], Membership())
+    seen = observation(GROUP, spec, [sight(view=queue(partitionAttributes=entries))], GroupMembers())
     made = seen.queues[ORDERS]
     assert (made.zones, made.weights) == (((0, 1, frozenset({"east"})),), ((0, 1, Fraction(2)),))
     assert seen.spec.options == {"rooms": frozenset({"east"})}

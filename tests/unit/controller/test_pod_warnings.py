@@ -4,10 +4,10 @@ from typing import Any
 
 from tests.unit.controller.test_telling import Said
 
-from baton.controller.cluster_cache import Mirror
+from baton.controller.cluster_cache import ClusterCache
 from baton.controller.metrics import Metrics
 from baton.controller.mislabelled_pods import AFTER, AGAIN, AT_ONCE, BURST, MOST_LABELS, OTHERS, REFILL, PodWarnings
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.pods import PodView
 
 
@@ -26,8 +26,8 @@ class Told(Said):
 class World:
     def __init__(self) -> None:
         self.now = 1000.0
-        clock = Clock(lambda: 1_800_000_000.0, lambda: self.now)
-        self.mirror, self.events, self.metrics = Mirror(clock), Told(), Metrics(clock)
+        clock = ApiServerClock(lambda: 1_800_000_000.0, lambda: self.now)
+        self.mirror, self.events, self.metrics = ClusterCache(clock), Told(), Metrics(clock)
         self.warnings = PodWarnings(self.mirror, self.events, self.metrics, clock)
         self.mirror.pod_changed = self.warnings.pod_changed
         self.mirror.group_came_or_went = self.warnings.group_changed
@@ -110,7 +110,7 @@ def test_it_is_told_again_before_the_api_server_has_forgotten_it() -> None:
     assert world.events.pods == ["typo", "typo"]
 
 
-class Counting(Mirror):
+class Counting(ClusterCache):
     """How often a pod is looked up."""
 
     looked = 0

@@ -13,7 +13,7 @@ from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueAdapter, Resizing
 
@@ -42,7 +42,7 @@ class Kept:
         self.queue = queue
         self.news = 0
         self.connections = 0
-        self.worker = QueueWorker(ORDERS, self._connect, Clock(), self._heard)
+        self.worker = QueueWorker(ORDERS, self._connect, ApiServerClock(), self._heard)
         self.worker.ask_for(4)
         self.task = asyncio.create_task(self.worker.run())
 
@@ -235,7 +235,7 @@ async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
     async def connect() -> QueueAdapter:
         raise UnsupportedSource("use Redis")
 
-    worker = QueueWorker(ORDERS, connect, Clock(), lambda: None)
+    worker = QueueWorker(ORDERS, connect, ApiServerClock(), lambda: None)
     worker.ask_for(4)
     task = asyncio.create_task(worker.run())
     try:

@@ -19,7 +19,7 @@ from baton.controller.problems import Reason
 from baton.controller.replica import Replica
 from baton.controller.stalls import Stalls
 from baton.controller.watches import Watches
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import GroupView
 
@@ -43,7 +43,7 @@ def families() -> dict[str, set[str]]:
     replica = Replica(
         ShopApi(),
         ShopApi(),
-        Clock(),
+        ApiServerClock(),
         partial(open_queue, ShopApi()),
         identity="one",
         lease_namespace="baton",
@@ -79,7 +79,7 @@ def test_every_metric_is_explained() -> None:
 
 
 def test_every_histogram_is_served_as_it_is_explained_and_nothing_beside_it() -> None:
-    metrics = Metrics(Clock())
+    metrics = Metrics(ApiServerClock())
     for histogram in (metrics.pause, metrics.holddown, metrics.ready_to_ledger):
         histogram.labels("shop", "orders").observe(0.1)
     served = generate_latest(metrics.registry).decode()

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from baton.controller.cluster_cache import Mirror
+from baton.controller.cluster_cache import ClusterCache
 from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF
 from baton.controller.relists import PATIENCE, Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, PageTooLargeError, UnavailableError, refusal
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.watched import Watched
 from baton.simulation import virtual_time
 
@@ -73,9 +73,9 @@ class Served:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.clock = Clock(loop.time, loop.time)
+        self.clock = ApiServerClock(loop.time, loop.time)
         self.api = Lists()
-        self.mirror = Mirror(self.clock)
+        self.mirror = ClusterCache(self.clock)
         self.tasks = Tasks(self.clock)
         self.relists = Relists(self.api, self.mirror, self.clock, self.tasks, ["shop", "bank"])
         self.told: list[float] = []

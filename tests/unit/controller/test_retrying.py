@@ -7,7 +7,7 @@ import structlog
 from baton.controller.problems import Problem
 from baton.controller.retrying import Retrying
 from baton.kube.api import UnavailableError
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.simulation import virtual_time
 
 
@@ -15,7 +15,7 @@ def test_nothing_is_under_way_between_attempts_nor_when_one_has_worked() -> None
     async def story() -> None:
         loop = asyncio.get_running_loop()
         said: list[Problem] = []
-        retrying = Retrying(Clock(loop.time, loop.time), said.append, structlog.get_logger())
+        retrying = Retrying(ApiServerClock(loop.time, loop.time), said.append, structlog.get_logger())
         fails = [True, False]
 
         async def work() -> bool:

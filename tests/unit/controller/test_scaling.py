@@ -12,15 +12,15 @@ from baton.controller.scaling import Scaling
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
 from baton.kube.api import ApiError
-from baton.kube.clock import Clock
-from baton.kube.members import Membership
+from baton.kube.clock import ApiServerClock
+from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler
 from baton.model.ids import MemberId, Uid
 
 TARGET = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
-NOBODY = Membership()
-SOMEBODY = Membership({MemberId("a"): ObservedMember(Uid("u"), 0.0)}, pods=1)
+NOBODY = GroupMembers()
+SOMEBODY = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), 0.0)}, pods=1)
 
 
 def spec(**fields: Any) -> ConsumerGroupSpec:
@@ -52,7 +52,7 @@ def workload() -> Workload:
 
 
 def made(workload: Workload) -> Scaling:
-    return Scaling(("shop", "orders"), Scaler(workload), Tasks(Clock()), lambda: None)
+    return Scaling(("shop", "orders"), Scaler(workload), Tasks(ApiServerClock()), lambda: None)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def done() -> None:
     await asyncio.sleep(0)  # who waits for it hears of it
 
 
-async def look(scaling: Scaling, seen: Membership = NOBODY, **fields: Any) -> int | None:
+async def look(scaling: Scaling, seen: GroupMembers = NOBODY, **fields: Any) -> int | None:
     asked = spec(**fields)
     await scaling.apply(asked, seen, [], {})
     return scaling.asked_for(asked)
@@ -91,7 +91,7 @@ async def test_a_workload_that_was_scaled_to_zero_asks_for_nobody(scaling: Scali
 
 async def test_a_workload_of_none_asks_for_nobody_while_its_pods_still_stop(scaling: Scaling, workload: Workload) -> None:
     workload.replicas = 0
-    stopping = Membership({MemberId("a"): ObservedMember(Uid("u"), 0.0, terminating=True)})
+    stopping = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), 0.0, terminating=True)})
     assert await look(scaling, stopping, scale=TARGET) == 0
 
 
@@ -109,7 +109,7 @@ async def test_it_is_asked_for_its_size_only_where_nobody_is_there_and_something
 async def test_pods_that_are_there_all_the_same_are_not_meant_by_a_workload_of_none(scaling: Scaling, workload: Workload) -> None:
     workload.replicas = 0
     assert await look(scaling, scale=TARGET) == 0
-    assert await look(scaling, Membership(pods=2), scale=TARGET) is None
+    assert await look(scaling, GroupMembers(pods=2), scale=TARGET) is None
 
 
 async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Scaling, workload: Workload) -> None:
@@ -155,7 +155,7 @@ class Pods(Workload):
         ]
 
 
-BOTH = Membership({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in ("a", "b")}, pods=2)
+BOTH = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in ("a", "b")}, pods=2)
 
 
 @pytest.mark.parametrize("fields", [{"scale": TARGET}, {"scale": {"mode": "Spark"}, "replicas": 1}, {}], ids=str)
@@ -194,7 +194,7 @@ async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_
 
 async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are_marked() -> None:
     pods = Pods(*"abcdefghijkl")
-    members = Membership({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in pods.costs}, pods=12)
+    members = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in pods.costs}, pods=12)
     scaling = made(pods)
     asked = spec(scale=TARGET, replicas=1)
     pods.refuse = {"c"}

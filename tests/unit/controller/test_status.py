@@ -16,7 +16,7 @@ from baton.controller.queue_state import QueueFacts
 from baton.controller.status import group_conditions, group_status, halted_status
 from baton.engine import summary
 from baton.engine.observation import GroupSpec
-from baton.kube.members import Membership
+from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
 
 NOW = 1_800_000_000.0
@@ -129,7 +129,7 @@ def proposing(spec: GroupSpec, **queue: Any) -> Group:
 
 def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> None:
     whole = summary(proposing(GroupSpec(approval=Approval.MANUAL, max_concurrent_handoffs=4), max_handoff=2.0).state)
-    told = group_status(group_view(approval="Manual"), whole, Membership(), FINE_SO_FAR, NOW, {}).proposal
+    told = group_status(group_view(approval="Manual"), whole, GroupMembers(), FINE_SO_FAR, NOW, {}).proposal
     assert told is not None
     assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 20, 4, 2)
     assert (told.created_at, told.reason) == ("1970-01-01T00:01:45Z", "c joined")
@@ -143,7 +143,7 @@ def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> N
 
 def test_a_pause_that_nothing_bounds_is_told_as_such_and_eager_pauses_all() -> None:
     spec = GroupSpec(approval=Approval.MANUAL, protocol=Protocol.EAGER)
-    told = group_status(group_view(), summary(proposing(spec, fenced=False).state), Membership(), FINE_SO_FAR, NOW, {}).proposal
+    told = group_status(group_view(), summary(proposing(spec, fenced=False).state), GroupMembers(), FINE_SO_FAR, NOW, {}).proposal
     assert told is not None
     assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 60, 60, None)
 
@@ -151,7 +151,7 @@ def test_a_pause_that_nothing_bounds_is_told_as_such_and_eager_pauses_all() -> N
 def test_a_hand_off_shows_what_is_unacknowledged() -> None:
     group = proposing(GroupSpec())
     partition = next(iter(group.state.moves))
-    first, *rest = group_status(group_view(), summary(group.state), Membership(), FINE_SO_FAR, NOW, {partition: 7}).handoffs
+    first, *rest = group_status(group_view(), summary(group.state), GroupMembers(), FINE_SO_FAR, NOW, {partition: 7}).handoffs
     assert (first.partition, first.unacknowledged) == (partition.number, 7)
     assert {one.unacknowledged for one in rest} == {None}
 
@@ -163,7 +163,7 @@ def told_of(
     view = replace(group_view(**spec), deleting=deleting)
     whole = summary(group.state)
     told = group_conditions(view, whole, [], list(problems), NOW, sessions_are_bound=True, asked_for=asked_for)
-    status = group_status(view, whole, Membership(), told, NOW, {})
+    status = group_status(view, whole, GroupMembers(), told, NOW, {})
     assert status.state is not None
     return status.state.value, {one.type: (one.status.value, one.reason) for one in status.conditions}
 
@@ -251,7 +251,7 @@ def test_no_pods_where_none_are_asked_for_is_well_and_settled() -> None:
 def test_a_group_for_which_nothing_is_done_keeps_what_was_said_but_that_all_is_well() -> None:
     whole = summary(Group(4).start("a", "b").state)
     told = group_conditions(group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=None)
-    before = group_status(group_view(), whole, Membership(), told, NOW, {}).model_dump(by_alias=True, mode="json")
+    before = group_status(group_view(), whole, GroupMembers(), told, NOW, {}).model_dump(by_alias=True, mode="json")
     halted = halted_status(replace(group_view(), status=before), Problem(Reason.INVALID_SPEC, "?"), NOW)
     assert (halted["state"], halted["partitions"]) == ("NotReady", 4)
     assert {one["type"]: one["status"] for one in halted["conditions"]} == {

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 from baton.controller.status_writer import HEARTBEAT, SPREAD, StatusWriter
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path
 from baton.kube.times import to_seconds, to_text
 
@@ -25,7 +25,7 @@ class Shop:
         self.make()
         self.server.request("patch", f"{ORDERS}/status", body={"status": BEFORE})
         self.writer = StatusWriter(
-            MemoryApi(self.server, lambda verb, path: self.fault), ORDERS, self.group["metadata"]["uid"], Clock()
+            MemoryApi(self.server, lambda verb, path: self.fault), ORDERS, self.group["metadata"]["uid"], ApiServerClock()
         )
 
     def make(self) -> None:
@@ -79,7 +79,7 @@ class Watched(Shop):
         super().__init__()
         self.now = 1_800_000_000.0
         uid = self.group["metadata"]["uid"]
-        clock = Clock(lambda: 1_800_000_000.0, lambda: self.now - 1_800_000_000.0)
+        clock = ApiServerClock(lambda: 1_800_000_000.0, lambda: self.now - 1_800_000_000.0)
         self.writer = StatusWriter(MemoryApi(self.server, lambda verb, path: self.fault), ORDERS, uid, clock, heartbeat=True)
 
     async def look(self, known: dict[str, Any] | None = None, **status: str) -> None:
@@ -145,5 +145,7 @@ async def test_a_look_that_could_not_be_written_is_written_later() -> None:
 
 
 def test_groups_that_began_together_do_not_write_together() -> None:
-    due = {StatusWriter(MemoryApi(Shop().server), ORDERS, f"uid-{n}", Clock(), heartbeat=True)._every for n in range(100)}
+    due = {
+        StatusWriter(MemoryApi(Shop().server), ORDERS, f"uid-{n}", ApiServerClock(), heartbeat=True)._every for n in range(100)
+    }
     assert len(due) > 50 and max(due) - min(due) > SPREAD / 2 and max(due) <= HEARTBEAT

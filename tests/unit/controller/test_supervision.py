@@ -7,7 +7,7 @@ from pathlib import Path
 
 import baton
 from baton.controller.supervision import FIRST_PAUSE, GIVE_UP_AFTER, LONGEST_PAUSE, Tasks, end
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.simulation import virtual_time
 
 MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
@@ -34,7 +34,7 @@ def kept(work: Work, seconds: float = 600.0) -> Tasks:
 
     async def main() -> Tasks:
         loop = asyncio.get_running_loop()
-        tasks = Tasks(Clock(loop.time, loop.time))
+        tasks = Tasks(ApiServerClock(loop.time, loop.time))
         task = tasks.keep("events", work)
         await asyncio.sleep(seconds)
         assert not task.done()
@@ -67,7 +67,7 @@ def test_what_fails_again_and_again_is_started_ever_less_often() -> None:
 
 
 async def test_work_that_fails_once_is_said_once() -> None:
-    tasks = Tasks(Clock())
+    tasks = Tasks(ApiServerClock())
 
     async def fails() -> None:
         raise ValueError

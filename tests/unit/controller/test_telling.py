@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.kube.memory_api import ShopApi
 
-from baton.controller.event_recorder import TROUBLE_APART, Teller
+from baton.controller.event_recorder import TROUBLE_APART, EventRecorder
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason
 from baton.engine.step_events import (
@@ -26,7 +26,7 @@ from baton.engine.step_events import (
     StepEvent,
     Withdrawn,
 )
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.events import Events, Kind, Regarding
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
@@ -39,15 +39,15 @@ class Said(Events):
     """Events that are kept instead of posted."""
 
     def __init__(self) -> None:
-        super().__init__(ShopApi(), "test", Clock())
+        super().__init__(ShopApi(), "test", ApiServerClock())
         self.said: list[tuple[str, str, Kind]] = []
 
     def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
         self.said.append((reason, note, kind))
 
 
-def teller(events: Events) -> Teller:
-    return Teller(KEY, ABOUT, events, Metrics(Clock()))
+def teller(events: Events) -> EventRecorder:
+    return EventRecorder(KEY, ABOUT, events, Metrics(ApiServerClock()))
 
 
 def told(*events: StepEvent, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
@@ -253,8 +253,8 @@ async def test_what_is_left_is_told_at_the_end() -> None:
 
 
 async def test_pauses_and_holddowns_are_measured() -> None:
-    metrics = Metrics(Clock())
-    teller = Teller(KEY, ABOUT, Said(), metrics)
+    metrics = Metrics(ApiServerClock())
+    teller = EventRecorder(KEY, ABOUT, Said(), metrics)
     await teller.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
     await teller.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
     await teller.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
@@ -264,6 +264,6 @@ async def test_pauses_and_holddowns_are_measured() -> None:
 
 
 async def test_a_group_without_a_pause_has_no_histogram_of_pauses() -> None:
-    metrics = Metrics(Clock())
-    await Teller(KEY, ABOUT, Said(), metrics).tell([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
+    metrics = Metrics(ApiServerClock())
+    await EventRecorder(KEY, ABOUT, Said(), metrics).tell([StateChanged(State.READY), Granted(partition(1), A, Epoch(1))], 0.0)
     assert metrics.registry.get_sample_value("baton_pause_seconds_count", {"namespace": KEY[0], "group": KEY[1]}) is None

@@ -2,14 +2,14 @@
 
 import pytest
 
-from baton.kube.clock import Clock, ServerTime
+from baton.kube.clock import ApiServerClock, ServerTime
 
 NOW = 1_800_000_000.25
 """By the API server, and at 100 ticks."""
 
 
-def clock(ahead: float) -> Clock:
-    return Clock(lambda: NOW + ahead, lambda: 100.0)
+def clock(ahead: float) -> ApiServerClock:
+    return ApiServerClock(lambda: NOW + ahead, lambda: 100.0)
 
 
 @pytest.mark.parametrize("ahead", [-0.2, 0.0, 0.7])

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 from tests.unit.kube.memory_api import ShopApi
 
 from baton.cli.operator import operator
-from baton.kube.clock import Clock
-from baton.kube.election import Move, Record, Terms, decide, still_leads
+from baton.kube.clock import ApiServerClock
+from baton.kube.election import ElectionStep, Record, Terms, decide, still_leads
 from baton.kube.elector import Elector
 from baton.model.sighting import Sighting, sight
 
@@ -23,16 +23,16 @@ def record(holder: str | None, version: str = "1") -> Record:
 @pytest.mark.parametrize(
     ("seen", "now", "move"),
     [
-        (Sighting(None, 0), 0, Move.CREATE),
-        (Sighting(record("me"), 0), 5, Move.RENEW),
-        (Sighting(record("me"), 0), 100, Move.RENEW),
-        (Sighting(record("other"), 0), 9.9, Move.WAIT),
-        (Sighting(record("other"), 0), 10, Move.TAKE),
-        (Sighting(record(None), 0), 0, Move.TAKE),
-        (Sighting(record(""), 0), 0, Move.TAKE),
+        (Sighting(None, 0), 0, ElectionStep.CREATE),
+        (Sighting(record("me"), 0), 5, ElectionStep.RENEW),
+        (Sighting(record("me"), 0), 100, ElectionStep.RENEW),
+        (Sighting(record("other"), 0), 9.9, ElectionStep.WAIT),
+        (Sighting(record("other"), 0), 10, ElectionStep.TAKE),
+        (Sighting(record(None), 0), 0, ElectionStep.TAKE),
+        (Sighting(record(""), 0), 0, ElectionStep.TAKE),
     ],
 )
-def test_a_candidate_decides(seen: Sighting[Record | None], now: float, move: Move) -> None:
+def test_a_candidate_decides(seen: Sighting[Record | None], now: float, move: ElectionStep) -> None:
     assert decide(seen, "me", now) is move
 
 
@@ -78,7 +78,7 @@ def test_the_command_says_which_duration_is_refused() -> None:
 
 
 def elector(api: ShopApi, identity: str) -> Elector:
-    return Elector(api, "baton", "operator", identity, TERMS, Clock(), lambda: None)
+    return Elector(api, "baton", "operator", identity, TERMS, ApiServerClock(), lambda: None)
 
 
 async def test_the_first_makes_the_lease_and_the_second_waits() -> None:

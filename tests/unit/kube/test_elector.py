@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, MemoryApi, Refuse
 
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.leases import leases_path
-from baton.kube.releases import PATIENCE, Releases
+from baton.kube.releases import PATIENCE, OperatorReleases
 from baton.simulation import virtual_time
 
 PATH = leases_path("baton", "operator")
@@ -30,10 +30,10 @@ class Candidate:
         self.told: list[tuple[float, bool]] = []
         self.leads = asyncio.Event()
         api = MemoryApi(self.server, lambda verb, path: self.fault, latency=lambda: latency)
-        clock = Clock(loop.time, loop.time)
+        clock = ApiServerClock(loop.time, loop.time)
         identity = "one" if rival is None else "two"
         self.elector = Elector(api, "baton", "operator", identity, terms, clock, self._changed)
-        self.releases = Releases(api, clock)
+        self.releases = OperatorReleases(api, clock)
 
     def _changed(self) -> None:
         self.told.append((self.now(), self.elector.leading))

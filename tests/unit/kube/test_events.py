@@ -8,14 +8,14 @@ import pytest
 from tests.simulation.api_server import ApiServer, Hang, MemoryApi
 
 from baton.kube.api import group_path
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.events import EVENTS, QUEUED_AT_MOST, Events, Kind, Regarding
 
 
 async def posted(name: str, note: str, instance: str = "one") -> list[dict[str, Any]]:
     server = ApiServer(Random(1), lambda: 0.0)
     server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
-    events = Events(MemoryApi(server), instance, Clock())
+    events = Events(MemoryApi(server), instance, ApiServerClock())
     events.post(Regarding("baton.dev/v1alpha1", "ConsumerGroup", "shop", name, "uid"), Kind.NORMAL, "Rebalanced", note)
     posting = asyncio.create_task(events.run())
     for _ in range(10):
@@ -38,7 +38,7 @@ async def test_a_note_is_cut_to_the_bytes_that_an_event_takes(letter: str) -> No
 async def test_of_too_many_events_some_are_dropped_and_nobody_fails() -> None:
     server = ApiServer(Random(1), lambda: 0.0)
     server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
-    events = Events(MemoryApi(server), "one", Clock())
+    events = Events(MemoryApi(server), "one", ApiServerClock())
     about = Regarding("baton.dev/v1alpha1", "ConsumerGroup", "shop", "orders", "uid")
     for number in range(QUEUED_AT_MOST + 5):
         events.post(about, Kind.NORMAL, "Rebalanced", f"note {number}")
@@ -59,7 +59,7 @@ async def test_events_that_are_never_taken_hold_up_those_of_no_other_namespace()
     server = ApiServer(Random(1), lambda: 0.0)
     for namespace in ("shop", "busy"):
         server.request("create", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
-    events = Events(MemoryApi(server, lambda verb, path: Hang() if "/busy/" in path else None), "one", Clock())
+    events = Events(MemoryApi(server, lambda verb, path: Hang() if "/busy/" in path else None), "one", ApiServerClock())
     for namespace, number in (("busy", 2 * QUEUED_AT_MOST), ("shop", 5)):
         about = Regarding("baton.dev/v1alpha1", "ConsumerGroup", namespace, "orders", "uid")
         for note in range(number):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from baton.kube import leases, objects, pods
 from baton.kube.leases import LeaseView
-from baton.kube.members import Membership, membership
+from baton.kube.members import GroupMembers, membership
 from baton.kube.pods import PodView
 from baton.kube.store import Store
 from baton.model.ids import Epoch, QueueName, Uid
@@ -106,7 +106,7 @@ def test_any_lease_is_read_and_what_it_says_is_short(manifest: dict[str, Any]) -
     assert all(len(why) < 400 and why.isprintable() for _, why in group.refused())
 
 
-def membership_of(lease: LeaseView) -> Membership:
+def membership_of(lease: LeaseView) -> GroupMembers:
     pod = PodView("shop", "a", Uid("u"), "orders", ready_since=1.0)  # type: ignore[arg-type]
     return membership("orders", [pod], [lease], lambda one: False)
 

@@ -7,7 +7,7 @@ from tests.unit.kube.memory_api import ShopApi
 
 from baton.kube.api import BOUNDS
 from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
-from baton.kube.clock import Clock
+from baton.kube.clock import ApiServerClock
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, marks, victims
 from baton.model.ids import MemberId, Uid
@@ -32,7 +32,7 @@ def test_only_pods_whose_key_changed_are_told() -> None:
 async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     api = ShopApi()
     path = put(api, A)
-    bumper = Bumper(api, Clock())
+    bumper = Bumper(api, ApiServerClock())
     api.away = True
     await bumper.carry_out(bumps(LEDGER, [A]))
     api.away = False
@@ -47,7 +47,7 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     api = ShopApi()
     path = put(api, A)
     now = 0.0
-    bumper = Bumper(api, Clock(monotonic=lambda: now))
+    bumper = Bumper(api, ApiServerClock(monotonic=lambda: now))
     await bumper.carry_out(bumps(LEDGER, [A]))
     put(api, A)
     now = SHOWN_WITHIN - 1
@@ -63,7 +63,7 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
     path = put(api, A)
     delays = iter([0.02])
     api.latency = lambda: next(delays, 0.0)
-    bumper = Bumper(api, Clock())
+    bumper = Bumper(api, ApiServerClock())
     first = asyncio.create_task(bumper.carry_out(bumps(LEDGER, [A])))
     await asyncio.sleep(0)
     await bumper.carry_out(bumps({"a": "a later entry of a"}, [A]))
@@ -74,7 +74,7 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
 async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_same() -> None:
     api = ShopApi()
     put(api, A)
-    bumper = Bumper(api, Clock())
+    bumper = Bumper(api, ApiServerClock())
     await bumper.carry_out(bumps(LEDGER, [A]))
     again = replace(A, uid=Uid("u-a2"))
     path = put(api, again)
@@ -88,7 +88,7 @@ async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * BOUNDS.each)]
     ledger: dict[str, str] = {pod.name: "entry" for pod in pods}
     paths = [put(api, pod) for pod in pods]
-    bumper = Bumper(api, Clock())
+    bumper = Bumper(api, ApiServerClock())
     for rounds in range(2):  # before any has begun, and in the midst of it
         under_way = asyncio.create_task(bumper.carry_out(bumps(ledger, pods)))
         for _ in range(rounds):
@@ -102,7 +102,7 @@ async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
 
 async def test_a_pod_that_is_gone_needs_no_bump() -> None:
     api = ShopApi()
-    await Bumper(api, Clock()).carry_out(bumps(LEDGER, [A]))
+    await Bumper(api, ApiServerClock()).carry_out(bumps(LEDGER, [A]))
     assert api.objects == {}
 
 

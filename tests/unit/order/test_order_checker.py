@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from baton.order import Fault, OrderChecker, Processing, Report
+from baton.order import OrderChecker, OrderViolation, Processing, Report
 from baton.order.sequences import MOST_HOLES
 
 DEAD_OWNER = Processing("k", 1, partition=3, member="orders-a", epoch=1, time=1.0)
@@ -20,14 +20,14 @@ def run(begin: int, end: int, like: Processing = DEAD_OWNER) -> list[Processing]
     return [like._replace(sequence=number) for number in range(begin, end + 1)]
 
 
-def count(report: Report, fault: Fault) -> int:
+def count(report: Report, fault: OrderViolation) -> int:
     return report.tallies[fault].count
 
 
 def test_a_hole_is_one_finding_and_says_who_had_what_is_around_it() -> None:
     report = check(*run(1, 3), *run(7, 9, NEXT_OWNER))
-    [gap] = report.tallies[Fault.GAP].findings
-    assert (gap.first, gap.last, count(report, Fault.GAP)) == (4, 6, 3)
+    [gap] = report.tallies[OrderViolation.GAP].findings
+    assert (gap.first, gap.last, count(report, OrderViolation.GAP)) == (4, 6, 3)
     assert gap.before is not None and gap.by is not None
     assert (gap.before.member, gap.by.member) == ("orders-a", "orders-b")
     assert gap.text == (
@@ -39,13 +39,13 @@ def test_a_hole_is_one_finding_and_says_who_had_what_is_around_it() -> None:
 
 def test_a_hole_that_is_filled_later_is_out_of_order_and_not_lost() -> None:
     report = check(*run(1, 3), *run(5, 5), *run(4, 4))
-    assert (count(report, Fault.GAP), count(report, Fault.OUT_OF_ORDER)) == (0, 2)
+    assert (count(report, OrderViolation.GAP), count(report, OrderViolation.OUT_OF_ORDER)) == (0, 2)
 
 
 def test_the_end_of_a_key_is_lost_only_if_it_is_known_what_was_sent() -> None:
     assert check(*run(1, 3)).clean
     report = check(*run(1, 3), produced={"k": (1, 4), "never seen": (1, 2)})
-    assert count(report, Fault.GAP) == 3
+    assert count(report, OrderViolation.GAP) == 3
     assert [(one.key, one.gaps) for one in report.worst] == [("never seen", 2), ("k", 1)]
 
 
@@ -54,16 +54,16 @@ def test_what_was_processed_beyond_what_is_known_to_be_sent_is_no_fault() -> Non
 
 
 def test_a_key_begins_where_it_is_said_to_begin() -> None:
-    assert count(check(*run(5, 6)), Fault.GAP) == 4
+    assert count(check(*run(5, 6)), OrderViolation.GAP) == 4
     assert check(*run(5, 6), first=None).clean
-    assert count(check(*run(5, 6), first=None, produced={"k": (3, 6)}), Fault.GAP) == 2
+    assert count(check(*run(5, 6), first=None, produced={"k": (3, 6)}), OrderViolation.GAP) == 2
     report = check(*run(0, 1))
-    assert "its key begins with #1" in report.tallies[Fault.OUT_OF_ORDER].examples[0]
+    assert "its key begins with #1" in report.tallies[OrderViolation.OUT_OF_ORDER].examples[0]
 
 
 def test_a_duplicate_names_both_who_did_it() -> None:
     report = check(*run(1, 3), *run(2, 2, NEXT_OWNER))
-    [duplicate] = report.tallies[Fault.DUPLICATE].findings
+    [duplicate] = report.tallies[OrderViolation.DUPLICATE].findings
     assert duplicate.before is not None and duplicate.by is not None
     assert (duplicate.before.member, duplicate.by.member) == ("orders-a", "orders-b")
 
@@ -71,13 +71,13 @@ def test_a_duplicate_names_both_who_did_it() -> None:
 def test_redelivered_is_counted_per_key_and_no_fault() -> None:
     report = check(*run(1, 3), *run(2, 4, NEXT_OWNER._replace(redelivered=True)))
     assert report.clean
-    assert (count(report, Fault.REDELIVERED), report.processed) == (3, 4)
-    assert "before by orders-a" in report.tallies[Fault.REDELIVERED].examples[0]
+    assert (count(report, OrderViolation.REDELIVERED), report.processed) == (3, 4)
+    assert "before by orders-a" in report.tallies[OrderViolation.REDELIVERED].examples[0]
 
 
 def test_within_one_run_sequences_grow_also_where_they_are_redelivered() -> None:
     again = NEXT_OWNER._replace(redelivered=True, run="one")
-    assert count(check(*run(1, 3), *run(3, 3, again), *run(2, 2, again)), Fault.OUT_OF_ORDER) == 1
+    assert count(check(*run(1, 3), *run(3, 3, again), *run(2, 2, again)), OrderViolation.OUT_OF_ORDER) == 1
     assert check(*run(1, 3), *run(3, 3, again), *run(2, 2, again._replace(run="another"))).clean
 
 
@@ -99,4 +99,4 @@ def test_memory_grows_with_keys_and_not_with_records() -> None:
 def test_of_very_many_holes_the_oldest_are_settled_and_still_counted() -> None:
     holes = MOST_HOLES + 50
     report = check(*(DEAD_OWNER._replace(sequence=2 * number) for number in range(1, holes + 1)))
-    assert count(report, Fault.GAP) == holes
+    assert count(report, OrderViolation.GAP) == holes

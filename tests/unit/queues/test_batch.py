@@ -8,11 +8,11 @@ import pytest
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.batch import MOST, Batches, Request
+from baton.queues.redis.batch import MOST, Batches, ScriptRun
 
 
-def request(number: int) -> Request:
-    return Request(scripts.GRANT, [str(number)], [number])
+def request(number: int) -> ScriptRun:
+    return ScriptRun(scripts.GRANT, [str(number)], [number])
 
 
 class Server:
@@ -21,7 +21,7 @@ class Server:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def send(self, requests: Sequence[Request]) -> list[Any]:
+    async def send(self, requests: Sequence[ScriptRun]) -> list[Any]:
         self.trips.append(len(requests))
         await self.open.wait()
         if any(one.arguments[0] == -1 for one in requests):

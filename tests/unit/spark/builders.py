@@ -7,7 +7,7 @@ from tests.ids import by_queue, epochs
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.spark.locality import Executor
-from baton.spark.ownership import Grant
+from baton.spark.ownership import PartitionGrant
 
 Numbers = Mapping[int, int]
 
@@ -26,8 +26,8 @@ def entry(
     )
 
 
-def grant(member: str, partition: int, epoch: int = 1, queue: str = "orders") -> Grant:
-    return Grant(QueueName(queue), partition, Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
+def grant(member: str, partition: int, epoch: int = 1, queue: str = "orders") -> PartitionGrant:
+    return PartitionGrant(QueueName(queue), partition, Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
 
 
 def executor(number: int, active: int = 0, finished: int = 0) -> Executor:

@@ -6,8 +6,8 @@ from tests.unit.spark.builders import entry, grant
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.spark.custody import Custody
-from baton.spark.ledger import Ledger
-from baton.spark.ownership import Grant, Ownership
+from baton.spark.ledger import LedgerSnapshot
+from baton.spark.ownership import Ownership, PartitionGrant
 
 Said = list[frozenset[Release]]
 
@@ -16,15 +16,15 @@ class Board:
     """A ledger view that the test writes."""
 
     def __init__(self) -> None:
-        self._ledger = Ledger()
+        self._ledger = LedgerSnapshot()
         self._told: list[Callable[[], None]] = []
 
     def write(self, *entries: MemberEntry) -> None:
-        self._ledger = Ledger({entry.member: entry for entry in entries})
+        self._ledger = LedgerSnapshot({entry.member: entry for entry in entries})
         for told in self._told:
             told()
 
-    def read(self) -> Ledger:
+    def read(self) -> LedgerSnapshot:
         return self._ledger
 
     def on_change(self, told: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ def custody(board: Board, said: Said) -> Custody:
     return Custody(board, said.append)
 
 
-def owned(ownership: Ownership) -> list[Grant]:
+def owned(ownership: Ownership) -> list[PartitionGrant]:
     return sorted(ownership.owned)
 
 

@@ -6,14 +6,14 @@ from tests.unit.spark.builders import entry
 from baton.model import MemberId
 from baton.model.ledger import MemberEntry
 from baton.spark.ledger import MountedLedger, parse
-from baton.spark.scale import Scale
+from baton.spark.scale import RequestedScale
 
 
 def test_members_and_size_are_read_from_the_map() -> None:
     mine = entry("exec-1", {0: 1})
     found = parse({"exec-1": mine.to_json(), "group": '{"scale":{"replicas":3,"victims":[]}}'})
     assert found.entries == {"exec-1": mine}
-    assert found.scale == Scale(3)
+    assert found.scale == RequestedScale(3)
 
 
 def test_a_key_that_somebody_spoiled_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,15 +6,15 @@ from tests.unit.spark.builders import grant
 
 from baton.model.ids import QueueName
 from baton.spark import queues
-from baton.spark.queues import Queues
-from baton.spark.reading import Source
+from baton.spark.queues import FleetQueues
+from baton.spark.reading import QueueAddress
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 
 
 def test_a_queue_that_stays_away_is_told_of_while_the_driver_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = f"redis://127.0.0.1:{next(free_ports('127.0.0.1'))}"
-    both = Queues({ORDERS: Source(nobody, "shop/orders"), PARCELS: Source(nobody, "shop/parcels")})
+    both = FleetQueues({ORDERS: QueueAddress(nobody, "shop/orders"), PARCELS: QueueAddress(nobody, "shop/parcels")})
     orders = [grant("exec-1", number, 1) for number in (0, 1)]
     parcels = [grant("exec-1", 0, 1, queue="parcels")]
     assert both.plan([*orders, *parcels], lambda _: 1) == ([], [])

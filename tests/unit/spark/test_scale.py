@@ -5,7 +5,7 @@ from tests.unit.spark.builders import entry, executor
 
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.spark.scale import Order, Scale, order, parse_scale
+from baton.spark.scale import Order, RequestedScale, order, parse_scale
 
 NOBODY: frozenset[MemberId] = frozenset()
 
@@ -24,8 +24,8 @@ def test_a_ledger_that_asks_for_no_size_leaves_the_fleet_alone() -> None:
 
 
 def test_the_size_and_the_victims_are_read_from_the_group_key() -> None:
-    assert parse_scale(json.dumps({"scale": {"replicas": 4, "victims": ["exec-3"]}})) == Scale(4, victims(3))
-    assert parse_scale(json.dumps({"scale": {"replicas": 0}})) == Scale(0)
+    assert parse_scale(json.dumps({"scale": {"replicas": 4, "victims": ["exec-3"]}})) == RequestedScale(4, victims(3))
+    assert parse_scale(json.dumps({"scale": {"replicas": 0}})) == RequestedScale(0)
 
 
 @pytest.mark.parametrize(
@@ -37,37 +37,37 @@ def test_a_size_that_cannot_be_one_is_refused(text: str) -> None:
 
 
 def test_growing_asks_for_more_and_ends_nobody() -> None:
-    assert order(Scale(4), [executor(1), executor(2)], {}, NOBODY) == Order(4)
+    assert order(RequestedScale(4), [executor(1), executor(2)], {}, NOBODY) == Order(4)
 
 
 def test_a_victim_stays_while_its_key_owns_something() -> None:
     ledger = by_member(entry("exec-1", {0: 1}), entry("exec-2", {1: 1}))
-    assert order(Scale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(2)
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(2)
 
 
 def test_a_victim_stays_while_it_lets_go() -> None:
     ledger = by_member(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}))
-    assert order(Scale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(2)
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(2)
 
 
 def test_a_victim_stays_while_a_batch_has_rows_of_it() -> None:
     ledger = by_member(entry("exec-2"))
-    assert order(Scale(1, victims(2)), [executor(1), executor(2)], ledger, victims(2)) == Order(2)
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, victims(2)) == Order(2)
 
 
 def test_a_victim_that_has_handed_off_goes() -> None:
     ledger = by_member(entry("exec-1", {0: 1}), entry("exec-2"))
-    assert order(Scale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(1, ("2",))
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(1, ("2",))
 
 
 def test_a_victim_without_a_key_goes() -> None:
-    assert order(Scale(0, victims(2)), [executor(2)], {}, NOBODY) == Order(0, ("2",))
+    assert order(RequestedScale(0, victims(2)), [executor(2)], {}, NOBODY) == Order(0, ("2",))
 
 
 def test_a_victim_that_is_already_gone_is_not_waited_for() -> None:
-    assert order(Scale(1, victims(9)), [executor(1)], {}, NOBODY) == Order(1)
+    assert order(RequestedScale(1, victims(9)), [executor(1)], {}, NOBODY) == Order(1)
 
 
 def test_while_a_victim_drains_a_crashed_executor_is_still_replaced() -> None:
     ledger = by_member(entry("exec-3", {0: 1}))
-    assert order(Scale(2, victims(3)), [executor(1), executor(3)], ledger, NOBODY).target == 3
+    assert order(RequestedScale(2, victims(3)), [executor(1), executor(3)], ledger, NOBODY).target == 3

@@ -1,12 +1,14 @@
 import json
 
-from baton.spark.receipts import Outcome, Receipt
+from baton.spark.receipts import ReadOutcome, Receipt
 from baton.spark.statistics import Counts, Statistics
 
 
 def test_the_share_of_ranges_read_on_their_owner() -> None:
     counts = Counts()
-    counts.read([Receipt("b", 0, Outcome.READ, 7), Receipt("b", 1, Outcome.NOT_OWNER), Receipt("b", 2, Outcome.READ, 3)])
+    counts.read(
+        [Receipt("b", 0, ReadOutcome.READ, 7), Receipt("b", 1, ReadOutcome.NOT_OWNER), Receipt("b", 2, ReadOutcome.READ, 3)]
+    )
     found = counts.statistics()
     assert (found.ranges_planned, found.ranges_read_on_owner, found.entries) == (3, 2, 10)
     assert found.ranges_refused == {"not-owner": 1}

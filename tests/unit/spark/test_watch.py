@@ -8,9 +8,9 @@ from tests.unit.spark.builders import entry, executor
 from baton.model import MemberId
 from baton.model.ledger import MemberEntry
 from baton.spark.custody import Custody
-from baton.spark.ledger import Ledger
+from baton.spark.ledger import LedgerSnapshot
 from baton.spark.locality import Executor
-from baton.spark.scale import Scale
+from baton.spark.scale import RequestedScale
 from baton.spark.session import SilentSession
 from baton.spark.statistics import Counts
 from baton.spark.warming import Warming
@@ -39,12 +39,12 @@ class Board:
     """A ledger view that the test writes."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = LedgerSnapshot()
 
-    def write(self, *entries: MemberEntry, scale: Scale | None = None) -> None:
-        self.ledger = Ledger({entry.member: entry for entry in entries}, scale)
+    def write(self, *entries: MemberEntry, scale: RequestedScale | None = None) -> None:
+        self.ledger = LedgerSnapshot({entry.member: entry for entry in entries}, scale)
 
-    def read(self) -> Ledger:
+    def read(self) -> LedgerSnapshot:
         return self.ledger
 
     def on_change(self, told: Callable[[], None]) -> None:
@@ -107,7 +107,7 @@ def test_a_ledger_without_a_size_resizes_nothing(scene: Scene) -> None:
 
 def test_a_size_is_asked_for_once(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
-    scene.board.write(scale=Scale(4))
+    scene.board.write(scale=RequestedScale(4))
     scene.watch.look()
     scene.watch.look()
     assert scene.scheduler.totals == [4]
@@ -116,10 +116,10 @@ def test_a_size_is_asked_for_once(scene: Scene) -> None:
 def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) -> None:
     victims = frozenset({MemberId("exec-2")})
     scene.scheduler.fleet = (executor(1), executor(2))
-    scene.board.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=Scale(1, victims))
+    scene.board.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(1, victims))
     scene.watch.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2], [])
-    scene.board.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=Scale(1, victims))
+    scene.board.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=RequestedScale(1, victims))
     scene.watch.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
 

@@ -11,12 +11,12 @@ from baton.model.wording import counted
 from baton.queues.protocol import Claimant, Owner, QueueConflict, Resizing
 from baton.queues.redis import answers, backlog, records, scripts
 from baton.queues.redis.announcing import Announcing
-from baton.queues.redis.batch import Batches, Hint, Request
+from baton.queues.redis.batch import Batches, Hint, ScriptRun
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.recalling import known
 from baton.queues.redis.resizer import Resizer
-from baton.queues.redis.resizing import Change
+from baton.queues.redis.resizing import ResizeRecord
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.taken import taken
 from baton.queues.redis.tls_files import TlsFiles
@@ -116,7 +116,7 @@ class RedisQueue:
                 await self._transport.run(scripts.READY, [key], self._limits, answers.number)
                 self._made = (server.run_id, there)
             if change is None and there != count:
-                change = Change(table, table.resized(count), count, published=False)
+                change = ResizeRecord(table, table.resized(count), count, published=False)
                 if count > there:
                     await self._create(table, range(there, count))
                 if not await self._resizer.begin(us.uid, change, there):
@@ -186,13 +186,13 @@ class RedisQueue:
                 )
         self._lost = lost
 
-    async def _create(self, table: RoutingTable, partitions: range, change: Change | None = None) -> None:
+    async def _create(self, table: RoutingTable, partitions: range, change: ResizeRecord | None = None) -> None:
         """Make these partitions, or what is missing of them. What a change brings to its new place by this table waits there."""
         slots: list[list[int | str]] = [[*each] for each in table.by_partition(partitions.stop)]
         for (source, target), moving in change.ways.items() if change is not None and change.published else ():
             slots[target] = [slot for slot in slots[target] if slot not in moving] + [f"{slot} {source}" for slot in moving]
         requests = [
-            Request(scripts.CREATE, self._keys(partition), (*self._limits, table.version, *slots[partition]))
+            ScriptRun(scripts.CREATE, self._keys(partition), (*self._limits, table.version, *slots[partition]))
             for partition in partitions
         ]
         for start in range(0, len(requests), _AT_ONCE):
@@ -210,7 +210,7 @@ class RedisQueue:
         *arguments: object,
         hints: Sequence[Hint] = (),
     ) -> T:
-        return await self._transport.batched(batches, read, Request(script, self._keys(partition), arguments, hints))
+        return await self._transport.batched(batches, read, ScriptRun(script, self._keys(partition), arguments, hints))
 
     async def _from_each(self, ask: Callable[[Any, PartitionKeys], Any], read: Callable[[Any], T]) -> dict[int, T]:
         """One question to every partition, in a few round trips; also to those that there were."""

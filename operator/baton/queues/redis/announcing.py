@@ -14,7 +14,7 @@ import redis.asyncio as aioredis
 
 from baton.model.ids import Uid
 from baton.model.ranges import format_numbers
-from baton.queues.redis.batch import Hint, Request
+from baton.queues.redis.batch import Hint, ScriptRun
 from baton.queues.redis.keys import announcements_key
 from baton.queues.redis.round_trip import round_trip
 from baton.queues.redis.scripts import ANNOUNCE
@@ -51,7 +51,7 @@ class Announcing:
         uids = dict.fromkeys((receiver, self._owners.get(partition)))
         return tuple(Hint(uid, partition) for uid in uids if uid is not None)
 
-    def requests(self, about: Iterable[Request]) -> list[Request]:
+    def requests(self, about: Iterable[ScriptRun]) -> list[ScriptRun]:
         """The announcements of these: one for each pod."""
         found: defaultdict[Uid, set[int]] = defaultdict(set)
         for request in about:
@@ -59,7 +59,7 @@ class Announcing:
                 found[hint.uid].add(hint.partition)
         name = self._queue.rpartition("/")[2]
         return [
-            Request(ANNOUNCE, [announcements_key(self._group, uid)], (name, format_numbers(partitions)))
+            ScriptRun(ANNOUNCE, [announcements_key(self._group, uid)], (name, format_numbers(partitions)))
             for uid, partitions in found.items()
         ]
 
@@ -82,10 +82,10 @@ class Aside:
     def __init__(self, client: "aioredis.Redis", announcing: Announcing) -> None:
         self._client = client
         self._announcing = announcing
-        self._waiting: deque[Request] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[ScriptRun] = deque(maxlen=_MOST_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    def send(self, announcements: Iterable[Request]) -> None:
+    def send(self, announcements: Iterable[ScriptRun]) -> None:
         self._waiting.extend(announcements)
         if self._waiting and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._send())

@@ -23,7 +23,7 @@ class Hint(NamedTuple):
     partition: int
 
 
-class Request(NamedTuple):
+class ScriptRun(NamedTuple):
     """One run of a script."""
 
     script: Script
@@ -36,12 +36,12 @@ class Request(NamedTuple):
 class Batches:
     """`send` gets requests and returns their answers in order; an answer that is an exception is raised to who asked."""
 
-    def __init__(self, send: Callable[[Sequence[Request]], Awaitable[Sequence[Any]]]) -> None:
+    def __init__(self, send: Callable[[Sequence[ScriptRun]], Awaitable[Sequence[Any]]]) -> None:
         self._send = send
-        self._waiting: list[tuple[Request, asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[ScriptRun, asyncio.Future[Any]]] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: ScriptRun) -> Any:
         """The answer. Requests of one turn of the event loop share a round trip."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._waiting:
@@ -63,7 +63,7 @@ class Batches:
         waiting, self._waiting = self._waiting, []
         await asyncio.gather(*(self._carry(waiting[start : start + MOST]) for start in range(0, len(waiting), MOST)))
 
-    async def _carry(self, those: Sequence[tuple[Request, asyncio.Future[object]]]) -> None:
+    async def _carry(self, those: Sequence[tuple[ScriptRun, asyncio.Future[object]]]) -> None:
         try:
             answers = await self._send([request for request, _ in those])
         except asyncio.CancelledError:

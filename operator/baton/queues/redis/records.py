@@ -6,7 +6,7 @@ from typing import Any
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner
-from baton.queues.redis.resizing import Change
+from baton.queues.redis.resizing import ResizeRecord
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 
@@ -59,14 +59,14 @@ def table(version: Any, text: Any, partitions: int) -> RoutingTable:
     return found
 
 
-def change(version: object, text: object, former: object, following: object, target: object) -> Change | None:
+def change(version: object, text: object, former: object, following: object, target: object) -> ResizeRecord | None:
     """The change of the number of partitions that is under way, from the version and text of the table in force, the table before
     it, the table that follows (nothing: it is in force), and the partitions after it. Raises ForeignRecord."""
     if former is None:
         return None
     partitions, published = count(target), following is None
     after = number(version, "version") + (not published)
-    return Change(
+    return ResizeRecord(
         before=table(after - 1, former, SLOTS),
         after=table(after, text if published else following, partitions),
         partitions=partitions,

@@ -13,9 +13,9 @@ from re import fullmatch
 
 from baton.queues.protocol import Resizing
 from baton.queues.redis import answers, records, scripts
-from baton.queues.redis.batch import Batches, Request
+from baton.queues.redis.batch import Batches, ScriptRun
 from baton.queues.redis.keys import PartitionKeys, queue_key
-from baton.queues.redis.resizing import Change, Way
+from baton.queues.redis.resizing import ResizeRecord, Way
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.transport import Transport
 
@@ -42,7 +42,7 @@ class Resizer:
         self._untaken: tuple[tuple[str, int], dict[int, str]] = (("", 0), {})
         """History and version, and by partition the cursor from which its sequences have not been taken along."""
 
-    async def begin(self, group_uid: str, change: Change, partitions: int) -> bool:
+    async def begin(self, group_uid: str, change: ResizeRecord, partitions: int) -> bool:
         """Record a change from so many partitions; False: another is under way, or has been carried out meanwhile."""
         arguments = (
             *(group_uid, change.before.version, max(partitions, change.partitions)),
@@ -50,7 +50,7 @@ class Resizer:
         )
         return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, answers.number))
 
-    async def advance(self, change: Change) -> Resizing | None:
+    async def advance(self, change: ResizeRecord) -> Resizing | None:
         """Take the steps that can be taken now; what is waited for, or None: it is done."""
         if not change.published and not await self._move(change):
             return _resizing(change, (), more=True)
@@ -64,9 +64,11 @@ class Resizer:
         """Partitions were made again, so what was done there may not be."""
         self._done = (("", 0), set())
 
-    async def _move(self, change: Change) -> bool:
+    async def _move(self, change: ResizeRecord) -> bool:
         """Slots are accepted at their new places only, and producers are told."""
-        seals = [Request(scripts.SEAL, self._keys(source), (change.version, *slots)) for source, slots in change.leaving.items()]
+        seals = [
+            ScriptRun(scripts.SEAL, self._keys(source), (change.version, *slots)) for source, slots in change.leaving.items()
+        ]
         histories = set(await self._transport.all(self._transport.durably, seals, _history))
         if len(histories) != 1:
             return False
@@ -78,7 +80,7 @@ class Resizer:
             return False
         return bool(await self._transport.run(scripts.PUBLISH, [self._queue], (history, change.version), answers.number))
 
-    async def _take_along(self, change: Change, history: str) -> bool:
+    async def _take_along(self, change: ResizeRecord, history: str) -> bool:
         """What is known of producers goes along with the slots: a retry after a lost answer is no duplicate at the new place.
 
         False: there is more, and the next call goes on from here. Nothing of a sealed slot changes meanwhile.
@@ -100,10 +102,10 @@ class Resizer:
                 break
         return not untaken
 
-    async def _pages(self, change: Change, cursors: Mapping[int, str], known: Mapping[int, list[str]]) -> dict[int, str]:
+    async def _pages(self, change: ResizeRecord, cursors: Mapping[int, str], known: Mapping[int, list[str]]) -> dict[int, str]:
         """Add the next page of each partition to what is known, by target; where it goes on, "" at the end."""
         sources = [source for source, cursor in cursors.items() if cursor]
-        asked = [Request(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one])) for one in sources]
+        asked = [ScriptRun(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one])) for one in sources]
         found: dict[int, str] = {}
         pages = await self._transport.all(self._transport.asking, asked, answers.fields(2))
         for source, page in zip(sources, pages, strict=True):
@@ -117,16 +119,16 @@ class Resizer:
 
     async def _remember(self, known: Mapping[int, Sequence[str]]) -> None:
         requests = [
-            Request(scripts.REMEMBER, self._keys(target), [_raw(text) for text in pairs[start : start + 2 * _PAIRS]])
+            ScriptRun(scripts.REMEMBER, self._keys(target), [_raw(text) for text in pairs[start : start + 2 * _PAIRS]])
             for target, pairs in known.items()
             for start in range(0, len(pairs), 2 * _PAIRS)
         ]
         await self._transport.all(self._transport.asking, requests, answers.number)
 
-    async def _drained(self, change: Change) -> tuple[str, set[int]]:
+    async def _drained(self, change: ResizeRecord) -> tuple[str, set[int]]:
         """Partitions at which all is done that was added before their slots went."""
         sources = {source for source, _ in change.ways.keys() - self._done[1]} or set(change.leaving)
-        asked = [Request(scripts.DRAINED, self._keys(source), (change.version,)) for source in sources]
+        asked = [ScriptRun(scripts.DRAINED, self._keys(source), (change.version,)) for source in sources]
         found = await self._transport.all(self._transport.asking, asked, answers.scalars(2))
         histories = {_history(history) for history, _ in found}
         if len(histories) != 1:
@@ -138,7 +140,7 @@ class Resizer:
                 return await self._drained(change)  # what was known of the others does not count any more
         return history, {source for source, (_, done) in zip(sources, found, strict=True) if done == 1}
 
-    async def _unblock(self, change: Change, history: str, drained: set[int]) -> set[Way]:
+    async def _unblock(self, change: ResizeRecord, history: str, drained: set[int]) -> set[Way]:
         """Let the entries follow whose turn it is; the ways on which some are left."""
         done = self._done[1]
         until = time.monotonic() + _FOR
@@ -152,15 +154,15 @@ class Resizer:
                 break
         return set(change.ways) - done
 
-    async def _end(self, change: Change, history: str) -> bool:
+    async def _end(self, change: ResizeRecord, history: str) -> bool:
         return bool(await self._transport.run(scripts.RESIZED, [self._queue], (history, change.version), answers.number))
 
     async def _all(
-        self, script: scripts.Script, change: Change, history: str, ways: Iterable[Way], batches: Batches
+        self, script: scripts.Script, change: ResizeRecord, history: str, ways: Iterable[Way], batches: Batches
     ) -> list[int]:
         """One step on several ways, each at the partition where it ends."""
         requests = [
-            Request(script, self._keys(target), (history, change.version, source, *change.ways[source, target]))
+            ScriptRun(script, self._keys(target), (history, change.version, source, *change.ways[source, target]))
             for source, target in ways
         ]
         return await self._transport.all(batches, requests, answers.number)
@@ -174,7 +176,7 @@ def _raw(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _resizing(change: Change, waits_for: Iterable[int], *, more: bool) -> Resizing:
+def _resizing(change: ResizeRecord, waits_for: Iterable[int], *, more: bool) -> Resizing:
     return Resizing(_count(change.before), change.partitions, tuple(sorted(waits_for)), more)
 
 

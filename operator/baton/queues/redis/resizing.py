@@ -14,7 +14,7 @@ Way = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Change:
+class ResizeRecord:
     """One change, as it is recorded at the queue."""
 
     before: RoutingTable

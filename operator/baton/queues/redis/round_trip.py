@@ -5,12 +5,12 @@ from collections.abc import Collection, Sequence
 import redis.asyncio as aioredis
 from redis.exceptions import NoScriptError
 
-from baton.queues.redis.batch import Request
+from baton.queues.redis.batch import ScriptRun
 
 
 async def round_trip(
     client: "aioredis.Redis",
-    requests: Sequence[Request],
+    requests: Sequence[ScriptRun],
     others: Sequence[tuple[object, ...]] = (),
     *,
     load: Collection[str] = (),

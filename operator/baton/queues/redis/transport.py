@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.queues.redis import answers, scripts
 from baton.queues.redis.announcing import Announcing, Aside
-from baton.queues.redis.batch import Batches, Request
+from baton.queues.redis.batch import Batches, ScriptRun
 from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.records import ForeignRecord
@@ -95,20 +95,20 @@ class Transport:
             except NoScriptError:
                 return read(await self.client.eval(script.text, len(keys), *keys, *arguments))
 
-    async def batched(self, batches: Batches, read: Callable[[object], T], request: Request) -> T:
+    async def batched(self, batches: Batches, read: Callable[[object], T], request: ScriptRun) -> T:
         """Together with what others ask in the same turn of the event loop. `batches`: `durably` or `asking`."""
         with self.explained():
             return read(await batches.ask(request))
 
-    async def all(self, batches: Batches, requests: Sequence[Request], read: Callable[[object], T]) -> list[T]:
+    async def all(self, batches: Batches, requests: Sequence[ScriptRun], read: Callable[[object], T]) -> list[T]:
         """The answers to many requests, in order."""
         return list(await asyncio.gather(*(self.batched(batches, read, request) for request in requests)))
 
-    async def send(self, requests: Sequence[Request]) -> list[object]:
+    async def send(self, requests: Sequence[ScriptRun]) -> list[object]:
         """In one round trip. Answers in order; what was refused is answered with the exception."""
         return await self._round_trip(requests)
 
-    async def _send_durably(self, requests: Sequence[Request]) -> list[object]:
+    async def _send_durably(self, requests: Sequence[ScriptRun]) -> list[object]:
         """The same, and announced; and wait on the connection until a replica has what was written, where there is one."""
         server = self.server or await self.discover()
         waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
@@ -124,7 +124,7 @@ class Transport:
             self.server = None  # its replicas may have changed: look again next time
         return answered[: len(requests)]
 
-    async def _round_trip(self, requests: Sequence[Request], others: Sequence[tuple[object, ...]] = ()) -> list[object]:
+    async def _round_trip(self, requests: Sequence[ScriptRun], others: Sequence[tuple[object, ...]] = ()) -> list[object]:
         return await round_trip(self.client, requests, others)
 
     @contextmanager

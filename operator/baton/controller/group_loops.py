@@ -34,7 +34,7 @@ STOPPED_FOR = 3.0
 """Seconds. A process that finds this much more time gone than it slept was stopped, and may have missed renewals."""
 
 
-class Fleet:
+class GroupLoops:
     """Starts and stops loops as groups come and go and leadership changes. A look costs what has changed since the last one."""
 
     def __init__(self, services: Services) -> None:

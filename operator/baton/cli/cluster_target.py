@@ -14,35 +14,35 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class ClusterTarget:
     """The cluster and the namespace that were asked for; None: as kubectl would take them."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str | None = None
 
-    def within(self, group: str) -> tuple[str, "Whom"]:
+    def within(self, group: str) -> tuple[str, "ClusterTarget"]:
         """The group's bare name, and where it is: `shop/orders` is `orders` of `shop`."""
         namespace, slash, name = group.rpartition("/")
         if not slash:
             return group, self
         if self.namespace not in (None, namespace):
             raise click.UsageError(f"{group} and --namespace {self.namespace} name two namespaces: give one")
-        return name, Whom(self.kubeconfig, self.context, namespace)
+        return name, ClusterTarget(self.kubeconfig, self.context, namespace)
 
 
 def cluster_options(command: F) -> F:
-    """--namespace, --context and --kubeconfig, which reach the command as `whom`."""
+    """--namespace, --context and --kubeconfig, which reach the command as `target`."""
 
     @wraps(command)
-    def with_whom(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: object) -> object:
-        return command(*args, whom=Whom(kubeconfig, context, namespace), **rest)
+    def with_target(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: object) -> object:
+        return command(*args, target=ClusterTarget(kubeconfig, context, namespace), **rest)
 
     namespace = click.option("--namespace", "-n", type=NAMESPACE, help="Default: the context's.")
     context = click.option("--context", type=CONTEXT, metavar="NAME", help="Of the kubeconfig. Default: the current one.")
     kubeconfig = click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Whom to ask. Default: as kubectl finds it.",
+        help="The cluster's kubeconfig. Default: as kubectl finds it.",
     )
-    return cast(F, namespace(context(kubeconfig(with_whom))))
+    return cast(F, namespace(context(kubeconfig(with_target))))

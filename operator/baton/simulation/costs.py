@@ -8,7 +8,7 @@ from baton.model.ids import Epoch, Partition, Uid
 from baton.simulation.world import World
 
 
-class Tally:
+class ScenarioCosts:
     """Counted from the timeline and from the consumers, never by the engine."""
 
     def __init__(self, world: World) -> None:
