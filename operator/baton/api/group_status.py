@@ -103,7 +103,32 @@ class ProposalStatus(Shape):
     """What would go where, at most 50 lines."""
 
 
-class ConsumerGroupStatus(Shape):
+Count = Annotated[int, Field(json_schema_extra=lambda schema: schema.pop("default", None))]
+"""0 in here, and absent in a resource that no operator has looked at: a default of the CRD's would say that one has."""
+
+
+class GroupNumbers(Shape):
+    """A group in numbers: what the engine counts, and what the status, the metrics and `baton status` show."""
+
+    members: Count = 0
+    """How many pods take part, standbys included."""
+    standbys: Count = 0
+    """How many of these own nothing and wait for a slot."""
+    partitions: Count = 0
+    """How many partitions the group's queues have."""
+    unowned: Count = 0
+    """How many of these nobody owns at this moment."""
+    moving: Count = 0
+    """How many partitions are changing hands."""
+    moves: Count = 0
+    """How often a partition went to another pod than its last owner, since the group was made."""
+    lower_bound: Count = 0
+    """The least number of moves that would have done."""
+    deadline_misses: Count = 0
+    """How often a partition was taken from a pod that did not let it go in time."""
+
+
+class ConsumerGroupStatus(GroupNumbers):
     """What the group is doing. Who owns what is in the ledger, the ConfigMap named after the group with -assignments."""
 
     observed_generation: int | None = None
@@ -120,22 +145,6 @@ class ConsumerGroupStatus(Shape):
     while a plan waits for something else."""
     assignment_generation: int | None = None
     """Counts the plans made."""
-    members: int | None = None
-    """How many pods take part, standbys included."""
-    standbys: int | None = None
-    """How many of these own nothing and wait for a slot."""
-    partitions: int | None = None
-    """How many partitions the group's queues have."""
-    unowned: int | None = None
-    """How many of these nobody owns at this moment."""
-    moving: int | None = None
-    """How many partitions are changing hands."""
-    moves: int | None = None
-    """How often a partition went to another pod than its last owner, since the group was made."""
-    lower_bound: int | None = None
-    """The least number of moves that would have done."""
-    deadline_misses: int | None = None
-    """How often a partition was taken from a pod that did not let it go in time."""
     assignor: Annotated[str, Field(max_length=128)] | None = None
     """The assignor in use."""
     selector: Annotated[str, Field(max_length=512)] | None = None
@@ -150,3 +159,8 @@ class ConsumerGroupStatus(Shape):
     """What waits for approval."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Settled, Balanced, Rebalancing, Fenced and SessionsBound; with spec.approval Manual also ProposalReady."""
+
+    @property
+    def proposed(self) -> int:
+        """How many moves wait for approval."""
+        return 0 if self.proposal is None else self.proposal.moves

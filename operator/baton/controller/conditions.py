@@ -32,12 +32,12 @@ def settled(ready: Told, whole: Summary, wait: Wait | None, *, asked_for: int | 
     `asked_for`: how many pods there are to be, as far as that is known."""
     if ready[1] is not ConditionStatus.TRUE:
         return not_settled(ready)
-    if whole.moving:
-        return _unsettled(Reason.HANDING_OFF, f"{_changing_hands(whole.moving)}, or {'is' if whole.moving == 1 else 'are'} to")
+    if moving := whole.numbers.moving:
+        return _unsettled(Reason.HANDING_OFF, f"{_changing_hands(moving)}, or {'is' if moving == 1 else 'are'} to")
     if wait is not None:
         return _unsettled(wait.reason, without_owner(whole, wait) or wait.sentence)
-    if asked_for is not None and whole.members != asked_for:
-        return _unsettled(Reason.SCALING, f"{whole.members} of the {asked_for} pods that are asked for take part")
+    if asked_for is not None and whole.numbers.members != asked_for:
+        return _unsettled(Reason.SCALING, f"{whole.numbers.members} of the {asked_for} pods that are asked for take part")
     if ready[2] is Reason.SCALED_TO_ZERO:
         return ("Settled", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if not whole.settled:
@@ -67,14 +67,14 @@ def shown_state(state: State, ready: Told, *, deleting: bool) -> ShownState:
 
 def balanced(whole: Summary, wait: Wait | None, *, to_zero: bool = False) -> Told:
     """`to_zero`: see `ready`."""
-    if whole.balanced and whole.members:
+    if whole.balanced and whole.numbers.members:
         return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
     if to_zero:
         return ("Balanced", ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
-    if whole.members == 0:
+    if whole.numbers.members == 0:
         return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "there is nobody to own the partitions")
     uneven = "the partitions are not spread evenly (yet)" + ("" if wait is None else f": {wait.sentence}")
-    reason = Reason.HANDING_OFF if whole.moving else Reason.UNBALANCED if wait is None else wait.reason
+    reason = Reason.HANDING_OFF if whole.numbers.moving else Reason.UNBALANCED if wait is None else wait.reason
     return ("Balanced", ConditionStatus.FALSE, reason, without_owner(whole, wait) or uneven)
 
 

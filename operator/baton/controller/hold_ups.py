@@ -47,14 +47,17 @@ def problem_of(whole: Summary) -> Problem | None:
 
 def without_owner(whole: Summary, wait: Wait | None) -> str:
     """How many partitions have no owner, and why; empty where all have one."""
-    if not whole.partitions:
+    numbers = whole.numbers
+    if not numbers.partitions:
         return "no partition is known: there is no queue, or none that has answered yet"
-    if not whole.unowned:
+    if not numbers.unowned:
         return ""
-    what = f"{whole.unowned:,} of {counted(whole.partitions, 'partition')} {'has' if whole.unowned == 1 else 'have'} no owner"
-    if whole.moving:
+    what = (
+        f"{numbers.unowned:,} of {counted(numbers.partitions, 'partition')} {'has' if numbers.unowned == 1 else 'have'} no owner"
+    )
+    if numbers.moving:
         return f"{what} yet: partitions are changing hands"
-    if not whole.members:
+    if not numbers.members:
         return f"{what}: no pod takes part"
     if wait is not None:
         return f"{what}: {wait.sentence}"

@@ -251,7 +251,7 @@ class GroupLoop:
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> list[Problem]:
         problems = queue_problems(self.key[0], sights)
         asked_for, view = self._scaling.asked_for(spec), self._state.view
-        unowned = 0 if view is None else view.unowned
+        unowned = 0 if view is None else view.numbers.unowned
         problems += self._sight.problems(spec, seen, self._services.clock.ticks(), asked_for, unowned)
         problems += self._services.relists.problems(self.key[0]) + self._steps.problems()
         if self._booking.problem is not None:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram, disable_created_metr
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from baton.api import PartitionScaleStatus, ShownState
+from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
 from baton.kube.clock import ApiServerClock
 
 Key = tuple[str, str]
@@ -41,29 +41,19 @@ class QueueSnapshot:
 class Snapshot:
     """One group as of its last reconcile."""
 
-    state: str
-    members: int
-    standbys: int
-    partitions: Mapping[tuple[str, str], int]
+    status: ConsumerGroupStatus = field(default_factory=ConsumerGroupStatus)
+    """As it is written, or is to be."""
+    partitions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By queue and state (`baton.engine.partition_state`)."""
-    proposed: int
-    moving: int
-    moves: int
-    lower_bound: int
-    deadline_misses: int
-    ledger_bytes: int
-    ledger_writes: int
-    ledger_restored: int
-    reconciled_at: float
+    reconciled_at: float = 0.0
     """monotonic seconds"""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
-    trouble: str | None = None
-    """The reason why the condition Ready is not True."""
+    ledger_bytes: int = 0
+    ledger_writes: int = 0
+    ledger_restored: int = 0
     ledger_failures: int = 0
     ledger_fails_since: float | None = None
     """monotonic seconds; None: it can be written"""
-    well: str = "Ready"
-    """Its reason where it is."""
 
 
 class Metrics(Collector):
@@ -126,13 +116,17 @@ class Metrics(Collector):
             "baton_group_state",
             "1 for the state that the group is in",
             (*labels, "state"),
-            [((*key, state.value), float(one.state == state)) for key, one in groups.items() for state in ShownState],
+            [((*key, state.value), float(one.status.state is state)) for key, one in groups.items() for state in ShownState],
         )
         yield gauge(
             "baton_group_ready",
             "1 where the condition Ready is True; otherwise 0, and why",
             (*labels, "reason"),
-            [((*key, one.trouble or one.well), float(one.trouble is None)) for key, one in groups.items()],
+            [
+                ((*key, ready.reason), float(ready.status is ConditionStatus.TRUE))
+                for key, one in groups.items()
+                for ready in one.status.conditions[:1]
+            ],
         )
         yield gauge(
             "baton_members",
@@ -141,7 +135,7 @@ class Metrics(Collector):
             [
                 ((*key, role), float(count))
                 for key, one in groups.items()
-                for role, count in (("active", one.members - one.standbys), ("standby", one.standbys))
+                for role, count in (("active", one.status.members - one.status.standbys), ("standby", one.status.standbys))
             ],
         )
         yield gauge(
@@ -209,14 +203,18 @@ _Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
 """Metrics with a group's labels and no others: name, what it is, value."""
 
 _GAUGES: _Simple = (
-    ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.proposed),
-    ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.moving),
+    ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.status.proposed),
+    ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.status.moving),
     ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
 )
 _COUNTERS: _Simple = (
-    ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.moves),
-    ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.lower_bound),
-    ("baton_deadline_misses", "Partitions taken from a member that did not let go in time", lambda one: one.deadline_misses),
+    ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.status.moves),
+    ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.status.lower_bound),
+    (
+        "baton_deadline_misses",
+        "Partitions taken from a member that did not let go in time",
+        lambda one: one.status.deadline_misses,
+    ),
     ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger_writes),
     ("baton_ledger_failures", "Writes of the ledger by this replica that failed", lambda one: one.ledger_failures),
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger_restored),

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus
+from baton.api import Condition, PartitionScaleStatus, ShownState
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.hold_ups import as_of, problem_of
 from baton.controller.ledger_writer import LedgerWriter
@@ -37,8 +37,7 @@ class Reporter:
         self._key = key
         self._services = services
         self._writer = StatusWriter(services.api, path, uid, services.clock, heartbeat=True)
-        self._last: Snapshot | None = None
-        self._nothing = replace(_NOTHING_KNOWN, reconciled_at=services.clock.ticks())
+        self._last = Snapshot(reconciled_at=services.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
@@ -73,9 +72,15 @@ class Reporter:
         }
         self._services.board.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts) for one in sights if one.view is not None}
-        now_ticks = self._services.clock.ticks()
-        self._last = _snapshot(status, whole, counts, facts, scales, ledger_writer, now_ticks)
-        self._services.metrics.group(self._key, self._last)
+        self._show(
+            Snapshot(
+                status=status,
+                partitions=counts,
+                reconciled_at=self._services.clock.ticks(),
+                queues={name: _queue(known, scales.get(QueueName(name))) for name, known in facts.items()},
+                **_of_ledger(ledger_writer),
+            )
+        )
         return worst(problems)
 
     async def look_at(self, state: GroupState) -> None:
@@ -93,9 +98,9 @@ class Reporter:
         status = halted_status(group, problem, self._services.clock.now())
         self._writer.want(status, group.status)
         self._writer.looked()
-        found = {"state": status["state"], "trouble": problem.reason.value}
-        self._last = replace(self._last or self._nothing, **found, **_of_ledger(ledger_writer))
-        self._services.metrics.group(self._key, self._last)
+        ready = Condition.model_validate(status["conditions"][0])
+        said = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
+        self._show(replace(self._last, status=said, **_of_ledger(ledger_writer)))
 
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
         """Members that the ledger takes into account for the first time, each with since when it had been able to take part."""
@@ -107,9 +112,12 @@ class Reporter:
     def beat(self) -> None:
         """A round came to its end."""
         self._writer.looked()
-        if self._last is not None:
-            self._last = replace(self._last, reconciled_at=self._services.clock.ticks())
-            self._services.metrics.group(self._key, self._last)
+        if self._last.status.state is not None:  # something was reported
+            self._show(replace(self._last, reconciled_at=self._services.clock.ticks()))
+
+    def _show(self, snapshot: Snapshot) -> None:
+        self._last = snapshot
+        self._services.metrics.group(self._key, snapshot)
 
     def close(self) -> None:
         """The group is gone, or somebody else's."""
@@ -127,41 +135,13 @@ def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:
     return summary(state), {(queue, one.value): counts[queue, one] for queue in queues for one in PartitionState}
 
 
-def _snapshot(
-    status: ConsumerGroupStatus,
-    whole: Summary,
-    partitions: PartitionCounts,
-    facts: Mapping[str, QueueFacts],
-    scales: Mapping[QueueName, PartitionScaleStatus | None],
-    ledger_writer: LedgerWriter,
-    ticks: float,
-) -> Snapshot:
-    assert status.state is not None
-    is_ready = status.conditions[0]
-    return Snapshot(
-        state=status.state.value,
-        members=whole.members,
-        standbys=whole.standbys,
-        partitions=partitions,
-        proposed=0 if whole.proposal is None else whole.proposal.count,
-        moving=whole.moving,
-        moves=whole.moves,
-        lower_bound=whole.lower_bound,
-        deadline_misses=whole.deadline_misses,
-        reconciled_at=ticks,
-        **_of_ledger(ledger_writer),
-        queues={
-            name: QueueSnapshot(
-                reachable=known.problem is None and known.partitions is not None,
-                lag=known.lag,
-                stale_refused=sum(known.stale_refused.values()),
-                dead_letters=sum(known.dead_letters.values()),
-                scale=scales.get(QueueName(name)),
-            )
-            for name, known in facts.items()
-        },
-        trouble=None if is_ready.status is ConditionStatus.TRUE else is_ready.reason,
-        well=is_ready.reason,
+def _queue(known: QueueFacts, scale: PartitionScaleStatus | None) -> QueueSnapshot:
+    return QueueSnapshot(
+        reachable=known.problem is None and known.partitions is not None,
+        lag=known.lag,
+        stale_refused=sum(known.stale_refused.values()),
+        dead_letters=sum(known.dead_letters.values()),
+        scale=scale,
     )
 
 
@@ -174,21 +154,3 @@ def _of_ledger(ledger_writer: LedgerWriter) -> dict[str, Any]:
         "ledger_failures": tally.failed,
         "ledger_fails_since": ledger_writer.attempts.since,
     }
-
-
-_NOTHING_KNOWN = Snapshot(
-    state="",
-    members=0,
-    standbys=0,
-    partitions={},
-    proposed=0,
-    moving=0,
-    moves=0,
-    lower_bound=0,
-    deadline_misses=0,
-    ledger_bytes=0,
-    ledger_writes=0,
-    ledger_restored=0,
-    reconciled_at=0.0,
-)
-"""Of a group whose ledger was not read yet."""

@@ -49,14 +49,7 @@ def group_status(
         state=shown_state(whole.state, next(one for one in told if one[0] == "Ready"), deleting=group.deleting),
         hold_until=None if whole.hold_until is None else to_text(whole.hold_until),
         assignment_generation=whole.generation,
-        members=whole.members,
-        standbys=whole.standbys,
-        partitions=whole.partitions,
-        unowned=whole.unowned,
-        moving=whole.moving,
-        moves=whole.moves,
-        lower_bound=whole.lower_bound,
-        deadline_misses=whole.deadline_misses,
+        **dict(whole.numbers),
         assignor=whole.assignor,
         selector=f"{GROUP_LABEL}={group.name}",
         replicas=seen.pods,
@@ -77,14 +70,14 @@ def group_conditions(
     asked_for: int | None,
 ) -> list[Told]:
     """All of them; Ready comes first. `asked_for`: how many pods there are to be, as far as that is known. Pure."""
-    to_zero = asked_for == 0 and not whole.members
+    to_zero = asked_for == 0 and not whole.numbers.members
     wait = waits_for(whole, paused=group.spec is not None and group.spec.paused)
     is_ready = ready(worst(problems), NONE_ASKED_FOR if to_zero else _shared(whole, wait), to_zero=to_zero)
     told = [
         is_ready,
         settled(is_ready, whole, wait, asked_for=asked_for),
         balanced(whole, wait, to_zero=to_zero),
-        rebalancing(whole.moving, wait, _overdue(whole, sights, now)),
+        rebalancing(whole.numbers.moving, wait, _overdue(whole, sights, now)),
         fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),
         sessions_bound(sessions_are_bound),
     ]
@@ -117,10 +110,10 @@ def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
 
 
 def _shared(whole: Summary, wait: Wait | None) -> str:
-    members = counted(whole.members, "member")
+    members = counted(whole.numbers.members, "member")
     if without := without_owner(whole, wait):
         return f"{members}; {without}"
-    return f"{counted(whole.members, 'member has', 'members share')} {counted(whole.partitions, 'partition')}"
+    return f"{counted(whole.numbers.members, 'member has', 'members share')} {counted(whole.numbers.partitions, 'partition')}"
 
 
 def _proposal(one: Outlook) -> ProposalStatus:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from baton.api.enums import Protocol
+from baton.api.group_status import GroupNumbers
 from baton.engine.effects import Effect
 from baton.engine.observation import Observation
 from baton.engine.step_events import How
@@ -170,16 +171,12 @@ class View:
     observation: Observation
     effects: tuple[Effect, ...]
     wake_at: float | None
-    members: int
-    """Ready, not terminating."""
-    standbys: int
     problem: PlanProblem | None
     balanced: bool
     settled: bool
     hold_until: float | None
     """When what is waited out is over; None: nothing is, or what is to follow waits for something else."""
-    unowned: int
-    """Partitions that nobody owns at this moment, also those that were not taken in yet."""
+    numbers: GroupNumbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from baton.api.enums import ScaleMode
+from baton.api.group_status import GroupNumbers
 from baton.engine import handoff
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
@@ -72,23 +73,28 @@ def _close(draft: Draft) -> Step:
         draft.observation,
         effects,
         wake_at,
-        members=len(draft.eligible),
-        standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
         problem=draft.problem,
         balanced=balanced(draft),
         settled=settled(draft),
         hold_until=min(_hold_ends(draft), default=None),
-        unowned=_unowned(draft),
+        numbers=_numbers(draft, state),
     )
     if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
-        draft.events.append(StateChanged(state_of(state), until_of(state), why_of(state), view.unowned))
+        draft.events.append(StateChanged(state_of(state), until_of(state), why_of(state), view.numbers.unowned))
     return Step(replace(state, view=view), effects, tuple(draft.events), wake_at)
 
 
-def _unowned(draft: Draft) -> int:
-    """Partitions of the queues as they are observed, and those that are being withdrawn."""
+def _numbers(draft: Draft, state: GroupState) -> GroupNumbers:
+    """Without an owner may be partitions of the queues as they are observed, and those that are being withdrawn."""
     owned = sum(map(len, draft.owned.values()))
-    return len(draft.records) - owned + sum(unopened(draft.queues, draft.observation).values())
+    return GroupNumbers(
+        members=len(draft.eligible),
+        standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
+        partitions=sum(queue.partitions for queue in draft.observation.queues.values()),
+        unowned=len(draft.records) - owned + sum(unopened(draft.queues, draft.observation).values()),
+        moving=state.moving,
+        **state.totals._asdict(),
+    )
 
 
 def _wake_at(draft: Draft) -> float | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from baton.api.group_status import GroupNumbers
 from baton.engine.group_state import state_of
 from baton.engine.observation import HeldBack
 from baton.engine.proposal import Outlook, outlook
@@ -28,25 +29,14 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Times are seconds on the clock of the last step's `now`. Totals count since the group was made."""
+    """Times are seconds on the clock of the last step's `now`."""
 
     state: State
     hold_until: float | None
     """When a plan is made, if nothing undoes the change; also while a rebalance hides the holddown. None where the plan waits for
     something else: the end of a pause, room in the ledger, an assignor."""
     generation: int
-    members: int
-    """Ready and not terminating, standbys and newcomers included."""
-    standbys: int
-    partitions: int
-    """Of the queues as they were seen last."""
-    unowned: int
-    """Those that nobody owns at this moment."""
-    moving: int
-    """Hand-offs under way and planned."""
-    moves: int
-    lower_bound: int
-    deadline_misses: int
+    numbers: GroupNumbers
     in_flight: tuple[InFlight, ...]
     assignor: str | None
     balanced: bool
@@ -56,33 +46,21 @@ class Summary:
     pause, nor an assignor that fails, nor a ledger without room. What somebody who waits for a group waits for."""
     held_back: bool
     """The ledger had no room for what is due."""
-    replicas: int
-    """The size of the fleet as /scale reports it."""
     victims: tuple[MemberId, ...]
     problem: PlanProblem | None
     proposal: Outlook | None
 
 
 def summary(state: GroupState) -> Summary:
-    """Counts of members are those of the last step; before the first: of the ledger."""
+    """The numbers are those of the last step; before the first: of the ledger."""
     view = state.view
-    holders = [slot.member for slot in state.member_slots if slot.vacated is None]
-    members = view.members if view is not None else len({*holders, *state.standbys})
     hold_until = state.hold_until if view is None else view.hold_until
     doing = state_of(state)
-    queues = state.queues if view is None else view.observation.queues
     return Summary(
         state=State.READY if doing is State.HOLDDOWN and hold_until is None else doing,
         hold_until=hold_until,
         generation=state.generation,
-        members=members,
-        standbys=view.standbys if view is not None else sum(not known.active for known in state.known.values()),
-        partitions=sum(queue.partitions for queue in queues.values()),
-        unowned=sum(record.owner is None for record in state.records.values()) if view is None else view.unowned,
-        moving=state.moving,
-        moves=state.totals.moves,
-        lower_bound=state.totals.lower_bound,
-        deadline_misses=state.totals.deadline_misses,
+        numbers=_of_ledger(state) if view is None else view.numbers,
         in_flight=tuple(
             InFlight(partition, move.giver, move.receiver, move.epoch, None if move.giver is None else move.deadline, move.why)
             for partition, move in sorted(state.moves.items())
@@ -91,8 +69,19 @@ def summary(state: GroupState) -> Summary:
         balanced=view is not None and view.balanced,
         settled=view is not None and view.settled,
         held_back=view is not None and view.observation.held_back is not HeldBack.NOTHING,
-        replicas=members + len(state.victims),
         victims=tuple(name for name, _ in state.victims),
         problem=None if view is None else view.problem,
         proposal=outlook(state),
+    )
+
+
+def _of_ledger(state: GroupState) -> GroupNumbers:
+    holders = [slot.member for slot in state.member_slots if slot.vacated is None]
+    return GroupNumbers(
+        members=len({*holders, *state.standbys}),
+        standbys=sum(not known.active for known in state.known.values()),
+        partitions=sum(queue.partitions for queue in state.queues.values()),
+        unowned=sum(record.owner is None for record in state.records.values()),
+        moving=state.moving,
+        **state.totals._asdict(),
     )

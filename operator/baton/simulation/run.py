@@ -209,8 +209,8 @@ class _Run:
         return {
             "event": "summary",
             "moves": self._tally.moves,
-            "lower_bound": counts.lower_bound,
-            "deadline_misses": counts.deadline_misses,
+            "lower_bound": counts.numbers.lower_bound,
+            "deadline_misses": counts.numbers.deadline_misses,
             "dual_ownership": self._tally.dual_ownership,
             "epoch_regressions": self._tally.epoch_regressions,
             "pause_seconds": number(self._tally.pause_seconds),

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from tests.waiting import HOUR, PATIENCE
 
+from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, ShownState
 from baton.controller.health import MOST_CONNECTIONS, HealthServer, PortTaken
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.kube.clock import ApiServerClock
@@ -52,7 +53,9 @@ def test_health_says_what_is_wrong(served: Served) -> None:
 def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
     key = ("shop", "orders")
     queues = {"orders": QueueSnapshot(True, {3: 5}, 2, scale="ScalingUp")}
-    snapshot = Snapshot("Holddown", 3, 1, {("orders", "Ready"): 12}, 0, 2, 7, 6, 1, 900, 4, 0, 0.0, queues, "QueueUnreachable")
+    ready = Condition(type="Ready", status=ConditionStatus.FALSE, reason="QueueUnreachable", last_transition_time="")
+    status = ConsumerGroupStatus(state=ShownState.HOLDDOWN, members=3, standbys=1, moves=7, conditions=[ready])
+    snapshot = Snapshot(status, {("orders", "Ready"): 12}, queues=queues)
     served.metrics.group(key, snapshot)
     served.metrics.pause.labels(*key).observe(0.2)
     _, page = served.get("/metrics")

@@ -11,6 +11,7 @@ import yaml
 from prometheus_client import generate_latest
 from tests.unit.kube.memory_api import ShopApi
 
+from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.controller.adapters import open_queue
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
@@ -53,7 +54,8 @@ def families() -> dict[str, set[str]]:
     )
     metrics = replica.metrics
     queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
-    metrics.group(("shop", "orders"), Snapshot("Ready", 2, 1, {("orders", "Ready"): 1}, 0, 0, 3, 3, 0, 900, 1, 0, 0.0, queues))
+    ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
+    metrics.group(("shop", "orders"), Snapshot(ConsumerGroupStatus(conditions=[ready]), {("orders", "Ready"): 1}, queues=queues))
     metrics.strays({("shop", "ordres"): 1})
     replica.tasks.failures["events"] += 1
     for lister in replica.services.relists.listers:

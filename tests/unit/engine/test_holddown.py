@@ -71,7 +71,7 @@ def test_a_member_that_joins_a_full_fleet_stands_by_and_triggers_nothing() -> No
     group = Group(2).start("a", "b")
     group.join("c").step(60)
     assert state(group) == (State.READY, None)
-    assert summary(group.state).standbys == 1
+    assert summary(group.state).numbers.standbys == 1
 
 
 def test_a_change_of_replicas_or_delay_is_no_trigger() -> None:

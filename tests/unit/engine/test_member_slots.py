@@ -123,7 +123,7 @@ def test_a_stopping_pod_hands_off_when_the_holddown_ends() -> None:
 def test_pods_above_the_desired_size_stand_by_until_an_older_one_goes() -> None:
     group = Group(6, GroupSpec(replicas=2)).start("a", "b")
     group.join("c").settle(60)
-    assert ready(group) and summary(group.state).standbys == 1
+    assert ready(group) and summary(group.state).numbers.standbys == 1
     group.leave("a").settle(100)
     assert group.owners() == "cbcbcb"
 
@@ -170,7 +170,7 @@ def test_members_make_room_for_each_other_where_subscriptions_differ() -> None:
     group.settle(68)
     assert (group.owners(), group.owners("pay")) == ("b", "a")
     group.join("c", subscribed=frozenset({QueueName("pay")})).settle(70)
-    assert summary(group.state).standbys == 1
+    assert summary(group.state).numbers.standbys == 1
 
 
 def test_who_reads_an_empty_queue_keeps_nobody_out() -> None:

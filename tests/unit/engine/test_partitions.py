@@ -169,7 +169,7 @@ def test_totals_are_balanced_first_then_each_queue() -> None:
 def test_an_exclusive_queue_has_one_active_member() -> None:
     group = Group(3, exclusive=True).start("a", "b", "c")
     assert group.owners() == "aaa"
-    assert summary(group.state).standbys == 2
+    assert summary(group.state).numbers.standbys == 2
     group.leave("a").settle(60)
     assert group.owners() == "bbb"
 
@@ -231,7 +231,7 @@ def test_nothing_is_kept_for_each_partition_of_a_queue_without_records_before_th
         tracemalloc.stop()
     assert most < 100_000, f"{kept} bytes are kept, and there were {most}"
     whole = summary(group.state)
-    assert (whole.partitions, whole.unowned, whole.balanced) == (100_000, 100_000, False)
+    assert (whole.numbers.partitions, whole.numbers.unowned, whole.balanced) == (100_000, 100_000, False)
     assert group.state.records == {}
 
 

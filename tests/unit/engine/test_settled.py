@@ -162,4 +162,4 @@ def test_it_is_neither_while_what_a_queue_has_become_is_kept_for_later(how: str,
         group.held_back = HeldBack.PLANS
     group.settle(at=20)
     assert words(group) == (False, False)
-    assert (summary(group.state).partitions, summary(group.state).unowned) == (partitions, max(0, partitions - 4))
+    assert (summary(group.state).numbers.partitions, summary(group.state).numbers.unowned) == (partitions, max(0, partitions - 4))
