@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from baton.assignors.building_blocks.queue_by_queue import Deal
-from baton.assignors.plan_json.fields import Object
 from baton.assignors.request import Assignor, Request
 
 
@@ -30,13 +30,13 @@ class Traits:
 class Option:
     """One option of an assignor."""
 
-    read: Callable[[object, str], object]
-    """From a JSON value and its path to what the function takes. Raises RequestError."""
+    kind: Any
+    """The type of its value, for pydantic, which reads it as the function takes it."""
     missing: str = ""
     """Why a request without it is refused. Empty: it may be left out."""
 
 
-def _no_options(_: Object) -> Mapping[str, Option]:
+def _no_options(_: object) -> Mapping[str, Option]:
     return {}
 
 
@@ -59,7 +59,7 @@ class Declaration:
     traits: Traits = Traits()
     deal: Callable[[Request], Deal] | None = None
     """How it deals out one queue, by the request's options and zones. None: it looks at all queues together."""
-    options: Callable[[Object], Mapping[str, Option]] = _no_options
+    options: Callable[[Mapping[str, object]], Mapping[str, Option]] = _no_options
     """The options that there are, by name, given those of the request. Raises RequestError."""
     check: Callable[[Request], None] = _no_needs
     """Refuses a request that lacks what the assignor must know. Raises RequestError."""

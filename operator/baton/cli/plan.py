@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.assignors.plan_json.plan import MOST_PARTITIONS, answer_line, planned
-from baton.assignors.plan_json.request_error import RequestError
+from baton.assignors.fields import RequestError
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import GROUP, OBJECT, WORD, shown
 from baton.cli.own_assignors import use_own_assignors
+from baton.cli.plan_answer import answer_line, planned
+from baton.cli.plan_request import MOST_PARTITIONS
 from baton.cli.printing import console, printable, say, say_json
 
 if TYPE_CHECKING:

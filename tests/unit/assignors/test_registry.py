@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from baton.assignors import BUILT_IN, DEFAULT, Traits, traits_of
-from baton.assignors.plan_json.fields import Object
 from baton.assignors.registry import DECLARED
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +44,7 @@ def test_the_crd_knows_the_same_assignors() -> None:
 
 
 def test_the_crd_has_every_option() -> None:
-    inside = [DECLARED["machine-room-nearby"].options(Object([("within", name)])) for name in INSIDE]
+    inside = [DECLARED["machine-room-nearby"].options({"within": name}) for name in INSIDE]
     assert {option for options in inside for option in options} == {*OPTIONS}
 
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.waiting import PATIENCE
 
-from baton.assignors.plan_json.plan import AnswerObject
 from baton.cli.main import main
+from baton.cli.plan_answer import AnswerObject
 
 Asked = str | dict[str, Any]
 """A line as it is, or what it says."""
@@ -136,10 +136,23 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param("[" * 100_000, "not a request: nested too deeply", id="nested too deeply"),
         pytest.param("[]", "expected an object with assignor, queues, members, found []", id="not an object"),
         pytest.param('{"assignor":"solace","assignor":"range"}', "assignor: is given twice", id="a key twice"),
+        pytest.param(
+            json.dumps(ASKED).replace('{"subscribed": ["orders"]}', '{"subscribed": [], "subscribed": ["orders"]}'),
+            "members.d.subscribed: is given twice; keep one",
+            id="a member's key twice",
+        ),
+        pytest.param(
+            json.dumps(ASKED).replace('"orders": 7', '"orders": 7, "orders": 8'),
+            "queues.orders: is given twice; keep one",
+            id="a queue twice",
+        ),
         pytest.param({}, "assignor: is missing", id="nothing"),
         pytest.param({"assignor": "range", "queues": {"t": 2}}, "members: is missing", id="no members"),
         pytest.param({"assignor": "range", "members": {}}, "queues: is missing", id="no queues"),
         pytest.param(with_("asignor", "range"), "asignor: there is no such field; there are assignor, ", id="an unknown field"),
+        pytest.param(
+            {"asignor": "range"}, "asignor: there is no such field; there are assignor, ", id="a required field misspelt"
+        ),
         pytest.param(with_("assignor", "best"), "assignor: there is no assignor 'best'; choose one of ", id="unknown assignor"),
         pytest.param(with_("assignor", 7), "assignor: expected a text that is not empty, found 7", id="a number for a name"),
         pytest.param(with_("queues", ["orders"]), 'queues: expected an object, found ["orders"]', id="a list of queues"),
@@ -184,16 +197,18 @@ NAN, INFINITY = float("nan"), float("inf")
         pytest.param(with_("weights", {"orders": [True] * 7}), "weights.orders[0]: expected a number", id="true for a weight"),
         pytest.param(with_("weights", {"orders": [10**400] * 7}), "weights.orders[0]: expected a number", id="a huge weight"),
         pytest.param(with_("weights", {"orders": [1]}), "weights.orders: has 1 entry for 7 partitions", id="few weights"),
-        pytest.param(with_("weights", {"orders": 2}), "weights.orders: expected a list of weights", id="one weight"),
+        pytest.param(with_("weights", {"orders": 2}), "weights.orders: expected a list, found 2", id="one weight"),
         pytest.param(with_("weights", {"order": []}), "weights.order: there is no such queue", id="weights of no queue"),
         pytest.param(with_("members.a.subscribed", "orders"), "members.a.subscribed: expected a list", id="a text for a list"),
         pytest.param(with_("members.a.subscribed", [1]), "members.a.subscribed[0]: expected a text", id="a number for a queue"),
         pytest.param(
             with_("members.a.subscribed", ["orders"] * 2), 'members.a.subscribed: "orders" is given 2 times; keep one', id="twice"
         ),
-        pytest.param(with_("members.a.owned", [["orders"]]), "members.a.owned[0]: expected a pair such as ", id="half a claim"),
-        pytest.param(with_("members.a.owned", [["orders", -1]]), "members.a.owned[0]: expected a whole number", id="claims -1"),
-        pytest.param(with_("members.a.owned", [["orders", 1.5]]), "members.a.owned[0]: expected a whole", id="claims a half"),
+        pytest.param(with_("members.a.owned", [["orders"]]), "members.a.owned[0][1]: is missing", id="half a claim"),
+        pytest.param(
+            with_("members.a.owned", [["orders", -1]]), "members.a.owned[0][1]: expected a whole number", id="claims -1"
+        ),
+        pytest.param(with_("members.a.owned", [["orders", 1.5]]), "members.a.owned[0][1]: expected a whole", id="claims a half"),
         pytest.param(with_("members.a.owned", [["orders", 1]] * 2), "members.a.owned: ", id="claims twice"),
         pytest.param(with_("members.a.generation", 1.5), "members.a.generation: expected a whole", id="a fractional generation"),
         pytest.param(with_("members.a.generation", -2), "members.a.generation: expected a whole", id="a negative generation"),
@@ -208,6 +223,36 @@ NAN, INFINITY = float("nan"), float("inf")
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(request_: Asked, message: str) -> None:
     assert refusal(request_).startswith(message)
+
+
+STRANGE: list[object] = [
+    None,
+    True,
+    -1,
+    1.5,
+    NAN,
+    INFINITY,
+    10**400,
+    "",
+    "x",
+    "\ud800",
+    [],
+    ["x"],
+    [[]],
+    [[1, 2, 3]],
+    {},
+    {"": 1},
+    {"x": {}},
+]
+FIELDS = ["assignor", "queues", "members", "zones", "weights", "options", "queues.orders", "members.a"]
+FIELDS += [f"members.a.{name}" for name in ("subscribed", "owned", "generation", "instance", "zone", "capacity")]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_whatever_stands_in_a_field_is_answered_or_refused_by_the_name_of_the_field(field: str) -> None:
+    answered = answers(plan(*(with_(field, value) for value in STRANGE)))
+    assert len(answered) == len(STRANGE)
+    assert [answer["error"] for answer in answered if "error" in answer and not answer["error"].startswith(field)] == []
 
 
 def with_options(assignor: str, **options: object) -> dict[str, object]:
@@ -242,18 +287,20 @@ def with_options(assignor: str, **options: object) -> dict[str, object]:
             id="another's option",
         ),
         pytest.param(with_options("machine-room"), "options.rooms: is missing", id="no rooms"),
-        pytest.param(with_options("machine-room", rooms="a"), "options.rooms: expected a list of rooms", id="a text for rooms"),
+        pytest.param(with_options("machine-room", rooms="a"), 'options.rooms: expected a list, found "a"', id="a text for rooms"),
         pytest.param(with_options("machine-room", rooms=["a", ""]), "options.rooms[1]: expected a text", id="an empty room"),
         pytest.param(with_options("machine-room", rooms=["a", "a"]), 'options.rooms: "a" is given 2 times', id="a room twice"),
         pytest.param(with_options("machine-room-nearby"), "members.a.zone: is missing; machine-room-nearby must", id="no zone"),
         pytest.param(
             with_options("machine-room-nearby", within="machine-room-nearby"),
-            "options.within: expected another assignor, found 'machine-room-nearby'; choose one of average, ",
+            'options.within: expected another assignor, found "machine-room-nearby"; choose one of average, ',
             id="within itself",
         ),
         pytest.param(with_options("machine-room-nearby", within="best"), "options.within: expected another", id="within none"),
         pytest.param(
-            with_options("machine-room-nearby", within=["range"]), "options.within: expected a text", id="within a list"
+            with_options("machine-room-nearby", within=["range"]),
+            'options.within: expected another assignor, found ["range"]',
+            id="within a list",
         ),
         pytest.param(with_options("machine-room-nearby", within="machine-room"), "options.rooms: is missing", id="rooms within"),
     ],

@@ -7,12 +7,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from hashlib import md5
 from re import findall
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.contract import AssignorError
 from baton.assignors.declaration import Declaration, Option
-from baton.assignors.plan_json.fields import text, whole
-from baton.assignors.plan_json.request_error import RequestError
+from baton.assignors.fields import Text, Whole
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, QueueName
 
@@ -80,19 +82,19 @@ def _hash(key: str) -> int:
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4])
 
 
-def _virtual_nodes(value: object, path: str) -> int:
-    return whole(value, path, MOST_VIRTUAL_NODES)
-
-
-def _partition_key(value: object, path: str) -> str:
-    pattern = text(value, path)
+def _names_the_partition(pattern: str) -> str:
     if "{partition}" not in pattern:
-        raise RequestError(path, f"{pattern!r} is the same for every partition; it needs {{partition}}")
+        raise ValueError(f"{pattern!r} is the same for every partition; it needs {{partition}}")
     for word in findall(r"\{(\w*)\}", pattern):
         if word not in ("queue", "partition"):
-            raise RequestError(path, f"there is no {{{word}}}; there are {{queue}} and {{partition}}")
+            raise ValueError(f"there is no {{{word}}}; there are {{queue}} and {{partition}}")
     return pattern
 
+
+_OPTIONS = {
+    "virtualNodes": Option(Annotated[Whole, Field(le=MOST_VIRTUAL_NODES)]),
+    "partitionKey": Option(Annotated[Text, AfterValidator(_names_the_partition)]),
+}
 
 CONSISTENT_HASH = Declaration(
     name="consistent-hash",
@@ -101,5 +103,5 @@ CONSISTENT_HASH = Declaration(
     good_at="Few moves, each member by itself can compute it",
     costs="Shares differ widely",
     deal=_around_the_ring,
-    options=lambda _: {"virtualNodes": Option(_virtual_nodes), "partitionKey": Option(_partition_key)},
+    options=lambda _: _OPTIONS,
 )

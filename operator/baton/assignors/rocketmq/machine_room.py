@@ -1,11 +1,14 @@
 """RocketMQ's AllocateMessageQueueByMachineRoom: only the partitions of certain rooms, in runs, then what remains one by one."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.building_blocks.zones import zones_of
 from baton.assignors.declaration import Declaration, Option, Traits
-from baton.assignors.plan_json.fields import items, refuse_repeated, text
+from baton.assignors.fields import EachOnce, Text
 from baton.assignors.request import Answer, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -35,11 +38,7 @@ def _leaves_out(options: Mapping[str, object], zones: frozenset[str]) -> bool:
     return isinstance(rooms, frozenset) and rooms.isdisjoint(zones)
 
 
-def _rooms(value: object, path: str) -> frozenset[str]:
-    rooms = [text(room, f"{path}[{place}]") for place, room in enumerate(items(value, path, "rooms"))]
-    refuse_repeated(rooms, path)
-    return frozenset(rooms)
-
+_Rooms = Annotated[list[Text], EachOnce, AfterValidator(frozenset)]
 
 MACHINE_ROOM = Declaration(
     name="machine-room",
@@ -49,5 +48,5 @@ MACHINE_ROOM = Declaration(
     costs="What is elsewhere goes to nobody",
     traits=Traits(leaves_out=_leaves_out),
     deal=_of_rooms,
-    options=lambda _: {"rooms": Option(_rooms, missing="machine-room gives out the partitions of these rooms only")},
+    options=lambda _: {"rooms": Option(_Rooms, missing="machine-room gives out the partitions of these rooms only")},
 )

@@ -12,8 +12,7 @@ from baton.assignors.building_blocks.queue_by_queue import Deal, queue_by_queue
 from baton.assignors.building_blocks.subscriptions import readable
 from baton.assignors.building_blocks.zones import zones_of
 from baton.assignors.declaration import Declaration, Option, Traits
-from baton.assignors.plan_json.fields import Object, text
-from baton.assignors.plan_json.request_error import RequestError
+from baton.assignors.fields import RequestError, Text, shown
 from baton.assignors.request import Answer, Assignor, Request
 from baton.model.ids import MemberId, Partition, QueueName
 
@@ -50,13 +49,13 @@ def declared(
         inside = built_in.get(str(options.get("within", WITHIN)))
         return inside is not None and inside.traits.leaves_out is not None and inside.traits.leaves_out(options, zones)
 
-    def options(raw: Object) -> Mapping[str, Option]:
+    def options(raw: Mapping[str, object]) -> Mapping[str, Option]:
         """Those of the assignor inside stand beside within."""
-        within, choice = text(raw.get("within", WITHIN), "options.within"), sorted({*names()} - {NAME})
-        if within not in choice:
-            sentence = f"expected another assignor, found {within!r}; choose one of {', '.join(choice)}"
+        within, choice = raw.get("within", WITHIN), sorted({*names()} - {NAME})
+        if not isinstance(within, str) or within not in choice:
+            sentence = f"expected another assignor, found {shown(within)}; choose one of {', '.join(choice)}"
             raise RequestError("options.within", sentence)
-        return {"within": Option(text), **(built_in[within].options(raw) if within in built_in else {})}
+        return {"within": Option(Text), **(built_in[within].options(raw) if within in built_in else {})}
 
     return Declaration(
         name=NAME,

@@ -1,1 +1,0 @@
-"""Requests and answers as JSON, as `baton plan` reads and writes them."""
