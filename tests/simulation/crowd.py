@@ -21,7 +21,7 @@ from baton.kube.objects import QueueView
 from baton.kube.watched import Watched
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
-from baton.queues.external import ExternalQueue
+from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 
 Json = dict[str, Any]

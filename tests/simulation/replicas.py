@@ -19,7 +19,7 @@ from baton.kube.times import to_micro_text
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, LEDGER_GROUP_KEY, ledger_name, session_lease_name
-from baton.queues.external import ExternalQueue
+from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation import virtual_time
 

@@ -15,7 +15,7 @@ from tests.simulation.one_replica import OneReplica
 from baton.controller.collector import Collector
 from baton.kube.api import group_path
 from baton.kube.objects import GROUP_VERSION, QueueView
-from baton.queues.external import ExternalQueue
+from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 
 LONGEST_TURN = 0.25

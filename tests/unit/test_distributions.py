@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pathspec import GitIgnoreSpec
 
 import baton
 
@@ -17,15 +18,27 @@ def project(folder: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / folder / "pyproject.toml").read_text())
 
 
+def built(folder: str) -> set[Path]:
+    """What is in the distribution of the tree."""
+    build = project(folder)["tool"]["hatch"]["build"]
+    left_out = GitIgnoreSpec.from_lines(build.get("exclude", ()))
+    parts = [ROOT / "operator" / part for part in build["only-include"]]
+    files = [path for part in parts for path in ([part] if part.is_file() else part.rglob("*"))]
+    of_tree = [path.relative_to(ROOT / "operator") for path in files if path.is_file() and "__pycache__" not in path.parts]
+    return {path for path in of_tree if not left_out.match_file(path)}
+
+
 def test_each_file_of_the_tree_is_in_one_distribution() -> None:
-    parts = [
-        Path(part).relative_to("baton")
-        for folder in ("consumer", "operator")
-        for part in project(folder)["tool"]["hatch"]["build"]["only-include"]
-    ]
-    files = [path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    owners = {file: [part for part in parts if file == part or part in file.parents] for file in files}
-    assert {str(file): owner for file, owner in owners.items() if len(owner) != 1} == {}
+    tree = {
+        path.relative_to(ROOT / "operator") for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    consumer, operator = built("consumer"), built("operator")
+    assert (consumer & operator, tree - consumer - operator) == (set(), set())
+
+
+def test_the_operators_part_of_a_kind_of_queue_is_not_in_a_consumers_image() -> None:
+    parts = {path.name for path in built("operator") if path.is_relative_to("baton/queues")}
+    assert parts == {"resource.py", "operator_side.py"}
 
 
 def test_there_is_one_version() -> None:

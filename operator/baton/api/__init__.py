@@ -10,7 +10,6 @@ from baton.api.queue import (
     PartitionedQueueSpec,
     PartitionedQueueStatus,
     PartitionScaleStatus,
-    SourceType,
 )
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "ProposedMoveStatus",
     "SessionRule",
     "ShownState",
-    "SourceType",
     "attributes",
     "sessions_required",
 ]

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baton.api.shape import Rule, Shape, rule, rules
 from baton.assignors import BUILT_IN, INSTALLED_NAME
+from baton.schema.shape import Rule, Shape, rule, rules
 
 _OWN = INSTALLED_NAME.replace("\\", "\\\\")
 

@@ -13,8 +13,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import ConfigDict, Field
 
-from baton.api.shape import Shape, rule, rules
 from baton.model.ranges import Spans
+from baton.schema.shape import Shape, rule, rules
 
 T = TypeVar("T")
 

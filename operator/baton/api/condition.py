@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from baton.api.shape import Shape, list_map
+from baton.schema.shape import Shape, list_map
 
 
 class ConditionStatus(StrEnum):

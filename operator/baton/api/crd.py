@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from baton.api.group import ConsumerGroup
 from baton.api.queue import PartitionedQueue
-from baton.api.schema import structural
 from baton.model.names import API_GROUP, API_VERSION
+from baton.schema.structural import structural
 
 Document = dict[str, Any]
 

@@ -10,13 +10,6 @@ class Protocol(StrEnum):
     EAGER = "Eager"
 
 
-class OnDeadline(StrEnum):
-    """What a hand-off does at its deadline on a queue that cannot fence."""
-
-    WAIT = "Wait"
-    FORCE = "Force"
-
-
 class Approval(StrEnum):
     """Whether a person has to approve that partitions are taken from who works on them."""
 

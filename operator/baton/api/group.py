@@ -9,9 +9,10 @@ from pydantic import ConfigDict, Field
 from baton.api.assignor import ROOMS_NEEDED, AssignorName, AssignorOptions
 from baton.api.enums import Approval, Protocol, ScaleMode
 from baton.api.group_status import ConsumerGroupStatus
-from baton.api.queue import ObjectName, PartitionedQueueSpec, SourceType
-from baton.api.shape import NonNegativeSeconds, Shape, list_map, rule, rules
+from baton.api.queue import PartitionedQueueSpec
 from baton.assignors import DEFAULT
+from baton.schema.object_name import ObjectName
+from baton.schema.shape import NonNegativeSeconds, Shape, list_map, rule, rules
 
 LONGEST_NAME = 63
 """Pods carry the group's name as a label's value."""
@@ -194,5 +195,4 @@ def sessions_required(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueue
     """Whether a pod of the group needs a session to be a member. `queues`: those of the group that exist."""
     if spec.membership.session is not None:
         return spec.membership.session is SessionRule.REQUIRED
-    # Consumers of a queue that Baton speaks to have its library, which keeps a Lease; what reads an External queue nobody knows.
-    return any(queue.source.type is not SourceType.EXTERNAL for queue in queues)
+    return any(queue.source.kind.session_required for queue in queues)

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from baton.api.condition import Conditions
-from baton.api.shape import Shape, list_map
+from baton.schema.shape import Shape, list_map
 
 MOST_HANDOFFS_SHOWN = 50
 """The status lists at most so many moves in flight; the ledger has all of them."""

@@ -7,7 +7,7 @@ from re import ASCII, fullmatch
 
 import click
 
-from baton.model.redis_url import SCHEMES, SOCKET
+from baton.queues.redis.url_forms import SCHEMES, SOCKET
 
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _MOST_SHOWN = 60

@@ -58,8 +58,7 @@ def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
 
 
 async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
-    from baton.api import SourceType
-    from baton.controller.adapters import SecretForbidden, redis_url
+    from baton.controller.adapters import SecretForbidden, queue_address
     from baton.kube.api import NotFoundError
     from baton.kube.objects import queue_view, queues_path
     from baton.queues.protocol import QueueUnreachable
@@ -72,12 +71,10 @@ async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
                 f"there is no PartitionedQueue {where}/{name}: kubectl get partitionedqueues -A lists them; "
                 "without a cluster give --redis-url"
             ) from None
-        if queue.spec is None or queue.spec.source.type is not SourceType.REDIS:
-            raise NoAnswerError(
-                f"PartitionedQueue {queue.full_name} is none on Redis: {queue.problem or 'its spec.source.type is another'}"
-            )
+        if queue.spec is None:
+            raise NoAnswerError(f"PartitionedQueue {queue.full_name}: {queue.problem}")
         try:
-            url, stands_in = await redis_url(api, queue, queue.spec)
+            address = await queue_address(api, queue)
         except SecretForbidden:
             raise NoAnswerError(
                 f"you may not read the Secret that spec.source.redis.urlSecretRef of {queue.full_name} names: put the URL into "
@@ -85,4 +82,8 @@ async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
             ) from None
         except QueueUnreachable as problem:
             raise NoAnswerError(str(problem)) from None
-        return QueueServer(queue.full_name, url.get_secret_value(), stands_in)
+        if address is None:
+            raise NoAnswerError(
+                f"PartitionedQueue {queue.full_name} is none on Redis: its spec.source.type is {queue.spec.source.type}"
+            )
+        return QueueServer(queue.full_name, address.text, address.stands_in)

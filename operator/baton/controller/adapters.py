@@ -1,17 +1,17 @@
-"""From a PartitionedQueue to the adapter that speaks to it."""
+"""From a PartitionedQueue to the adapter that speaks to it, by the registry of kinds."""
 
 import base64
 import binascii
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from pydantic import SecretStr
-
-from baton.api import PartitionedQueueSpec, SourceType
+from baton.api import PartitionedQueueSpec
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
-from baton.model.redis_url import SCHEMES
+from baton.queues.kind import Kind, load
+from baton.queues.kinds import KINDS
+from baton.queues.opening import Address, FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
@@ -30,71 +30,69 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_file
     """The adapter for one queue as one group uses it; it connects when it is first asked something. `tls_files`: the folder of
     the files that it may read for TLS (TlsFiles).
 
-    Raises UnsupportedSource, and QueueUnreachable where the Secret with the URL is missing or says nothing; and what `Api`
+    Raises UnsupportedSource, and QueueUnreachable where a Secret that its spec names is missing or says nothing; and what `Api`
     raises.
     """
-    spec = queue.spec
-    assert spec is not None
-    match spec.source.type:
-        case SourceType.REDIS:
-            from baton.queues.redis import RedisQueue
-
-            url, stands_in = await redis_url(api, queue, spec)
-            return RedisQueue(
-                url.get_secret_value(),
-                queue=queue.full_name,
-                claimant=claimant,
-                max_delivered_unacked=spec.max_delivered_unacked,
-                max_redeliveries=spec.max_redeliveries or 0,
-                stands_in=stands_in,
-                tls_folder=tls_files,
-            )
-        case SourceType.EXTERNAL:
-            from baton.queues.external import ExternalQueue
-
-            return ExternalQueue()
-        case SourceType.KAFKA:
-            raise UnsupportedSource(
-                f"spec.source.type Kafka of queue {queue.name}: this operator cannot speak to Kafka yet; use Redis, or External "
-                "where the consumers' word is enough"
-            )
+    assert queue.spec is not None
+    kind = queue.spec.source.kind
+    if kind.operator is None:
+        raise UnsupportedSource(_instead(queue, kind))
+    side: OpenQueueSide = load(kind.operator)
+    return await side(_to_open(api, queue, queue.spec, tls_files), claimant)
 
 
-async def redis_url(api: Api, queue: QueueView, spec: PartitionedQueueSpec) -> tuple[SecretStr, str]:
-    """The URL, and where it stands. Raises SecretForbidden, another QueueUnreachable, and what `Api` raises."""
-    source = spec.source.redis
-    assert source is not None
-    if source.url is not None:
-        if "@" in source.url:  # the API server refuses it, but not of what was there before
-            raise QueueUnreachable(
-                f"spec.source.redis.url of queue {queue.name} holds a user or a password: put the URL into a Secret and name "
-                "it in spec.source.redis.urlSecretRef"
-            )
-        return SecretStr(source.url), f"spec.source.redis.url of PartitionedQueue {queue.full_name}"
-    reference = source.url_secret_ref
-    assert reference is not None
-    where = f"Secret {queue.namespace}/{reference.name}, which spec.source.redis.urlSecretRef of queue {queue.name} names,"
-    try:
-        secret = await api.get(core_path(queue.namespace, "secrets", reference.name))
-    except NotFoundError:
-        raise QueueUnreachable(f"{where} does not exist: create it with the key {reference.key}") from None
-    except ApiError as error:
-        if error.status != FORBIDDEN:
-            raise
-        raise SecretForbidden(
-            f"{where} may not be read by the operator: set the chart's value rbac.secrets.{queue.namespace} to "
-            f"[{reference.name}], or give the operator's service account the verb get on it by a Role in namespace "
-            f"{queue.namespace}: {error.message}"
-        ) from None
-    try:
-        url = SecretStr(base64.b64decode((secret.get("data") or {})[reference.key], validate=True).decode().strip())
-    except KeyError:
-        raise QueueUnreachable(f"{where} has no key {reference.key}: add it, with the server's URL") from None
-    except (binascii.Error, UnicodeDecodeError):
-        raise QueueUnreachable(f"{where} has something else than a URL under {reference.key}") from None
-    if url.get_secret_value().partition("://")[0] not in SCHEMES:
-        raise QueueUnreachable(
-            f"{where} has something else than a URL such as redis://:password@redis.{queue.namespace}:6379/0 "
-            f"under {reference.key}"
-        )
-    return url, f"the Secret {queue.namespace}/{reference.name} under the key {reference.key}"
+async def queue_address(api: Api, queue: QueueView) -> Address | None:
+    """Where the queue's server is; None: there is none that could be asked. Raises SecretForbidden, and what else `open_queue`
+    raises."""
+    assert queue.spec is not None
+    kind = queue.spec.source.kind
+    if kind.address is None:
+        return None
+    find: FindAddress = load(kind.address)
+    return await find(_to_open(api, queue, queue.spec, TLS_FOLDER))
+
+
+def _instead(queue: QueueView, kind: Kind) -> str:
+    spoken = [one for one in KINDS if one.operator is not None]
+    fenced, others = (", ".join(one.name for one in spoken if one.fenced is said) for said in (True, False))
+    return (
+        f"spec.source.type {kind.name} of queue {queue.name}: this operator cannot speak to {kind.name} yet; use {fenced}, or "
+        f"{others} where the consumers' word is enough"
+    )
+
+
+def _to_open(api: Api, queue: QueueView, spec: PartitionedQueueSpec, tls_files: Path) -> QueueToOpen:
+    return QueueToOpen(
+        queue.namespace,
+        queue.name,
+        spec.source.fields,
+        spec.max_delivered_unacked,
+        spec.max_redeliveries or 0,
+        _secrets(api, queue),
+        tls_files,
+    )
+
+
+def _secrets(api: Api, queue: QueueView) -> ReadSecret:
+    async def read(name: str, key: str, *, named_by: str, holds: str) -> SecretText:
+        where = f"Secret {queue.namespace}/{name}, which {named_by} of queue {queue.name} names,"
+        try:
+            secret = await api.get(core_path(queue.namespace, "secrets", name))
+        except NotFoundError:
+            raise QueueUnreachable(f"{where} does not exist: create it with the key {key}") from None
+        except ApiError as error:
+            if error.status != FORBIDDEN:
+                raise
+            raise SecretForbidden(
+                f"{where} may not be read by the operator: set the chart's value rbac.secrets.{queue.namespace} to "
+                f"[{name}], or give the operator's service account the verb get on it by a Role in namespace "
+                f"{queue.namespace}: {error.message}"
+            ) from None
+        try:
+            return SecretText(base64.b64decode((secret.get("data") or {})[key], validate=True).decode(), where)
+        except KeyError:
+            raise QueueUnreachable(f"{where} has no key {key}: add it, with the server's {holds}") from None
+        except (binascii.Error, UnicodeDecodeError):
+            raise QueueUnreachable(f"{where} has something else than a {holds} under {key}") from None
+
+    return read

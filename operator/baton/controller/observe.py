@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, attributes
+from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
@@ -49,7 +49,7 @@ class QueueSight:
     @property
     def enforced(self) -> bool:
         """The queue itself refuses stale owners."""
-        return self.facts.fenced and (self.spec is None or self.spec.source.type is not SourceType.EXTERNAL)
+        return self.facts.fenced and (self.spec is None or self.spec.source.kind.fenced)
 
     @property
     def partitions(self) -> int | None:

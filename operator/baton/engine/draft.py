@@ -7,7 +7,6 @@ whose assignment is another one now (`touched`), and what is counted.
 from collections import defaultdict
 from dataclasses import replace
 
-from baton.api.enums import OnDeadline
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
 from baton.engine.state import (
     GroupState,
@@ -22,6 +21,7 @@ from baton.engine.state import (
 )
 from baton.engine.step_events import Granted, How, Redirected, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.on_deadline import OnDeadline
 
 
 class Draft:

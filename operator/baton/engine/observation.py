@@ -10,9 +10,10 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import NamedTuple
 
-from baton.api.enums import Approval, OnDeadline, Protocol, ScaleMode
+from baton.api.enums import Approval, Protocol, ScaleMode
 from baton.assignors import DEFAULT
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.on_deadline import OnDeadline
 from baton.model.ranges import Spans
 from baton.model.session import Release
 

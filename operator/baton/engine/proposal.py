@@ -3,10 +3,11 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from baton.api.enums import OnDeadline, Protocol
+from baton.api.enums import Protocol
 from baton.engine.observation import Observation
 from baton.engine.state import GroupState, Proposal
 from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.on_deadline import OnDeadline
 
 
 @dataclass(frozen=True, slots=True)

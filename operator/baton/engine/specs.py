@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from baton.api import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, SourceType, attributes
-from baton.api.enums import OnDeadline
+from baton.api import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, attributes
 from baton.api.queue import QueueRebalance
 from baton.engine.observation import GroupSpec, ObservedQueue
 
@@ -37,9 +36,9 @@ def observed_queue(spec: PartitionedQueueSpec | None, group: ConsumerGroupSpec, 
     return ObservedQueue(
         partitions,
         exclusive=spec.access_type is AccessType.EXCLUSIVE,
-        fenced=spec.source.type is not SourceType.EXTERNAL,
+        fenced=spec.source.kind.fenced,
         max_handoff=float(spec.rebalance.max_handoff_seconds if handoff is None else handoff),
-        on_deadline=spec.source.external.on_deadline if spec.source.external else OnDeadline.WAIT,
+        on_deadline=spec.source.on_deadline,
         zones=told.zones,
         weights=told.weights,
     )

@@ -16,10 +16,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from baton.api.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
-from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source, SourceType
-from baton.api.shape import Shape
+from baton.api.queue import PartitionedQueueSpec, QueueRebalance
+from baton.api.source import Source
 from baton.assignors import DEFAULT, names
 from baton.model.names import LEDGER_GROUP_KEY
+from baton.schema.shape import Shape
 
 
 def _a_number(value: Any) -> Any:
@@ -98,7 +99,7 @@ class QueueRebalancePart(_Part, QueueRebalance):
 class QueuePart(_Part, PartitionedQueueSpec):
     """The spec of a PartitionedQueue. In short: the number of its partitions; or `type` and `onDeadline` instead of `source`."""
 
-    source: Source = Source(type=SourceType.REDIS)
+    source: Source = Source(type="Redis")
     partitions: Count
     rebalance: QueueRebalancePart = QueueRebalancePart()
 

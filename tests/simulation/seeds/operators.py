@@ -13,14 +13,13 @@ from tests.simulation.api_server import MemoryApi, WatchFeed
 from tests.simulation.seeds.adapter import SeedQueue
 from tests.simulation.seeds.wire import Wire
 
-from baton.api import SourceType
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.feed import Feed
 from baton.controller.replica import Replica
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView
-from baton.queues.external import ExternalQueue
+from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 
 if TYPE_CHECKING:
@@ -154,8 +153,8 @@ class Operator:
     async def _open(self, queue: QueueView, claimant: Claimant) -> QueueAdapter:
         spec = queue.spec
         assert spec is not None
-        if spec.source.type is SourceType.EXTERNAL:
+        if not spec.source.kind.fenced:
             return ExternalQueue()
-        if spec.source.type is SourceType.KAFKA:
+        if spec.source.kind.operator is None:
             raise UnsupportedSource(f"queue {queue.name}: as the operator's own `open_queue`")
         return SeedQueue(self.world.queue(queue.namespace, queue.name), self, claimant)

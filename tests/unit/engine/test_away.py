@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from tests.unit.engine.group import Group, grants, pauses
 
-from baton.api.enums import OnDeadline, Protocol
+from baton.api.enums import Protocol
 from baton.engine import State
 from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.on_deadline import OnDeadline
 from baton.model.session import Release
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from tests.unit.engine.group import Group, grants, pauses
 
-from baton.api.enums import OnDeadline
 from baton.engine import State
 from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec, HeldBack
+from baton.model.on_deadline import OnDeadline
 
 
 def held(how: HeldBack, partitions: int = 4, spec: GroupSpec | None = None, **queue: object) -> Group:

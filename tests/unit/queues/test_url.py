@@ -4,12 +4,12 @@ from re import fullmatch
 
 import pytest
 
-from baton.api.queue import REDIS_OPTIONS
 from baton.cli.names import REDIS_URL
-from baton.model.redis_url import EXAMPLES, FORMS, SCHEMES
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisDeadLetters, RedisQueue
+from baton.queues.redis.resource import REDIS_OPTIONS
 from baton.queues.redis.url import MOST_WORDS, OPTIONS, SECRET_OPTIONS, read
+from baton.queues.redis.url_forms import EXAMPLES, FORMS, SCHEMES
 
 PASSWORD = "correct-horse/battery"
 IN_URL = "correct-horse%2Fbattery"

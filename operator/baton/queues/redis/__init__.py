@@ -1,10 +1,16 @@
-"""Partitioned queues on Redis streams: the operator's side, producers and readers."""
+"""Partitioned queues on Redis streams: the operator's side, producers and readers.
+
+Each name is loaded when it is first asked for: who looks up what kinds of queues there are needs no redis-py.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from baton.model.extras import extra
-from baton.queues.entry import Entry, Plan
-from baton.queues.fence import PartitionPaused, StaleOwner
 
-with extra("redis"):
+if TYPE_CHECKING:
+    from baton.queues.entry import Entry, Plan
+    from baton.queues.fence import PartitionPaused, StaleOwner
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
     from baton.queues.redis.async_producer import AsyncRedisProducer
@@ -32,3 +38,25 @@ __all__ = [
     "Sent",
     "StaleOwner",
 ]
+
+_MODULES = {
+    "entry": ("Entry", "Plan"),
+    "fence": ("PartitionPaused", "StaleOwner"),
+    "redis.adapter": ("RedisQueue",),
+    "redis.announcements": ("RedisAnnouncements",),
+    "redis.async_producer": ("AsyncRedisProducer",),
+    "redis.awaiting": ("AsyncPendingSend",),
+    "redis.dead_letters": ("Letter", "LetterId", "LetterLine", "RedisDeadLetters"),
+    "redis.outgoing": ("Sent",),
+    "redis.producer": ("PendingSend", "RedisProducer"),
+    "redis.reader": ("RedisReader",),
+}
+_WHERE = {name: f"baton.queues.{module}" for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with extra("redis"):
+        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return found

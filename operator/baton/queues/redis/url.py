@@ -11,9 +11,9 @@ from re import ASCII, fullmatch
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-from baton.model.redis_url import EXAMPLES, MOST_HOSTS, SCHEMES, SOCKET
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.development import dev_queue
+from baton.queues.redis.url_forms import EXAMPLES, MOST_HOSTS, SCHEMES, SOCKET
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379

@@ -1,0 +1,1 @@
+"""Queues that Baton cannot reach."""

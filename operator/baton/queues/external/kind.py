@@ -1,0 +1,12 @@
+"""Queues that Baton cannot reach, as a kind."""
+
+from baton.queues.kind import Kind
+
+KIND = Kind(
+    name="External",
+    about="For type External; may be left out.",
+    resource="baton.queues.external.resource:ExternalSource",
+    fenced=False,
+    session_required=False,  # nobody knows what reads it
+    operator="baton.queues.external.operator_side:open_queue",
+)

@@ -1,0 +1,1 @@
+"""Topics of Kafka: declared, and not spoken to yet."""

@@ -1,0 +1,51 @@
+"""What a kind of queue brings, and what it says of itself."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind. Its sides are named and not imported ("module:attribute"), so that a pod loads the one that it needs, and the
+    registry needs no client of any server. `baton.queues.kinds` says what the sides are."""
+
+    name: str
+    """As spec.source.type names it."""
+    about: str
+    """The description of its fields, for kubectl explain."""
+    resource: str
+    """The CR model of its fields: a SourceFields (baton.schema.source_fields). For the operator alone."""
+    needs: tuple[str, ...] = ()
+    """Fields of which one (`needs_all`: each) has to stand in the source. Without any, the fields may be left out."""
+    needs_all: bool = False
+    fenced: bool
+    """The queue itself refuses stale owners."""
+    session_required: bool
+    """A pod is a member only while it keeps a session, unless spec.membership.session says otherwise: its consumers have Baton's
+    library, which keeps one."""
+    partitions_are_changed: str | None = None
+    """Where: the queue says how many partitions it has, and spec.partitions does not. None: spec.partitions says."""
+    most_partitions: int | None = None
+    """None: as many as any queue."""
+    limits_unacknowledged: bool = False
+    """spec.maxDeliveredUnacked holds for it."""
+    operator: str | None = None
+    """The operator's side. None: this operator cannot speak to it yet."""
+    variable: str | None = None
+    """The environment variable from which a pod has the address of its group's queues."""
+    consumer: str | None = None
+    spark: str | None = None
+    address: str | None = None
+    """Where its server is, for commands that ask it themselves. None: there are none."""
+
+    @property
+    def field(self) -> str:
+        """Of spec.source."""
+        return self.name[0].lower() + self.name[1:]
+
+
+def load(side: str) -> Any:
+    """What a side names."""
+    module, _, attribute = side.partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,19 @@
+"""Redis streams, as a kind of queue."""
+
+from baton.queues.kind import Kind
+
+KIND = Kind(
+    name="Redis",
+    about="For type Redis.",
+    resource="baton.queues.redis.resource:RedisSource",
+    needs=("url", "urlSecretRef"),
+    fenced=True,
+    session_required=True,
+    most_partitions=1024,  # keys are routed over so many slots; a partition without a slot would stay empty
+    limits_unacknowledged=True,
+    operator="baton.queues.redis.operator_side:open_queue",
+    variable="BATON_REDIS_URL",
+    consumer="baton.queues.redis.consumer_side:RedisConsumerSide",
+    spark="baton.queues.redis.reader:RedisReader",
+    address="baton.queues.redis.operator_side:address",
+)

@@ -1,0 +1,44 @@
+"""The operator's side of a Redis queue: from its spec to the adapter."""
+
+from baton.queues.opening import Address, QueueToOpen
+from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
+from baton.queues.redis.resource import RedisSource
+from baton.queues.redis.url_forms import SCHEMES
+
+
+async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
+    """`OpenQueueSide` of Redis."""
+    from baton.queues.redis import RedisQueue
+
+    where = await address(queue)
+    return RedisQueue(
+        where.text,
+        queue=queue.full_name,
+        claimant=claimant,
+        max_delivered_unacked=queue.max_delivered_unacked,
+        max_redeliveries=queue.max_redeliveries,
+        stands_in=where.stands_in,
+        tls_folder=queue.tls_files,
+    )
+
+
+async def address(queue: QueueToOpen) -> Address:
+    """The URL, and where it stands."""
+    source: RedisSource = queue.source
+    if source.url is not None:
+        if "@" in source.url:  # the API server refuses it, but not of what was there before
+            raise QueueUnreachable(
+                f"spec.source.redis.url of queue {queue.name} holds a user or a password: put the URL into a Secret and name "
+                "it in spec.source.redis.urlSecretRef"
+            )
+        return Address(source.url, f"spec.source.redis.url of PartitionedQueue {queue.full_name}")
+    reference = source.url_secret_ref
+    assert reference is not None
+    secret = await queue.read_secret(reference.name, reference.key, named_by="spec.source.redis.urlSecretRef", holds="URL")
+    url = secret.text.strip()
+    if url.partition("://")[0] not in SCHEMES:
+        raise QueueUnreachable(
+            f"{secret.where} has something else than a URL such as redis://:password@redis.{queue.namespace}:6379/0 "
+            f"under {reference.key}"
+        )
+    return Address(url, f"the Secret {queue.namespace}/{reference.name} under the key {reference.key}")

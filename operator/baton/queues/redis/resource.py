@@ -1,0 +1,98 @@
+"""spec.source.redis of a PartitionedQueue."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from baton.queues.redis.url_forms import EXAMPLES, FORMS
+from baton.schema.object_name import SecretKey
+from baton.schema.shape import rule, rules
+from baton.schema.source_fields import SourceFields
+
+REDIS_OPTIONS = {
+    "db": "[0-9]{1,9}",
+    "client_name": "[^&]+",
+    "health_check_interval": "[0-9]{1,9}",
+    "sentinel_auth": "(true|false)",
+    "socket_connect_timeout": "[0-9.]{1,8}",
+    "socket_keepalive": "(true|false)",
+    "socket_timeout": "[0-9.]{1,8}",
+    "ssl_ca_certs": "[^&]+",
+    "ssl_ca_data": "[^&]*",
+    "ssl_ca_path": "[^&]+",
+    "ssl_cert_reqs": "(required|optional|none)",
+    "ssl_certfile": "[^&]+",
+    "ssl_check_hostname": "(true|false)",
+    "ssl_ciphers": "[^&]+",
+    "ssl_keyfile": "[^&]+",
+}
+"""What may stand behind the ? of a URL, and what it may be. The adapter (baton.queues.redis.url) reads them."""
+
+_FORM = "|".join(f"{kind.replace('+', '[+]')}://{form}" for kind, form in FORMS.items()).replace("\\", "\\\\")
+"""What follows redis or rediss, as it stands in a rule."""
+_OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items())})"
+
+
+class RedisSource(SourceFields):
+    """A queue on Redis streams, kept by Baton. The server itself refuses stale owners."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.url) != has(self.urlSecretRef)",
+                "spec.source.redis: give exactly one of url and urlSecretRef",
+                reason="FieldValueInvalid",
+            ),
+            rule(
+                "!has(self.url) || !(self.url.contains('@') || self.url.matches('[?&](username|password|ssl_password)='))",
+                "spec.source.redis.url holds a user or a password: put the URL into a Secret and name it in "
+                "spec.source.redis.urlSecretRef",
+                field=".url",
+                reason="FieldValueForbidden",
+            ),
+        )
+    )
+
+    url: (
+        Annotated[
+            str,
+            Field(
+                max_length=2048,
+                json_schema_extra=rules(
+                    rule(
+                        f"self.contains('@') || self.matches('^rediss?({_FORM})([?].*)?$')",
+                        f"spec.source.redis.url is no URL of a Redis: write {'; or '.join(EXAMPLES.values())}",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.contains('?') || self.matches('[?&](username|password|ssl_password)=') || "
+                        f"self.matches('^[^?]*[?]{_OPTION}(&{_OPTION})*$')",
+                        "spec.source.redis.url has an option that there is not, or that cannot be so. There are "
+                        f"{', '.join(REDIS_OPTIONS)}; db and health_check_interval are numbers, as in ?db=1",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.matches('^redis(://|[+]).*[?&]ssl_')",
+                        "spec.source.redis.url has an option for TLS: begin it with rediss://",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.matches('^rediss?(|[+]cluster)://.*[?&]sentinel_')",
+                        "spec.source.redis.url has an option for Sentinels: begin it with redis+sentinel://",
+                        reason="FieldValueInvalid",
+                    ),
+                    rule(
+                        "!self.matches('^rediss?[+]cluster://.*[?&]db=')",
+                        "spec.source.redis.url has the option db, but a Redis Cluster has database 0 alone: take it out",
+                        reason="FieldValueInvalid",
+                    ),
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS), or who knows which one is the primary:
+    redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, or a Redis Cluster: redis+cluster://redis.shop:6379, both with
+    several hosts between commas. Without a user or password: a URL with these belongs into a Secret, see urlSecretRef."""
+    url_secret_ref: SecretKey | None = None
+    """A Secret that holds the URL. It is read again whenever the connection is made anew, so a password may be changed."""
