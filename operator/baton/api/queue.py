@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from baton.api.attributes import PartitionAttributes
 from baton.api.condition import Conditions
 from baton.api.source import Source
-from baton.queues.kind import Kind
+from baton.queues.kind import QueueKind
 from baton.queues.kinds import KINDS
 from baton.schema.shape import NonNegativeSeconds, Rule, Shape, rule, rules
 
@@ -41,7 +41,7 @@ class QueueRebalance(Shape):
     and what it left is redelivered to the next owner, marked. Seconds; 0 does not wait."""
 
 
-def _names(kinds: Iterable[Kind]) -> str:
+def _names(kinds: Iterable[QueueKind]) -> str:
     return ", ".join(one.name for one in kinds)
 
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, cast
 from pydantic import ConfigDict, Field, create_model
 
 from baton.model.on_deadline import OnDeadline
-from baton.queues.kind import Kind, load
+from baton.queues.kind import QueueKind, load
 from baton.queues.kinds import KINDS, kind
 from baton.schema.shape import Rule, Shape, rule, rules
 from baton.schema.source_fields import SourceFields
@@ -40,7 +40,7 @@ def _rules() -> Iterator[Rule]:
     )
 
 
-def _model(one: Kind) -> type[SourceFields]:
+def _model(one: QueueKind) -> type[SourceFields]:
     return cast("type[SourceFields]", load(one.resource))
 
 
@@ -63,7 +63,7 @@ class Source(Shape):
     """Where the queue is. Cannot be changed."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> QueueKind:
         """What its type says of itself."""
         return kind(self.type)
 

@@ -9,9 +9,9 @@ from baton.api import PartitionedQueueSpec
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
-from baton.queues.kind import Kind, load
+from baton.queues.kind import QueueKind, load
 from baton.queues.kinds import KINDS
-from baton.queues.opening import Address, FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText
+from baton.queues.opening import FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
@@ -41,7 +41,7 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_file
     return await side(_to_open(api, queue, queue.spec, tls_files), claimant)
 
 
-async def queue_address(api: Api, queue: QueueView) -> Address | None:
+async def queue_address(api: Api, queue: QueueView) -> ServerAddress | None:
     """Where the queue's server is; None: there is none that could be asked. Raises SecretForbidden, and what else `open_queue`
     raises."""
     assert queue.spec is not None
@@ -52,7 +52,7 @@ async def queue_address(api: Api, queue: QueueView) -> Address | None:
     return await find(_to_open(api, queue, queue.spec, TLS_FOLDER))
 
 
-def _instead(queue: QueueView, kind: Kind) -> str:
+def _instead(queue: QueueView, kind: QueueKind) -> str:
     spoken = [one for one in KINDS if one.operator is not None]
     fenced, others = (", ".join(one.name for one in spoken if one.fenced is said) for said in (True, False))
     return (

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class QueueKind:
     """One kind. Its sides are named and not imported ("module:attribute"), so that a pod loads the one that it needs, and the
     registry needs no client of any server. `baton.queues.kinds` says what the sides are."""
 

@@ -2,23 +2,24 @@
 
 In its folder stand
 
-- `kind.py`: KIND, a `Kind`, which says what the rest of Baton asks of it (is it fenced, how many partitions may it have, …) and
-  names its sides. It imports nothing else of the folder, and no client of a server.
+- `kind.py`: KIND, a `QueueKind`, which says what the rest of Baton asks of it (is it fenced, how many partitions may it have,
+  …) and names its sides. It imports nothing else of the folder, and no client of a server.
 - `resource.py`: the model of spec.source.<kind>, a `SourceFields` with its rules in CEL. The CRD is composed of these, so
   `make generate` follows. It is in the operator's wheel alone, as is
 - `operator_side.py`: `open_queue` (an `OpenQueueSide`, baton.queues.opening), which makes the `QueueAdapter`
   (baton.queues.protocol) of one queue for one group. Without it the kind is declared, and a group says UnsupportedSource.
-- what the other sides in `Kind` name, as far as the kind has them; and a producer for programs, which import it from the folder.
+- what the other sides in `QueueKind` name, as far as the kind has them; and a producer for programs, which import it from the
+  folder.
 """
 
 from importlib import import_module
 
-from baton.queues.kind import Kind
+from baton.queues.kind import QueueKind
 
 
-def _kind(folder: str) -> Kind:
+def _kind(folder: str) -> QueueKind:
     found = import_module(f"{folder}.kind").KIND
-    assert isinstance(found, Kind)
+    assert isinstance(found, QueueKind)
     return found
 
 
@@ -35,6 +36,6 @@ KINDS = tuple(
 """In the order in which the schema lists them."""
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> QueueKind:
     """By spec.source.type. Raises KeyError."""
     return {one.name: one for one in KINDS}[name]

@@ -31,7 +31,7 @@ class QueueToOpen:
     namespace: str
     name: str
     source: Any
-    """The kind's own CR model (`Kind.resource`), as the spec has it."""
+    """The kind's own CR model (`QueueKind.resource`), as the spec has it."""
     max_delivered_unacked: int
     max_redeliveries: int
     read_secret: ReadSecret
@@ -45,7 +45,7 @@ class QueueToOpen:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """Where a queue's server is."""
 
     text: str = field(repr=False)
@@ -54,6 +54,7 @@ class Address:
 
 
 OpenQueueSide = Callable[[QueueToOpen, Claimant], Awaitable[QueueAdapter]]
-"""The operator's side (`Kind.operator`). The adapter connects when it is first asked something. May raise QueueUnreachable."""
-FindAddress = Callable[[QueueToOpen], Awaitable[Address]]
-"""`Kind.address`. May raise QueueUnreachable."""
+"""The operator's side (`QueueKind.operator`). The adapter connects when it is first asked something. May raise
+QueueUnreachable."""
+FindAddress = Callable[[QueueToOpen], Awaitable[ServerAddress]]
+"""`QueueKind.address`. May raise QueueUnreachable."""

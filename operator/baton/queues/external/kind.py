@@ -1,8 +1,8 @@
 """Queues that Baton cannot reach, as a kind."""
 
-from baton.queues.kind import Kind
+from baton.queues.kind import QueueKind
 
-KIND = Kind(
+KIND = QueueKind(
     name="External",
     about="For type External; may be left out.",
     resource="baton.queues.external.resource:ExternalSource",

@@ -1,8 +1,8 @@
 """Topics of Kafka, as a kind of queue."""
 
-from baton.queues.kind import Kind
+from baton.queues.kind import QueueKind
 
-KIND = Kind(
+KIND = QueueKind(
     name="Kafka",
     about="For type Kafka, which this version of the operator cannot speak to yet: the group says UnsupportedSource.",
     resource="baton.queues.kafka.resource:KafkaSource",

@@ -1,8 +1,8 @@
 """Redis streams, as a kind of queue."""
 
-from baton.queues.kind import Kind
+from baton.queues.kind import QueueKind
 
-KIND = Kind(
+KIND = QueueKind(
     name="Redis",
     about="For type Redis.",
     resource="baton.queues.redis.resource:RedisSource",

@@ -1,6 +1,6 @@
 """The operator's side of a Redis queue: from its spec to the adapter."""
 
-from baton.queues.opening import Address, QueueToOpen
+from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis.resource import RedisSource
 from baton.queues.redis.url_forms import SCHEMES
@@ -22,7 +22,7 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     )
 
 
-async def address(queue: QueueToOpen) -> Address:
+async def address(queue: QueueToOpen) -> ServerAddress:
     """The URL, and where it stands."""
     source: RedisSource = queue.source
     if source.url is not None:
@@ -31,7 +31,7 @@ async def address(queue: QueueToOpen) -> Address:
                 f"spec.source.redis.url of queue {queue.name} holds a user or a password: put the URL into a Secret and name "
                 "it in spec.source.redis.urlSecretRef"
             )
-        return Address(source.url, f"spec.source.redis.url of PartitionedQueue {queue.full_name}")
+        return ServerAddress(source.url, f"spec.source.redis.url of PartitionedQueue {queue.full_name}")
     reference = source.url_secret_ref
     assert reference is not None
     secret = await queue.read_secret(reference.name, reference.key, named_by="spec.source.redis.urlSecretRef", holds="URL")
@@ -41,4 +41,4 @@ async def address(queue: QueueToOpen) -> Address:
             f"{secret.where} has something else than a URL such as redis://:password@redis.{queue.namespace}:6379/0 "
             f"under {reference.key}"
         )
-    return Address(url, f"the Secret {queue.namespace}/{reference.name} under the key {reference.key}")
+    return ServerAddress(url, f"the Secret {queue.namespace}/{reference.name} under the key {reference.key}")
