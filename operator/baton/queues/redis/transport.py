@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.queues.redis import answers, scripts
@@ -88,12 +88,8 @@ class Transport:
         return Server.from_answers(info, None if isinstance(fsync, ResponseError) else fsync)
 
     async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Callable[[Any], T]) -> T:
-        """One script by itself."""
-        with self.explained():
-            try:
-                return read(await self.client.evalsha(script.sha, len(keys), *keys, *arguments))
-            except NoScriptError:
-                return read(await self.client.eval(script.text, len(keys), *keys, *arguments))
+        """One script."""
+        return await self.batched(self.asking, read, ScriptRun(script, keys, arguments))
 
     async def batched(self, batches: Batches, read: Callable[[object], T], request: ScriptRun) -> T:
         """Together with what others ask in the same turn of the event loop. `batches`: `durably` or `asking`."""
