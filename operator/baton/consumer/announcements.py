@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from baton.consumer.assignment_source import Assignments
 from baton.consumer.handler import in_event_loop
-from baton.consumer.source import Assignments
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.protocol import Heard, QueueUnreachable

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import urllib3
 
-from baton.consumer.clock import ServerClock
+from baton.consumer.server_clock import ServerClock
 
 Json = dict[str, Any]
 """A resource, or an event of a watch, as JSON."""

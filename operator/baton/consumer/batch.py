@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from baton.consumer.held import Hearing, HeldEntry
+from baton.consumer.acknowledgement import Acknowledgement
+from baton.consumer.held_entry import HeldEntry, OutcomeListener
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
-from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Partition
 from baton.model.wording import counted
 
@@ -13,7 +13,7 @@ from baton.model.wording import counted
 class Batch(Sequence[HeldEntry]):
     """Entries of one or several partitions; those of one partition are in order."""
 
-    def __init__(self, entries: Sequence[HeldEntry], hearing: Hearing) -> None:
+    def __init__(self, entries: Sequence[HeldEntry], hearing: OutcomeListener) -> None:
         self._entries = entries
         self._hearing = hearing
 

@@ -4,8 +4,8 @@ from baton.consumer.batch import Batch
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import Delivery
 from baton.consumer.handler import HandlerRun
+from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.loop import ConsumerLoop
-from baton.consumer.terms import HandlerTerms
 from baton.consumer.worker import call, call_async, take
 
 
@@ -16,7 +16,7 @@ class BatchStream:
     queue's maxDeliveredUnacked. Entries of a partition come in order.
     """
 
-    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, terms: HandlerTerms) -> None:
+    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, terms: CheckedOptions) -> None:
         self._loop = loop
         self._handler = handler
         self._terms = terms

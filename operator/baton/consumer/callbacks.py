@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from baton.consumer.holding import Holding, Notice, Phase
+from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.model.ids import Partition
 from baton.model.options import function
 
@@ -35,7 +35,7 @@ class Call:
     """A callback for some worker to call."""
 
     function: Callable[..., object]
-    holdings: Sequence[Holding]
+    holdings: Sequence[HeldPartition]
     time_left: Callable[[], float | None] | None = None
     """For `on_revoked`."""
 
@@ -49,12 +49,12 @@ class Call:
 class Notices:
     """Which callbacks are due. Of the consumer's loop."""
 
-    def __init__(self, callbacks: Callbacks, time_left: Callable[[Holding], float | None]) -> None:
+    def __init__(self, callbacks: Callbacks, time_left: Callable[[HeldPartition], float | None]) -> None:
         self._callbacks = callbacks
         self._time_left = time_left
-        self._farewells: list[Holding] = []
+        self._farewells: list[HeldPartition] = []
 
-    def assigned(self, holdings: Sequence[Holding]) -> Call | None:
+    def assigned(self, holdings: Sequence[HeldPartition]) -> Call | None:
         """For those that are new."""
         new = [holding for holding in holdings if holding.notice is Notice.NONE and not holding.over]
         function = self._callbacks.on_assigned
@@ -62,7 +62,7 @@ class Notices:
             holding.notice = Notice.ASSIGNED if function is None else Notice.ASSIGNING
         return Call(function, new) if new and function is not None else None
 
-    def may_go(self, holding: Holding) -> bool:
+    def may_go(self, holding: HeldPartition) -> bool:
         """Whether the program knows that it is called back; if not, it is told soon."""
         if self._callbacks.on_revoked is None or holding.notice is Notice.NONE:
             return True
@@ -84,11 +84,11 @@ class Notices:
 
         return Call(function, going, time_left)
 
-    def lost(self, holdings: Iterable[Holding]) -> Call | None:
+    def lost(self, holdings: Iterable[HeldPartition]) -> Call | None:
         """For those of which the program believes that they are its own."""
         return self._lost(one for one in holdings if one.phase is Phase.FENCED)
 
-    def _lost(self, holdings: Iterable[Holding]) -> Call | None:
+    def _lost(self, holdings: Iterable[HeldPartition]) -> Call | None:
         if self._callbacks.on_lost is None:
             return None
         gone = [one for one in holdings if one.notice in (Notice.ASSIGNING, Notice.ASSIGNED)]
@@ -96,7 +96,7 @@ class Notices:
             holding.notice = Notice.REVOKED
         return Call(self._callbacks.on_lost, gone) if gone else None
 
-    def last(self, calls: Iterable[Call], holdings: Sequence[Holding], at_work: Sequence[Holding]) -> list[Call]:
+    def last(self, calls: Iterable[Call], holdings: Sequence[HeldPartition], at_work: Sequence[HeldPartition]) -> list[Call]:
         """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go, and those
         that it still was `at_work` on. `calls`: that were not called; it is too late for any other."""
         left = [call for call in calls if call.function == self._callbacks.on_lost]

@@ -8,19 +8,19 @@ from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
 from baton.consumer.announcements import AnnouncedAssignments
+from baton.consumer.assignment_source import Assignments, AssignmentSource
 from baton.consumer.batches import BatchStream
 from baton.consumer.callbacks import Call, Callbacks, Partitions
 from baton.consumer.deadlines import LedgerDeadlines, Left, first_known
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializer, Deserializers
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
+from baton.consumer.handler_options import CheckedOptions, HandlerOptions
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
-from baton.consumer.source import Assignments, AssignmentSource
-from baton.consumer.terms import HandlerOptions, HandlerTerms
 from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
@@ -148,7 +148,7 @@ class Consumer:
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
         """For `for` in `with`, or `async for` in `async with`: a batch has up to so many entries and bytes (one entry at least),
         and waits up to `max_wait` seconds for more once it has something. Ends on SIGTERM, Ctrl-C or `stop`, as `run` does."""
-        terms = HandlerTerms(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
+        terms = CheckedOptions(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
         self._loop.serve(1, shared=True)
         return BatchStream(self._loop, self._calling, terms)
 
@@ -224,7 +224,7 @@ class Consumer:
         with self:
             yield
 
-    def _terms(self, options: HandlerOptions) -> HandlerTerms:
-        terms = HandlerTerms.of(options, self._deserializers)
+    def _terms(self, options: HandlerOptions) -> CheckedOptions:
+        terms = CheckedOptions.of(options, self._deserializers)
         self._loop.serve(terms.concurrency, by_key=terms.by_key)
         return terms

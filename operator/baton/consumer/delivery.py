@@ -5,10 +5,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import inf
 
+from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.callbacks import Call
-from baton.consumer.held import HeldEntry
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import Outcome
-from baton.consumer.receipt import Acknowledgement
 from baton.model.options import number, whole
 
 Outcomes = Sequence[tuple[HeldEntry, Outcome]]

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from baton.consumer.held import HeldEntry
-from baton.consumer.lane import Lane
+from baton.consumer.entry_sequence import EntrySequence
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said, then
 from baton.model.options import function
 from baton.model.wording import one_line
@@ -34,9 +34,9 @@ class Deserializers:
             return entries, []
         readable: list[HeldEntry] = []
         others: list[tuple[HeldEntry, Outcome]] = []
-        held_up: set[Lane] = set()
+        held_up: set[EntrySequence] = set()
         for entry in entries:
-            if entry.lane in held_up:
+            if entry.sequence in held_up:
                 continue
             try:
                 readable.append(self._applied(entry))
@@ -45,7 +45,7 @@ class Deserializers:
                 outcome = outcome_of(error)
                 log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
                 others.append((entry, outcome))
-                held_up.add(entry.lane)
+                held_up.add(entry.sequence)
             except Exception as error:
                 others.append((entry, DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
         return readable, others

@@ -11,20 +11,20 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
 from baton.consumer import forks
+from baton.consumer.acknowledgement import Acknowledgement
+from baton.consumer.assignment_source import Assignments
 from baton.consumer.callbacks import Call, Callbacks, Notices
 from baton.consumer.deadlines import Left
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
-from baton.consumer.due import Due
-from baton.consumer.grace import Grace
-from baton.consumer.holding import Holding
-from baton.consumer.holdings import HeldPartitions
+from baton.consumer.dispatcher import Dispatcher
+from baton.consumer.grace_period import GracePeriod
+from baton.consumer.held_partition import HeldPartition
+from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.queue_requests import SURE_FOR, QueueRequests
 from baton.consumer.reader import Reader
-from baton.consumer.receipt import Acknowledgement
 from baton.consumer.session import Session
-from baton.consumer.source import Assignments
-from baton.consumer.supply import Supply
-from baton.consumer.upkeep import Upkeep
-from baton.consumer.work import SURE_FOR, QueueRequests
+from baton.consumer.settlement import Settlement
+from baton.consumer.wake_times import WakeTimes
 from baton.model.ids import QueueName, Uid
 
 LOOK_EVERY = 1.0
@@ -53,15 +53,15 @@ class ConsumerLoop:
         self._deadlines = deadlines
         self._source = source
         self._session = session
-        self._grace = Grace(grace)
+        self._grace = GracePeriod(grace)
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
         """From any thread, and from signal handlers: this queue is the one kind that these may use."""
         self._holdings = HeldPartitions(open_queue, source, self, self.wake)
         self._work = QueueRequests()
         self._notices = Notices(callbacks, self.time_left)
-        self._supply = Supply(self._holdings, self._work)
-        self._due = Due(self._holdings, self._supply, self._work)
-        self._upkeep = Upkeep(uid, self._holdings, self._supply, self._work, self._grace, self._notices, session)
+        self._dispatcher = Dispatcher(self._holdings, self._work)
+        self._wake_times = WakeTimes(self._holdings, self._dispatcher, self._work)
+        self._settlement = Settlement(uid, self._holdings, self._dispatcher, self._work, self._grace, self._notices, session)
         self._ended = threading.Event()
         self._shared: bool | None = None
         self.last_calls: Sequence[Call] = ()
@@ -93,7 +93,7 @@ class ConsumerLoop:
         self._shared = shared
 
         def begin() -> None:
-            self._supply.workers, self._supply.shared = workers, shared
+            self._dispatcher.workers, self._dispatcher.shared = workers, shared
             self._holdings.divide(by_key=by_key)
 
         self._words.put(begin)
@@ -107,7 +107,7 @@ class ConsumerLoop:
         """Begin nothing more, let go of everything, and end. `idle`: nobody works on what was handed out any more."""
         self._grace.stop_now()
         if idle:
-            self._words.put(self._upkeep.keep_all)
+            self._words.put(self._settlement.keep_all)
         self.interrupt()
 
     def abort(self) -> None:
@@ -117,7 +117,7 @@ class ConsumerLoop:
 
     def interrupt(self) -> None:
         """Look at the ledger, and have no other entry begun before."""
-        self._words.put(self._supply.recall)
+        self._words.put(self._dispatcher.recall)
 
     def wake(self) -> None:
         self._words.put(lambda: None)
@@ -125,7 +125,7 @@ class ConsumerLoop:
     @property
     def interrupted(self) -> bool:
         """The ledger or the end has called, and some worker is still at an entry that it had begun before."""
-        return any(delivery.recalled for delivery in list(self._supply.out))
+        return any(delivery.recalled for delivery in list(self._dispatcher.out))
 
     def want(self, want: Want) -> None:
         """Ask for entries; `want.answer` is what comes of it. Raises RuntimeError where nobody would ever answer."""
@@ -168,9 +168,9 @@ class ConsumerLoop:
     def forget(self, want: Want) -> None:
         """Nobody waits for it any more; what it has got goes back."""
         if want.answer.cancel():
-            self._words.put(lambda: self._supply.forget(want))
+            self._words.put(lambda: self._dispatcher.forget(want))
         else:
-            want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._supply.back(answer.result())))
+            want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._dispatcher.back(answer.result())))
 
     def called(self, call: Call) -> None:
         """A callback has returned."""
@@ -178,7 +178,7 @@ class ConsumerLoop:
 
     def not_called(self, call: Call) -> None:
         """A callback was cancelled or ended the program's work, and is due again."""
-        self._words.put(lambda: self._supply.not_called(call))
+        self._words.put(lambda: self._dispatcher.not_called(call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         self._words.put(Told(outcomes, receipt))
@@ -189,19 +189,19 @@ class ConsumerLoop:
     def give_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float = 0.0, count: int = 0) -> None:
         self._words.put(Returned(delivery, outcomes, seconds, count))
 
-    def still_mine(self, holding: Holding) -> bool:
+    def still_mine(self, holding: HeldPartition) -> bool:
         if holding.over or self._ended.is_set():
             return False
         if time.monotonic() - holding.sure_at <= SURE_FOR:
             return True
         answer: Future[bool] = Future()
-        self._words.put(lambda: answer.set_result(self._upkeep.is_ours(holding)))
+        self._words.put(lambda: answer.set_result(self._settlement.is_ours(holding)))
         try:
             return answer.result(_LONGEST_ANSWER)
         except TimeoutError:
             return False
 
-    def time_left(self, holding: Holding) -> float | None:
+    def time_left(self, holding: HeldPartition) -> float | None:
         """Seconds until its partition is taken away, or the process ends; None: neither is known."""
         if holding.over:
             return 0.0
@@ -228,9 +228,9 @@ class ConsumerLoop:
             self._failure = failure
         finally:
             self._ended.set()
-            self._upkeep.forget()
+            self._settlement.forget()
             self._hear()
-            for want in self._supply.wants:
+            for want in self._dispatcher.wants:
                 if want.answer.set_running_or_notify_cancel():
                     want.answer.set_result(None)
             self._holdings.close()
@@ -239,10 +239,10 @@ class ConsumerLoop:
     def _turn(self) -> None:
         begun = time.monotonic()
         self._hear()
-        self._upkeep.look_around()
-        worked = self._supply.serve(self._words.empty)
-        self._upkeep.report()
-        if worked and not self._supply.wants and self._heard_within(_SHORT_WORK):
+        self._settlement.look_around()
+        worked = self._dispatcher.serve(self._words.empty)
+        self._settlement.report()
+        if worked and not self._dispatcher.wants and self._heard_within(_SHORT_WORK):
             return
         if not worked and not self._finished():
             self._rest(begun)
@@ -257,23 +257,23 @@ class ConsumerLoop:
     def _take_in(self, word: Want | Told | Returned | Callable[[], None]) -> None:
         match word:
             case Want():
-                self._supply.wants.append(word)
+                self._dispatcher.wants.append(word)
             case Told(outcomes, receipt):
-                self._upkeep.settle(outcomes, receipt)
+                self._settlement.settle(outcomes, receipt)
             case Returned(delivery, outcomes, seconds, count):
-                self._upkeep.settle(outcomes)
-                self._supply.take_back(delivery)
+                self._settlement.settle(outcomes)
+                self._dispatcher.take_back(delivery)
                 self._work.took(seconds, count)
             case _:
                 word()
 
     def _called(self, call: Call) -> None:
-        self._supply.calling = None
+        self._dispatcher.calling = None
         self._notices.called(call)
 
     def _rest(self, begun: float) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""
-        until = min(self._due.next(begun), self._grace.due)
+        until = min(self._wake_times.next(begun), self._grace.due)
         self._heard_within(max(0.0, until - time.monotonic()))
 
     def _heard_within(self, seconds: float) -> bool:
@@ -291,10 +291,10 @@ class ConsumerLoop:
 
     def _finish(self) -> None:
         """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""
-        self._supply.recall()
+        self._dispatcher.recall()
         if not self._grace.aborted:
             self._grace.leave()
             while not self._finished():
                 self._turn()
         self._hear()
-        self.last_calls = self._upkeep.end()
+        self.last_calls = self._settlement.end()

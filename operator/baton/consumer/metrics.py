@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import cast
 
-from baton.consumer.measured import MeasuredAssignments, MeasuredReader, Stays
+from baton.consumer.assignment_source import Assignments
+from baton.consumer.instrumentation import HeldTimes, MeasuredAssignments, MeasuredReader
 from baton.consumer.reader import Reader
-from baton.consumer.source import Assignments
 from baton.model.extras import extra
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
@@ -38,7 +38,7 @@ class ConsumerMetrics:
         self._refused = counter("refused", "Times the queue did not take this consumer for the owner.")
         self._taken_over = histogram("takeover", "From seeing a grant to the first entry, where one was waiting.")
         self._given_back = histogram("release", "From hearing that a partition is called back to having let go of it.")
-        self._stays = Stays(self)
+        self._held_times = HeldTimes(self)
         self._readers: dict[QueueName, Reader] = {}
         self._source: MeasuredAssignments | None = None
         registry.register(self)
@@ -48,13 +48,13 @@ class ConsumerMetrics:
 
         def measured(queue: QueueName) -> Reader:
             self._readers[queue] = reader = open_queue(queue)
-            return cast(Reader, MeasuredReader(queue, reader, self, self._stays))
+            return cast(Reader, MeasuredReader(queue, reader, self, self._held_times))
 
         return measured
 
     def following(self, source: Assignments) -> Assignments:
         """The same assignments, measured."""
-        self._source = MeasuredAssignments(source, self._stays)
+        self._source = MeasuredAssignments(source, self._held_times)
         return self._source
 
     def describe(self) -> Iterator[GaugeMetricFamily]:

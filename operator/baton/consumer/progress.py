@@ -7,11 +7,11 @@ from typing import Self
 
 from baton.consumer.batch import Batch
 from baton.consumer.delivery import Delivery
-from baton.consumer.held import HeldEntry
+from baton.consumer.handler_options import CheckedOptions
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Reject, Retry, outcome_of, then
-from baton.consumer.terms import HandlerTerms
-from baton.consumer.work import SURE_FOR
+from baton.consumer.queue_requests import SURE_FOR
 from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _TELL_EVERY = 0.05
 class Progress:
     """With one delivery. As a context: in the end what was not begun goes back, also where the process ends."""
 
-    def __init__(self, loop: ConsumerLoop, delivery: Delivery, terms: HandlerTerms) -> None:
+    def __init__(self, loop: ConsumerLoop, delivery: Delivery, terms: CheckedOptions) -> None:
         self._loop = loop
         self._delivery = delivery
         self._terms = terms
@@ -90,5 +90,5 @@ def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEnt
 
 def _sure(entry: HeldEntry) -> bool:
     """The partition is ours, as far as the queue has said lately."""
-    holding = entry.lane.holding
+    holding = entry.sequence.holding
     return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR

@@ -10,14 +10,14 @@ from queue import Empty, SimpleQueue
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import Delivery, Want
 from baton.consumer.handler import HandlerRun, awaited
+from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
 from baton.consumer.progress import Progress
-from baton.consumer.terms import HandlerTerms
 
 log = logging.getLogger(__name__)
 
 
-def work(loop: ConsumerLoop, handler: HandlerRun, terms: HandlerTerms) -> None:
+def work(loop: ConsumerLoop, handler: HandlerRun, terms: CheckedOptions) -> None:
     """Work until the consumer ends. Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after
     telling what was handled."""
     while (answer := loop.take(terms.want())) is not None:
@@ -41,7 +41,7 @@ def work(loop: ConsumerLoop, handler: HandlerRun, terms: HandlerTerms) -> None:
                     progress.failed(error, entry)
 
 
-def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: HandlerTerms) -> None:
+def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: CheckedOptions) -> None:
     """The same on several threads, until all have ended; one whose handler does not return in time is left to itself. Raises what
     the first of them raises."""
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -85,7 +85,7 @@ def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
 # The same in an event loop
 
 
-async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: HandlerTerms) -> None:
+async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: CheckedOptions) -> None:
     """Gives entries and callbacks to the handler on this event loop, one after the other, until the consumer has stopped."""
     while (answer := await take(loop, terms.want())) is not None:
         if isinstance(answer, Call):
@@ -108,7 +108,7 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: 
                     progress.failed(error, entry)
 
 
-async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: HandlerTerms) -> None:
+async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: CheckedOptions) -> None:
     """By several tasks, until all have ended; one whose handler does not return in time is cancelled."""
     ends: list[BaseException] = []
 

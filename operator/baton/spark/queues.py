@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-from baton.consumer.work import TOLD_AFTER, alike
+from baton.consumer.queue_requests import TOLD_AFTER, alike
 from baton.model.ids import QueueName
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable

@@ -8,8 +8,8 @@ from tests.waiting import PATIENCE
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
-from baton.consumer.clock import ServerClock
 from baton.consumer.deadlines import LedgerDeadlines
+from baton.consumer.server_clock import ServerClock
 from baton.dev.server import DevServer
 from baton.engine.ledger import dump
 from baton.engine.state import GroupState, Move

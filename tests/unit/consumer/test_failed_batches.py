@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE, until
 from baton.consumer import Consumer, Reject, Retry
 from baton.consumer.batch import Batch
 from baton.consumer.deserializing import Deserializers
-from baton.consumer.held import HeldEntry
+from baton.consumer.held_entry import HeldEntry
 
 ALL = [str(number) for number in range(20)]
 

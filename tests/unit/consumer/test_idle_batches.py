@@ -26,8 +26,8 @@ def running(consumer: Consumer, ledger: InMemoryLedger, handler: Callable[[Batch
 
 
 def nothing_is_due(consumer: Consumer) -> bool:
-    supply = consumer._loop._supply
-    return len(supply.wants) == 1 and supply.due == inf
+    dispatcher = consumer._loop._dispatcher
+    return len(dispatcher.wants) == 1 and dispatcher.due == inf
 
 
 def fail(batch: Batch) -> None:

@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.unit.consumer.test_lane import lane
+from tests.unit.consumer.test_entry_sequence import sequence
 
 from baton.consumer import Reject, Retry
+from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import is_coroutine_function
+from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import DeadLetter, Nack, Outcome, outcome_of
-from baton.consumer.receipt import Acknowledgement
-from baton.consumer.terms import HandlerTerms
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_an_exception_says(error: Exception, outcome: Outcome) -> None:
 
 
 def test_what_cannot_be_deserialized_is_hopeless_and_the_rest_is_in_order() -> None:
-    entries = lane("[1]", "[", "[2]").hand_out(3)
+    entries = sequence("[1]", "[", "[2]").hand_out(3)
     readable, hopeless = Deserializers(bytes.decode, json.loads).apply(entries)
     assert [(entry.key, entry.value) for entry in readable] == [("[", [1]), ("[", [2])]
     ((entry, outcome),) = hopeless
@@ -70,7 +70,7 @@ def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
 )
 def test_what_cannot_be_asked_for_is_named(options: Any, said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
-        HandlerTerms.of(options, Deserializers())
+        CheckedOptions.of(options, Deserializers())
 
 
 def test_an_acknowledgement_is_complete_when_all_its_partitions_are() -> None:
@@ -103,7 +103,7 @@ def test_an_acknowledgement_of_nothing_is_complete() -> None:
 
 
 def test_a_deserialized_entry_has_the_size_that_the_queue_has_of_it_and_can_be_kept_in_a_set() -> None:
-    (raw,) = lane("value").waiting
+    (raw,) = sequence("value").waiting
     others = [{"n": 1}, ["n", 1], 5, "ä", None, b""]
     for other in others:
 

@@ -11,7 +11,7 @@ from tests.waiting import until
 
 from baton.consumer import Retry
 from baton.consumer.batch import Batch
-from baton.consumer.held import HeldEntry
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Nack, outcome_of
 from baton.consumer.session import Session
 from baton.model.ids import Epoch

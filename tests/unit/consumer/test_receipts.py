@@ -8,7 +8,7 @@ import pytest
 from tests.in_memory_queue import InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE
 
-from baton.consumer.receipt import Acknowledgement
+from baton.consumer.acknowledgement import Acknowledgement
 from baton.model.ids import Epoch
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import HOUR, PATIENCE, until
 
-from baton.consumer import Consumer, Retry, due
+from baton.consumer import Consumer, Retry, wake_times
 from baton.consumer.deserializing import Deserializers
-from baton.consumer.held import HeldEntry
-from baton.consumer.terms import HandlerOptions, HandlerTerms
+from baton.consumer.handler_options import CheckedOptions, HandlerOptions
+from baton.consumer.held_entry import HeldEntry
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 
@@ -39,7 +39,7 @@ class SlowQueue(InMemoryQueue):
 
 
 def test_what_falls_due_while_others_are_served_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due, "_IDLE", HOUR)
+    monkeypatch.setattr(wake_times, "_IDLE", HOUR)
     queue, ledger = SlowQueue(1), InMemoryLedger({0: 1, 1: 1})
     queue.consumer = consumer_of(queue, ledger)
     tries: list[str] = []
@@ -63,16 +63,16 @@ def test_a_batch_that_could_have_nothing_is_refused(size: dict[str, int]) -> Non
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
         consumer_of(InMemoryQueue()).batches(**size)
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
-        HandlerTerms.of(cast(HandlerOptions, {"max_entries": 1, **size}), Deserializers())
+        CheckedOptions.of(cast(HandlerOptions, {"max_entries": 1, **size}), Deserializers())
 
 
 def test_a_switch_that_is_none_is_refused() -> None:
     """Any text would switch it on, and nothing would be acknowledged."""
     with pytest.raises(TypeError, match=r"manual_ack is 'no': set it to True or False"):
-        HandlerTerms.of(cast(HandlerOptions, {"manual_ack": "no"}), Deserializers())
+        CheckedOptions.of(cast(HandlerOptions, {"manual_ack": "no"}), Deserializers())
 
 
 @pytest.mark.parametrize("errors", [[ValueError], ValueError(), ("ValueError",)])
 def test_what_is_no_tuple_of_exceptions_is_refused(errors: tuple[type[Exception], ...]) -> None:
     with pytest.raises(TypeError, match=r"dead_letter_on is .*: set it to a tuple of exceptions"):
-        HandlerTerms.of(HandlerOptions(dead_letter_on=errors), Deserializers())
+        CheckedOptions.of(HandlerOptions(dead_letter_on=errors), Deserializers())

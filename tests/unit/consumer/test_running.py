@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.callbacks import Callbacks, Partitions
-from baton.consumer.held import HeldEntry
+from baton.consumer.held_entry import HeldEntry
 from baton.model.ids import MemberId, Uid
 
 

@@ -10,8 +10,8 @@ from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
 from baton.consumer import Batch, Reject, Retry
-from baton.consumer.held import HeldEntry
-from baton.consumer.terms import HandlerOptions
+from baton.consumer.handler_options import HandlerOptions
+from baton.consumer.held_entry import HeldEntry
 from baton.queues.entry import Entry
 
 

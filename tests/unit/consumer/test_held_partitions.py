@@ -6,9 +6,9 @@ from unittest.mock import Mock
 import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue
 
-from baton.consumer.holding import Holding, Phase
-from baton.consumer.holdings import HeldPartitions
-from baton.consumer.work import QueueRequests
+from baton.consumer.held_partition import HeldPartition, Phase
+from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Owner
@@ -25,7 +25,7 @@ class Held:
         self.work.read(self.holding, self.partitions.reader(self.holding), 2)
         self.holding.handled.append("0")
 
-    def follow(self) -> list[Holding]:
+    def follow(self) -> list[HeldPartition]:
         return self.partitions.follow_ledger(lambda holding, reader: self.work.settle(holding, reader))
 
 

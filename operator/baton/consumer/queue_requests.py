@@ -9,9 +9,9 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from baton.consumer.held import HeldEntry
-from baton.consumer.holding import Holding, Phase
-from baton.consumer.lane import Lane, backoff
+from baton.consumer.entry_sequence import EntrySequence, backoff
+from baton.consumer.held_entry import HeldEntry
+from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.reader import Reader
 from baton.model.ids import QueueName
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -60,7 +60,7 @@ class QueueRequests:
         if count:
             self._per_entry += (1 - 0.8**count) * (seconds / count - self._per_entry)
 
-    def read(self, holding: Holding, reader: Reader, most: int, most_bytes: float = _SLICE_BYTES) -> bool:
+    def read(self, holding: HeldPartition, reader: Reader, most: int, most_bytes: float = _SLICE_BYTES) -> bool:
         """Read a little more of what there is: no more bytes than these, unless one entry has more. False: there was nothing."""
         number, epoch = holding.partition.number, holding.epoch
         new = holding.phase is Phase.SERVING
@@ -81,7 +81,7 @@ class QueueRequests:
                 holding.read_before = True
         return found
 
-    def settle(self, holding: Holding, reader: Reader) -> bool:
+    def settle(self, holding: HeldPartition, reader: Reader) -> bool:
         """Tell the queue what became of entries. False: it does not know yet, or it is not ours any more."""
         number, epoch = holding.partition.number, holding.epoch
         if holding.told:
@@ -101,24 +101,24 @@ class QueueRequests:
             told = True
         return told
 
-    def may_begin(self, lane: Lane, reader: Reader) -> bool:
+    def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
         """Whether the first that waits may be handed out: the queue is asked where it is not sure, and has to count a delivery
         of what has failed before."""
-        holding, first = lane.holding, lane.waiting[0]
-        failure = lane.failed.get(first.offset)
+        holding, first = sequence.holding, sequence.waiting[0]
+        failure = sequence.failed.get(first.offset)
         if failure is None and time.monotonic() - holding.sure_at <= SURE_FOR:
             return True
         answered = False
         with self._asking(holding, reader):
             if failure is not None:
-                self._again(lane, reader, first, failure.why)
+                self._again(sequence, reader, first, failure.why)
             else:
                 reader.verify(holding.partition.number, holding.epoch)
             holding.sure_at = time.monotonic()
             answered = True
-        return answered and bool(lane.waiting) and lane.waiting[0].offset not in lane.failed
+        return answered and bool(sequence.waiting) and sequence.waiting[0].offset not in sequence.failed
 
-    def verify(self, holding: Holding, reader: Reader) -> None:
+    def verify(self, holding: HeldPartition, reader: Reader) -> None:
         """Ask the queue whether it still is ours."""
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
@@ -137,15 +137,15 @@ class QueueRequests:
     def _measure(self, size: float) -> None:
         self._size = size if self._size is None else max(0.5 * (self._size + size), 1.0)
 
-    def has_work(self, holding: Holding, reader: Reader) -> bool:
+    def has_work(self, holding: HeldPartition, reader: Reader) -> bool:
         """A wake-up for one partition must not cost a question for each of the others."""
-        if holding.lanes and holding.waiting:
+        if holding.sequences and holding.waiting:
             return True
         if holding.phase is not Phase.SERVING:
             return not holding.read_before
         return reader.ready(holding.partition.number, holding.epoch)
 
-    def not_before(self, holding: Holding) -> float:
+    def not_before(self, holding: HeldPartition) -> float:
         """When its queue is asked again (monotonic): one that is away is waited for once, for all of its partitions."""
         outage = self._outages.get(holding.partition.queue)
         return outage.until if outage is not None else 0.0
@@ -158,7 +158,7 @@ class QueueRequests:
         """It did not answer when it was asked last."""
         return queue in self._outages
 
-    def trouble(self, holdings: Iterable[Holding]) -> str:
+    def trouble(self, holdings: Iterable[HeldPartition]) -> str:
         """What keeps this consumer from the queues of these, where that is not over in a moment; empty: nothing."""
         told = time.monotonic() - TOLD_AFTER
         lasting = {queue: outage.why for queue, outage in self._outages.items() if outage.since <= told}
@@ -167,20 +167,20 @@ class QueueRequests:
         concerned = {holding.partition.queue for holding in holdings if not holding.over}
         return " ".join(dict.fromkeys(lasting[queue] for queue in sorted(lasting.keys() & concerned)))
 
-    def _again(self, lane: Lane, reader: Reader, entry: HeldEntry, why: str) -> None:
+    def _again(self, sequence: EntrySequence, reader: Reader, entry: HeldEntry, why: str) -> None:
         """Have the queue count that the entry is tried once more; if it was tried too often, it is a dead letter now."""
-        holding = lane.holding
+        holding = sequence.holding
         again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
-        lane.failed.pop(entry.offset, None)
+        sequence.failed.pop(entry.offset, None)
         if again:
-            lane.waiting[0] = replace(entry, redelivered=True)
+            sequence.waiting[0] = replace(entry, redelivered=True)
         else:
             log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, entry.offset, why)
-            lane.waiting.popleft()
-            lane.tries.pop(entry.offset, None)
+            sequence.waiting.popleft()
+            sequence.tries.pop(entry.offset, None)
 
     @contextmanager
-    def _asking(self, holding: Holding, reader: Reader) -> Iterator[None]:
+    def _asking(self, holding: HeldPartition, reader: Reader) -> Iterator[None]:
         """A question to the queue of a holding."""
         queue = holding.partition.queue
         try:

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
-from baton.consumer.receipt import Acknowledgement
 from baton.queues.entry import Entry
 
 if TYPE_CHECKING:
-    from baton.consumer.holding import Holding
-    from baton.consumer.lane import Lane
+    from baton.consumer.entry_sequence import EntrySequence
+    from baton.consumer.held_partition import HeldPartition
 
 
-class Hearing(Protocol):
+class OutcomeListener(Protocol):
     """Who hears what became of entries, and knows whether they are still ours: the consumer's loop."""
 
     def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Acknowledgement | None = None) -> None: ...
-    def still_mine(self, holding: Holding) -> bool: ...
-    def time_left(self, holding: Holding) -> float | None: ...
+    def still_mine(self, holding: HeldPartition) -> bool: ...
+    def time_left(self, holding: HeldPartition) -> float | None: ...
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -31,7 +31,7 @@ class HeldEntry(Entry):
     key: Any = field(compare=False)
     value: Any = field(compare=False)
     """Bytes, or what a deserializer made of them."""
-    lane: Lane = field(repr=False, compare=False, kw_only=True)
+    sequence: EntrySequence = field(repr=False, compare=False, kw_only=True)
     origin: Entry = field(repr=False, compare=False, kw_only=True)
     """As it was read, for another try: what a handler has made of this one (`entry.value = …`) is its own."""
     nth: int = field(repr=False, compare=False, kw_only=True)
@@ -44,7 +44,7 @@ class HeldEntry(Entry):
     """Why its last try failed."""
 
     @classmethod
-    def of(cls, entry: Entry, lane: Lane, nth: int) -> Self:
+    def of(cls, entry: Entry, sequence: EntrySequence, nth: int) -> Self:
         return cls(
             entry.queue,
             entry.partition,
@@ -55,14 +55,14 @@ class HeldEntry(Entry):
             entry.epoch,
             entry.redelivered,
             dict(entry.headers),
-            lane=lane,
+            sequence=sequence,
             origin=entry,
             nth=nth,
         )
 
     def again(self, attempt: int, why: str, *, alone: bool) -> Self:
         """The same for its next try."""
-        made = self.of(self.origin, self.lane, self.nth)
+        made = self.of(self.origin, self.sequence, self.nth)
         made.attempt, made.failed_by, made.alone = attempt, why, alone
         return made
 
@@ -84,28 +84,28 @@ class HeldEntry(Entry):
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an
         entry counts."""
         receipt = Acknowledgement()
-        self.lane.holding.hearing.tell([(self, ACK)], receipt)
+        self.sequence.holding.hearing.tell([(self, ACK)], receipt)
         return receipt
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand it out once more, in `delay` seconds (else 0.1 to 5, longer from try to try). What is behind it in its partition
         (or key) and was not handed out yet waits."""
         word = Nack(bounded(why), seconds(delay))
-        self.lane.hold_up()
-        self.lane.holding.hearing.tell([(self, word)])
+        self.sequence.hold_up()
+        self.sequence.holding.hearing.tell([(self, word)])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """Not worth another try: it goes to the partition's dead letters."""
         receipt = Acknowledgement()
-        self.lane.holding.hearing.tell([(self, DeadLetter(bounded(why)))], receipt)
+        self.sequence.holding.hearing.tell([(self, DeadLetter(bounded(why)))], receipt)
         return receipt
 
     def still_mine(self) -> bool:
         """Whether its partition is this consumer's, by the queue's word of the last second. Asks it where that is older, for up
         to three seconds; no answer counts as no."""
-        return self.lane.holding.hearing.still_mine(self.lane.holding)
+        return self.sequence.holding.hearing.still_mine(self.sequence.holding)
 
     def time_left(self) -> float | None:
         """Seconds until its partition is taken away; None: it is not called back, or the time is not known. Called in an event
         loop it does not wait for the queue's answer, and is None until then."""
-        return self.lane.holding.hearing.time_left(self.lane.holding)
+        return self.sequence.holding.hearing.time_left(self.sequence.holding)

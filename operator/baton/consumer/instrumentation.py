@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from baton.consumer.assignment_source import Assignments
 from baton.consumer.reader import Reader
-from baton.consumer.source import Assignments
 from baton.model.ids import Epoch, QueueName
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.entry import Entry
@@ -39,7 +39,7 @@ class Measures(Protocol):
 
 
 @dataclass(slots=True)
-class _Stay:
+class _HeldTime:
     """A partition's, with this consumer."""
 
     granted_at: float
@@ -48,47 +48,47 @@ class _Stay:
     over: bool = False
 
 
-class Stays:
+class HeldTimes:
     """Of all partitions under their epochs, as the ledger and the queues tell of them. Of the consumer's loop."""
 
     def __init__(self, measures: Measures, clock: Callable[[], float] = time.monotonic) -> None:
         self._measures = measures
         self._clock = clock
-        self._stays: dict[tuple[QueueName, int, Epoch], _Stay] = {}
+        self._held_times: dict[tuple[QueueName, int, Epoch], _HeldTime] = {}
 
     def follow(self, entry: MemberEntry | None) -> None:
         """The ledger says so now."""
         owned, revoking = (flat(entry.owned), flat(entry.revoking)) if entry else ((), ())
-        now, before, self._stays = self._clock(), self._stays, {}
+        now, before, self._held_times = self._clock(), self._held_times, {}
         for partition, epoch in owned:
             key = (*partition, epoch)
-            self._stays[key] = before.get(key) or _Stay(now)
+            self._held_times[key] = before.get(key) or _HeldTime(now)
         for partition, epoch in revoking:
             key = (*partition, epoch)
-            self._stays[key] = before.get(key) or _Stay(now)
+            self._held_times[key] = before.get(key) or _HeldTime(now)
             self.called_back(*key)
 
     def called_back(self, queue: QueueName, partition: int, epoch: Epoch) -> None:
-        stay = self._stays.get((queue, partition, epoch))
+        stay = self._held_times.get((queue, partition, epoch))
         if stay is not None and stay.called_back_at is None:
             stay.called_back_at = self._clock()
 
     def read(self, queue: QueueName, partition: int, epoch: Epoch, found: bool) -> None:
         """The queue has answered: with entries, or that there are none."""
-        stay = self._stays.get((queue, partition, epoch))
+        stay = self._held_times.get((queue, partition, epoch))
         if stay is not None and not stay.read:
             stay.read = True
             if found:
                 self._measures.taken_over(queue, self._clock() - stay.granted_at)
 
     def lost(self, queue: QueueName, partition: int, epoch: Epoch) -> None:
-        stay = self._stays.get((queue, partition, epoch))
+        stay = self._held_times.get((queue, partition, epoch))
         if stay is not None:
             stay.over = True
 
     def let_go(self, queue: QueueName, partition: int, epoch: Epoch) -> None:
         """By the consumer's own word."""
-        stay = self._stays.get((queue, partition, epoch))
+        stay = self._held_times.get((queue, partition, epoch))
         if stay is not None and not stay.over and stay.called_back_at is not None:
             self._measures.given_back(queue, self._clock() - stay.called_back_at)
             stay.over = True
@@ -97,9 +97,9 @@ class Stays:
 class MeasuredAssignments:
     """Assignments that are looked at on their way to the consumer."""
 
-    def __init__(self, source: Assignments, stays: Stays) -> None:
+    def __init__(self, source: Assignments, held_times: HeldTimes) -> None:
         self._source = source
-        self._stays = stays
+        self._held_times = held_times
         self.entry: MemberEntry | None = None
         """As the consumer knows it."""
 
@@ -113,18 +113,18 @@ class MeasuredAssignments:
         entry = self._source.current()
         if entry is not self.entry:
             self.entry = entry
-            self._stays.follow(entry)
+            self._held_times.follow(entry)
         return entry
 
 
 class MeasuredReader:
     """A queue's reader, with an eye on what passes through it. What is not named here passes unseen."""
 
-    def __init__(self, queue: QueueName, reader: Reader, measures: Measures, stays: Stays) -> None:
+    def __init__(self, queue: QueueName, reader: Reader, measures: Measures, held_times: HeldTimes) -> None:
         self._queue = queue
         self._reader = reader
         self._measures = measures
-        self._stays = stays
+        self._held_times = held_times
         self.ready = reader.ready  # is asked most often
 
     def __getattr__(self, name: str) -> Any:
@@ -135,7 +135,7 @@ class MeasuredReader:
             entries = self._reader.read(partition, epoch, count, **how)
         if again := sum(entry.redelivered for entry in entries):
             self._measures.redelivered(self._queue, again)
-        self._stays.read(self._queue, partition, epoch, bool(entries))
+        self._held_times.read(self._queue, partition, epoch, bool(entries))
         return entries
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
@@ -165,7 +165,7 @@ class MeasuredReader:
 
     def let_go(self, partition: int, epoch: Epoch) -> None:
         self._reader.let_go(partition, epoch)
-        self._stays.let_go(self._queue, partition, epoch)
+        self._held_times.let_go(self._queue, partition, epoch)
 
     @contextmanager
     def _asking(self, partition: int, epoch: Epoch) -> Iterator[None]:
@@ -173,8 +173,8 @@ class MeasuredReader:
             yield
         except StaleOwner:
             self._measures.refused(self._queue)
-            self._stays.lost(self._queue, partition, epoch)
+            self._held_times.lost(self._queue, partition, epoch)
             raise
         except PartitionPaused:
-            self._stays.called_back(self._queue, partition, epoch)
+            self._held_times.called_back(self._queue, partition, epoch)
             raise

@@ -9,18 +9,18 @@ from operator import attrgetter
 
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import BatchSize, Delivery, Want
-from baton.consumer.held import HeldEntry
-from baton.consumer.holding import Holding, Notice, Phase
-from baton.consumer.holdings import HeldPartitions
-from baton.consumer.lane import Lane
+from baton.consumer.entry_sequence import EntrySequence
+from baton.consumer.held_entry import HeldEntry
+from baton.consumer.held_partition import HeldPartition, Notice, Phase
+from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.queue_requests import QueueRequests
 from baton.consumer.reader import Reader
-from baton.consumer.work import QueueRequests
 
 _MOST_BY_KEY = 1000
 """Entries in hand of a partition whose keys are worked on beside each other."""
 
 
-class Supply:
+class Dispatcher:
     """Of the consumer's loop, and used by its thread only."""
 
     def __init__(self, holdings: HeldPartitions, work: QueueRequests) -> None:
@@ -70,9 +70,9 @@ class Supply:
     def take_back(self, delivery: Delivery) -> None:
         """What was not begun of it waits again."""
         self.out.discard(delivery)
-        for lane, entries in groupby(delivery.entries, key=attrgetter("lane")):
-            lane.at_work.discard(delivery)
-            lane.give_back(entries)
+        for sequence, entries in groupby(delivery.entries, key=attrgetter("sequence")):
+            sequence.at_work.discard(delivery)
+            sequence.give_back(entries)
 
     def back(self, answer: Delivery | Call | None) -> None:
         """Nobody waited for it any more."""
@@ -86,7 +86,7 @@ class Supply:
         for delivery in self.out:
             delivery.recalled = True
 
-    def _having(self) -> list[tuple[Holding, Reader]]:
+    def _having(self) -> list[tuple[HeldPartition, Reader]]:
         """Those of which there is something, in the order of their turns: those to be let go of first, then the latest grants
         (they have just been paused), then whichever has waited longest."""
         now = time.monotonic()
@@ -111,7 +111,7 @@ class Supply:
                 return True
         return worked
 
-    def _serve(self, holding: Holding, reader: Reader) -> bool:
+    def _serve(self, holding: HeldPartition, reader: Reader) -> bool:
         now = time.monotonic()
         if now < self._work.not_before(holding):
             return False
@@ -119,27 +119,27 @@ class Supply:
         if (room := self._room(holding)) > 0:
             holding.served_at = now
             worked = self._work.read(holding, reader, room)
-        for lane in self._shares(holding, now):
+        for sequence in self._shares(holding, now):
             holding.served_at = now
             worked = True
             if not self.wants:
                 break
-            entries = [entry for one in lane if self._work.may_begin(one, reader) for entry in one.hand_out(len(one.waiting))]
+            entries = [entry for one in sequence if self._work.may_begin(one, reader) for entry in one.hand_out(len(one.waiting))]
             if entries and not holding.over:
                 self._deliver(self.wants.popleft(), entries)
         return worked
 
-    def _room(self, holding: Holding) -> int:
+    def _room(self, holding: HeldPartition) -> int:
         """How many entries may be read of it."""
         if holding.letting_go and holding.read_before:
             return 0
         if holding.by_key:
             # What waits behind a slow entry of its key must not keep the others from being read, within limits.
-            begun = sum(1 if lane.out else len(lane.waiting) for lane in holding.lanes.values())
+            begun = sum(1 if sequence.out else len(sequence.waiting) for sequence in holding.sequences.values())
             return min(self._work.slice(self.workers) - begun, _MOST_BY_KEY - holding.in_hand)
         return 0 if holding.in_hand else self._work.slice()
 
-    def _shares(self, holding: Holding, now: float) -> list[list[Lane]]:
+    def _shares(self, holding: HeldPartition, now: float) -> list[list[EntrySequence]]:
         """What may be begun of it, shared out among those who work."""
         ready = list(holding.ready(now))
         share = -(-len(ready) // self.workers)
@@ -168,7 +168,7 @@ class Supply:
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
-        alone = any(lane.waiting[0].alone for holding, _ in having for lane in holding.ready(now, shared=self.shared))
+        alone = any(sequence.waiting[0].alone for holding, _ in having for sequence in holding.ready(now, shared=self.shared))
         if not (enough or alone or any(holding.letting_go for holding, _ in having)):
             return worked
         if batch := self._gather(having, size, now):
@@ -176,43 +176,43 @@ class Supply:
             self._deliver(want, batch)
         return True
 
-    def _may_read(self, holding: Holding, now: float, most: int) -> bool:
+    def _may_read(self, holding: HeldPartition, now: float, most: int) -> bool:
         if now < self._work.not_before(holding) or (holding.letting_go and holding.read_before):
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
             return False  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
-    def _amount(self, holding: Holding, now: float, size: BatchSize) -> tuple[int, int]:
+    def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:
         """How many of its entries a batch may have, and, where that matters, how many bytes these are."""
-        lanes = list(holding.ready(now, shared=self.shared))
-        total = sum(entry.size for lane in lanes for entry in lane.waiting) if size.bytes < inf else 0
-        return sum(len(lane.waiting) for lane in lanes), total
+        sequences = list(holding.ready(now, shared=self.shared))
+        total = sum(entry.size for sequence in sequences for entry in sequence.waiting) if size.bytes < inf else 0
+        return sum(len(sequence.waiting) for sequence in sequences), total
 
-    def _gather(self, having: Sequence[tuple[Holding, Reader]], size: BatchSize, now: float) -> list[HeldEntry]:
+    def _gather(self, having: Sequence[tuple[HeldPartition, Reader]], size: BatchSize, now: float) -> list[HeldEntry]:
         entries: list[HeldEntry] = []
         left = size.bytes
         for holding, reader in having:
             if now < self._work.not_before(holding):
                 continue
-            for lane in holding.ready(now, shared=self.shared):
-                while len(entries) < size.entries and now >= lane.due and not (entries and lane.waiting[0].alone):
-                    if not self._work.may_begin(lane, reader):
+            for sequence in holding.ready(now, shared=self.shared):
+                while len(entries) < size.entries and now >= sequence.due and not (entries and sequence.waiting[0].alone):
+                    if not self._work.may_begin(sequence, reader):
                         break
                     # An entry that is larger than a batch may be is a batch of its own.
-                    found = lane.hand_out(size.entries - len(entries), left) or ([] if entries else lane.hand_out(1))
+                    found = sequence.hand_out(size.entries - len(entries), left) or ([] if entries else sequence.hand_out(1))
                     if not found or found[0].alone:
                         return found or entries
                     left -= sum(entry.size for entry in found) if left < inf else 0
                     entries += found
-        return [entry for entry in entries if not entry.lane.holding.over]
+        return [entry for entry in entries if not entry.sequence.holding.over]
 
     def _deliver(self, want: Want, entries: Sequence[HeldEntry]) -> None:
         delivery = Delivery(entries)
         if not self.shared:
             self.out.add(delivery)
-            for lane in {entry.lane for entry in entries}:
-                lane.at_work.add(delivery)
+            for sequence in {entry.sequence for entry in entries}:
+                sequence.at_work.add(delivery)
         if not self._answer(want, delivery):
             self.take_back(delivery)
 

@@ -30,7 +30,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerTerms:
+class CheckedOptions:
     """These options, looked through."""
 
     concurrency: int = 1
@@ -42,7 +42,7 @@ class HandlerTerms:
     deserializers: Deserializers = field(default_factory=Deserializers)
 
     @classmethod
-    def of(cls, options: HandlerOptions, deserializers: Deserializers) -> "HandlerTerms":
+    def of(cls, options: HandlerOptions, deserializers: Deserializers) -> "CheckedOptions":
         """Raises ValueError and TypeError for what cannot be."""
         if unknown := options.keys() - HandlerOptions.__annotations__.keys():
             raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")

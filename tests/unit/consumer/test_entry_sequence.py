@@ -6,11 +6,11 @@ from math import inf
 
 import pytest
 
-from baton.consumer.held import HeldEntry
-from baton.consumer.holding import Holding
-from baton.consumer.lane import Lane, backoff
+from baton.consumer.acknowledgement import Acknowledgement
+from baton.consumer.entry_sequence import EntrySequence, backoff
+from baton.consumer.held_entry import HeldEntry
+from baton.consumer.held_partition import HeldPartition
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome
-from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.entry import Entry
 
@@ -26,16 +26,16 @@ class Heard:
     def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Acknowledgement | None = None) -> None:
         self.outcomes += outcomes
 
-    def still_mine(self, holding: Holding) -> bool:
+    def still_mine(self, holding: HeldPartition) -> bool:
         return True
 
-    def time_left(self, holding: Holding) -> float | None:
+    def time_left(self, holding: HeldPartition) -> float | None:
         return None
 
 
-def holding(*values: str, by_key: bool = False) -> Holding:
+def holding(*values: str, by_key: bool = False) -> HeldPartition:
     """With entries in hand, whose keys are their first letters."""
-    made = Holding(Partition(ORDERS, 0), Epoch(1), Heard(), by_key)
+    made = HeldPartition(Partition(ORDERS, 0), Epoch(1), Heard(), by_key)
     entries = (
         Entry(ORDERS, 0, f"{n}-0", value[:1].encode(), value.encode(), 0, Epoch(1), False) for n, value in enumerate(values)
     )
@@ -43,8 +43,8 @@ def holding(*values: str, by_key: bool = False) -> Holding:
     return made
 
 
-def lane(*values: str) -> Lane:
-    return holding(*values).lanes[None]
+def sequence(*values: str) -> EntrySequence:
+    return holding(*values).sequences[None]
 
 
 def told(entries: Sequence[HeldEntry]) -> list[str]:
@@ -52,7 +52,7 @@ def told(entries: Sequence[HeldEntry]) -> list[str]:
 
 
 def test_entries_come_in_order_and_nothing_is_begun_beside_them() -> None:
-    one = lane("a", "b", "c")
+    one = sequence("a", "b", "c")
     assert told(one.hand_out(2)) == ["a", "b"]
     assert not one.ready(0.0)
     assert one.ready(0.0, shared=True)
@@ -61,7 +61,7 @@ def test_entries_come_in_order_and_nothing_is_begun_beside_them() -> None:
 
 
 def test_what_was_not_begun_goes_back_to_its_place() -> None:
-    one = lane("a", "b", "c", "d")
+    one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     one.settle(entries[0], ACK, 0.0)
     one.give_back(entries)
@@ -70,7 +70,7 @@ def test_what_was_not_begun_goes_back_to_its_place() -> None:
 
 
 def test_what_failed_is_first_again_when_its_time_has_come() -> None:
-    one = lane("a", "b")
+    one = sequence("a", "b")
     (first,) = one.hand_out(1)
     one.settle(first, Nack("no", delay=5.0), 100.0)
     assert not one.ready(104.9, shared=True)
@@ -81,7 +81,7 @@ def test_what_failed_is_first_again_when_its_time_has_come() -> None:
 
 
 def test_several_that_failed_are_in_order_again_in_whatever_order_they_did() -> None:
-    one = lane("a", "b", "c", "d")
+    one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     for index in (1, 2, 0):
         one.settle(entries[index], Nack("no"), 0.0)
@@ -90,7 +90,7 @@ def test_several_that_failed_are_in_order_again_in_whatever_order_they_did() -> 
 
 def test_each_try_waits_longer() -> None:
     assert [backoff(tries) for tries in (1, 2, 3, 7, 1000)] == [0.1, 0.2, 0.4, 5.0, 5.0]
-    one = lane("a")
+    one = sequence("a")
     for expected in (0.1, 0.2, 0.4):
         (entry,) = one.hand_out(1)
         one.settle(entry, Nack("no"), 0.0)
@@ -99,7 +99,7 @@ def test_each_try_waits_longer() -> None:
 
 
 def test_only_the_first_word_on_an_entry_counts() -> None:
-    one = lane("a", "b")
+    one = sequence("a", "b")
     first, second = one.hand_out(2)
     assert one.settle(first, ACK, 0.0)
     assert not one.settle(first, Nack("late"), 0.0)
@@ -110,7 +110,7 @@ def test_only_the_first_word_on_an_entry_counts() -> None:
 
 
 def test_what_is_kept_holds_nothing_up_and_may_be_acknowledged_later() -> None:
-    one = lane("a", "b")
+    one = sequence("a", "b")
     (first,) = one.hand_out(1)
     one.settle(first, KEPT, 0.0)
     assert one.ready(0.0)
@@ -119,7 +119,7 @@ def test_what_is_kept_holds_nothing_up_and_may_be_acknowledged_later() -> None:
 
 
 def test_a_failure_while_it_is_called_back_leaves_the_rest_to_the_next_owner() -> None:
-    one = lane("a", "b", "c")
+    one = sequence("a", "b", "c")
     (first,) = one.hand_out(1)
     one.holding.let_go()
     one.settle(first, Nack("no"), 0.0)
@@ -128,28 +128,28 @@ def test_a_failure_while_it_is_called_back_leaves_the_rest_to_the_next_owner() -
 
 
 def test_a_bounded_batch_takes_what_fits() -> None:
-    one = lane("a" * 9, "b" * 9, "c" * 9)
+    one = sequence("a" * 9, "b" * 9, "c" * 9)
     assert told(one.hand_out(9, most_bytes=20)) == ["a" * 9, "b" * 9]  # the keys have a byte each
     assert one.hand_out(9, most_bytes=9) == []
 
 
-def test_keys_have_lanes_of_their_own_that_are_forgotten_when_nothing_is_in_hand() -> None:
+def test_keys_have_sequences_of_their_own_that_are_forgotten_when_nothing_is_in_hand() -> None:
     one = holding("a1", "b1", "a2", by_key=True)
-    assert {key: told(list(each.waiting)) for key, each in one.lanes.items()} == {b"a": ["a1", "a2"], b"b": ["b1"]}
+    assert {key: told(list(each.waiting)) for key, each in one.sequences.items()} == {b"a": ["a1", "a2"], b"b": ["b1"]}
     for each in list(one.ready(0.0)):
         for entry in each.hand_out(9):
             each.settle(entry, ACK, 0.0)
     one.tidy()
-    assert one.lanes == {}
+    assert one.sequences == {}
     assert one.handled == ["0-0", "2-0", "1-0"]
 
 
 def test_words_of_an_entry_reach_the_loop() -> None:
     heard = Heard()
-    one = Holding(Partition(ORDERS, 0), Epoch(1), heard)
+    one = HeldPartition(Partition(ORDERS, 0), Epoch(1), heard)
     counter = count()
     one.take_in([Entry(ORDERS, 0, f"{next(counter)}-0", b"k", b"v", 0, Epoch(1), False) for _ in range(3)], 0)
-    first, second, third = one.lanes[None].hand_out(3)
+    first, second, third = one.sequences[None].hand_out(3)
     first.ack()
     second.nack(7.0, "why")
     third.dead_letter("x" * 1000)
@@ -157,7 +157,7 @@ def test_words_of_an_entry_reach_the_loop() -> None:
 
 
 def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
-    one = lane("a")
+    one = sequence("a")
     (first,) = one.hand_out(1)
     one.settle(first, Nack("no"), 0.0)
     one.failed.clear()
@@ -169,8 +169,8 @@ def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
     assert one.settle(again, ACK, 0.0)
 
 
-def test_what_comes_back_to_a_lane_that_was_dropped_or_is_read_for_it_is_not_begun() -> None:
-    one = lane("a", "b", "c")
+def test_what_comes_back_to_a_sequence_that_was_dropped_or_is_read_for_it_is_not_begun() -> None:
+    one = sequence("a", "b", "c")
     entries = one.hand_out(3)
     one.holding.let_go()
     one.settle(entries[0], Nack("no"), 0.0)
@@ -181,7 +181,7 @@ def test_what_comes_back_to_a_lane_that_was_dropped_or_is_read_for_it_is_not_beg
 
 
 def test_an_entry_of_a_failed_batch_is_a_batch_of_its_own() -> None:
-    one = lane("a", "b", "c", "d")
+    one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     for entry in entries[:2]:
         one.settle(entry, Nack("no", alone=True), 0.0)

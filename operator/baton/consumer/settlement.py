@@ -4,41 +4,41 @@ import time
 from collections.abc import Sequence
 from itertools import chain
 
+from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.callbacks import Call, Notices
 from baton.consumer.delivery import Outcomes
-from baton.consumer.grace import Grace
-from baton.consumer.holding import Holding, Phase
-from baton.consumer.holdings import HeldPartitions
+from baton.consumer.dispatcher import Dispatcher
+from baton.consumer.grace_period import GracePeriod
+from baton.consumer.held_partition import HeldPartition, Phase
+from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.queue_requests import SURE_FOR, QueueRequests
 from baton.consumer.reader import Reader
-from baton.consumer.receipt import Acknowledgement
 from baton.consumer.session import Session
-from baton.consumer.supply import Supply
-from baton.consumer.work import SURE_FOR, QueueRequests
 from baton.model.ids import Uid
 from baton.model.session import Release
 
 
-class Upkeep:
+class Settlement:
     """Of the consumer's loop, and used by its thread only."""
 
     def __init__(
         self,
         uid: Uid,
         holdings: HeldPartitions,
-        supply: Supply,
+        dispatcher: Dispatcher,
         work: QueueRequests,
-        grace: Grace,
+        grace: GracePeriod,
         notices: Notices,
         session: Session | None,
     ) -> None:
         self._uid = uid
         self._holdings = holdings
-        self._supply = supply
+        self._dispatcher = dispatcher
         self._work = work
         self._grace = grace
         self._notices = notices
         self._session = session
-        self._reported: set[Holding] = set()
+        self._reported: set[HeldPartition] = set()
 
     def look_around(self) -> None:
         """Follow the ledger, and look after what is not at rest."""
@@ -52,17 +52,17 @@ class Upkeep:
     def settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         """Take in what became of entries."""
         now = time.monotonic()
-        concerned: set[Holding] = set()
+        concerned: set[HeldPartition] = set()
         for entry, outcome in outcomes:
-            settled = entry.lane.settle(entry, outcome, now)
+            settled = entry.sequence.settle(entry, outcome, now)
             if receipt is None:
                 continue
             if settled:
-                concerned.add(entry.lane.holding)
-            elif entry.lane.holding.over:
+                concerned.add(entry.sequence.holding)
+            elif entry.sequence.holding.over:
                 receipt.lost()
         if receipt is not None:
-            if not concerned and any(entry.lane.comes_again(entry) for entry, _ in outcomes):
+            if not concerned and any(entry.sequence.comes_again(entry) for entry, _ in outcomes):
                 receipt.lost()
             receipt.expect(len(concerned))
             for holding in concerned:
@@ -71,10 +71,10 @@ class Upkeep:
     def keep_all(self) -> None:
         """Nobody works on what was handed out any more."""
         for holding in self._holdings:
-            for lane in holding.lanes.values():
-                lane.keep_all()
+            for sequence in holding.sequences.values():
+                sequence.keep_all()
 
-    def is_ours(self, holding: Holding) -> bool:
+    def is_ours(self, holding: HeldPartition) -> bool:
         """By the queue's word of now."""
         if not holding.over:
             self._work.verify(holding, self._holdings.reader(holding))
@@ -104,7 +104,7 @@ class Upkeep:
                 holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
         if self._grace.aborted:
             return ()
-        last_calls = self._notices.last(self._supply.calls, list(self._holdings), at_work)
+        last_calls = self._notices.last(self._dispatcher.calls, list(self._holdings), at_work)
         self.report()
         return last_calls
 
@@ -113,7 +113,7 @@ class Upkeep:
         for holding in self._holdings:
             holding.forget()
 
-    def _look_after(self, holding: Holding) -> None:
+    def _look_after(self, holding: HeldPartition) -> None:
         """Pass on what became of its entries, and let go of it if it is called back and nothing of it is in hand."""
         if self._grace.leaving:
             holding.leave()
@@ -124,20 +124,20 @@ class Upkeep:
         if not self._work.settle(holding, reader):
             return
         holding.tidy()
-        if not self._supply.shared and holding.out and now - holding.sure_at > SURE_FOR:
+        if not self._dispatcher.shared and holding.out and now - holding.sure_at > SURE_FOR:
             self._work.verify(holding, reader)  # a long handler should not work on what is somebody else's
-        busy = holding.waiting or (holding.out and not self._supply.shared)
+        busy = holding.waiting or (holding.out and not self._dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
         if done and self._notices.may_go(holding) and not holding.out:
             holding.end(Phase.RELEASED, reader)
 
-    def _last_word(self, holding: Holding, reader: Reader) -> None:
+    def _last_word(self, holding: HeldPartition, reader: Reader) -> None:
         """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""
         if self._work.not_before(holding) <= time.monotonic():
             self._work.settle(holding, reader)
 
-    def _notify(self, dropped: Sequence[Holding]) -> None:
+    def _notify(self, dropped: Sequence[HeldPartition]) -> None:
         holdings = list(self._holdings)
         for call in (self._notices.lost(chain(dropped, holdings)), self._notices.revoked(), self._notices.assigned(holdings)):
             if call is not None:
-                self._supply.calls.append(call)
+                self._dispatcher.calls.append(call)

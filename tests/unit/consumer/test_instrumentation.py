@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from baton.consumer.measured import MeasuredAssignments, MeasuredReader, Stays
+from baton.consumer.instrumentation import HeldTimes, MeasuredAssignments, MeasuredReader
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
@@ -86,10 +86,10 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.book = Book()
-        self.stays = Stays(self.book, lambda: self.now)
+        self.held_times = HeldTimes(self.book, lambda: self.now)
         self.mount, self.answers = Mount(), Answers()
-        self.assignments = MeasuredAssignments(self.mount, self.stays)
-        self.reader = MeasuredReader(ORDERS, self.answers, self.book, self.stays)
+        self.assignments = MeasuredAssignments(self.mount, self.held_times)
+        self.reader = MeasuredReader(ORDERS, self.answers, self.book, self.held_times)
 
     def ledger(self, owned: dict[int, Epoch], revoking: dict[int, Epoch] | None = None) -> None:
         queues = {ORDERS: owned}, {ORDERS: revoking or {}}

@@ -15,7 +15,7 @@ _LAST_SECONDS = 5.0
 """Of the grace period, kept for these."""
 
 
-class Grace:
+class GracePeriod:
     """`seconds` from `stop` to the end of the process; it goes on as before for all of them but the last few."""
 
     def __init__(self, seconds: float) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from baton.consumer.held import Hearing, HeldEntry
-from baton.consumer.lane import Lane
+from baton.consumer.acknowledgement import Acknowledgement
+from baton.consumer.entry_sequence import EntrySequence
+from baton.consumer.held_entry import HeldEntry, OutcomeListener
 from baton.consumer.reader import Reader
-from baton.consumer.receipt import Acknowledgement
 from baton.model.ids import Epoch, Partition
 from baton.queues.entry import Entry
 
@@ -36,17 +36,17 @@ class Notice(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Holding:
+class HeldPartition:
     """What is in hand of a partition under one epoch."""
 
     partition: Partition
     epoch: Epoch
-    hearing: Hearing = field(repr=False)
+    hearing: OutcomeListener = field(repr=False)
     by_key: bool = False
     """Its keys are worked on beside each other."""
     phase: Phase = Phase.SERVING
     notice: Notice = Notice.NONE
-    lanes: dict[bytes | None, Lane] = field(default_factory=dict)
+    sequences: dict[bytes | None, EntrySequence] = field(default_factory=dict)
     """What is in hand: by key, or all of it under None."""
     handled: list[str] = field(default_factory=list)
     """Offsets to acknowledge;"""
@@ -79,54 +79,56 @@ class Holding:
     @property
     def at_rest(self) -> bool:
         """Nothing is in hand, nothing is to be told, and nobody calls it back."""
-        return self.phase is Phase.SERVING and not (self.lanes or self.handled or self.aside)
+        return self.phase is Phase.SERVING and not (self.sequences or self.handled or self.aside)
 
     @property
     def waiting(self) -> bool:
-        return any(lane.waiting for lane in self.lanes.values())
+        return any(sequence.waiting for sequence in self.sequences.values())
 
     @property
     def out(self) -> bool:
         """Somebody works on some of it."""
-        return any(lane.busy for lane in self.lanes.values())
+        return any(sequence.busy for sequence in self.sequences.values())
 
     @property
     def in_hand(self) -> int:
         """Entries that wait or are worked on."""
-        return sum(len(lane.waiting) + len(lane.out) for lane in self.lanes.values())
+        return sum(len(sequence.waiting) + len(sequence.out) for sequence in self.sequences.values())
 
-    def ready(self, now: float, *, shared: bool = False) -> Iterator[Lane]:
+    def ready(self, now: float, *, shared: bool = False) -> Iterator[EntrySequence]:
         """Those from which entries may be handed out."""
-        return (lane for lane in list(self.lanes.values()) if lane.ready(now, shared=shared))
+        return (sequence for sequence in list(self.sequences.values()) if sequence.ready(now, shared=shared))
 
     def take_in(self, entries: Iterable[Entry], nth: int) -> None:
         """Entries that were read; the first is the nth of all."""
         for number, entry in enumerate(entries, nth):
             key = entry.key if self.by_key else None
-            lane = self.lanes.get(key)
-            if lane is None:
-                lane = self.lanes[key] = Lane(self)
-            if not lane.dropped:
-                lane.waiting.append(HeldEntry.of(entry, lane, number))
+            sequence = self.sequences.get(key)
+            if sequence is None:
+                sequence = self.sequences[key] = EntrySequence(self)
+            if not sequence.dropped:
+                sequence.waiting.append(HeldEntry.of(entry, sequence, number))
 
     def tidy(self) -> None:
-        """Forget lanes in which nothing is in hand."""
-        for key in [key for key, lane in self.lanes.items() if lane.idle and not lane.kept and not lane.dropped]:
-            del self.lanes[key]
+        """Forget sequences of which nothing is in hand."""
+        for key in [
+            key for key, sequence in self.sequences.items() if sequence.idle and not sequence.kept and not sequence.dropped
+        ]:
+            del self.sequences[key]
 
     def let_go(self) -> None:
         """Read nothing new any more; what is in hand is tried at once."""
         if self.phase is Phase.SERVING:
             self.phase = Phase.LETTING_GO
-            for lane in self.lanes.values():
-                lane.try_at_once()
+            for sequence in self.sequences.values():
+                sequence.try_at_once()
 
     def leave(self) -> None:
         """Begin nothing any more."""
         self.let_go()
         self.read_before = True
-        for lane in self.lanes.values():
-            lane.drop()
+        for sequence in self.sequences.values():
+            sequence.drop()
 
     def acknowledged(self, *, taken: bool) -> None:
         self.handled.clear()
@@ -142,7 +144,7 @@ class Holding:
     def forget(self, phase: Phase = Phase.FENCED) -> None:
         """Likewise, where the queue is not used any more."""
         self.phase = self.phase if self.over else phase
-        for lane in self.lanes.values():
-            lane.clear()
+        for sequence in self.sequences.values():
+            sequence.clear()
         self.aside.clear()
         self.acknowledged(taken=False)

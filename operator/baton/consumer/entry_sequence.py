@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from baton.consumer.held import HeldEntry
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import Ack, DeadLetter, Kept, Nack, Outcome
 
 if TYPE_CHECKING:
     from baton.consumer.delivery import Delivery
-    from baton.consumer.holding import Holding
+    from baton.consumer.held_partition import HeldPartition
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -27,10 +27,10 @@ class Failure(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class EntrySequence:
     """What is in hand, in order. Only the consumer's loop changes it."""
 
-    holding: Holding
+    holding: HeldPartition
     waiting: deque[HeldEntry] = field(default_factory=deque)
     """Read and not handed out, or handed out and given back."""
     out: dict[str, HeldEntry] = field(default_factory=dict)

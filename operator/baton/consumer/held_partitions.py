@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator
 
-from baton.consumer.held import Hearing
-from baton.consumer.holding import Holding, Phase
+from baton.consumer.assignment_source import Assignments
+from baton.consumer.held_entry import OutcomeListener
+from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.reader import Reader
-from baton.consumer.source import Assignments
 from baton.consumer.waiter import Waiter
 from baton.model.ids import Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
@@ -19,7 +19,7 @@ class HeldPartitions:
         self,
         open_queue: Callable[[QueueName], Reader],
         source: Assignments,
-        hearing: Hearing,
+        hearing: OutcomeListener,
         woken: Callable[[], None],
     ) -> None:
         """`woken`: called, from any thread, when there may be something to read."""
@@ -29,21 +29,21 @@ class HeldPartitions:
         self._hearing = hearing
         self._woken = woken
         self._entry: MemberEntry | None = None
-        self._holdings: dict[Partition, Holding] = {}
+        self._holdings: dict[Partition, HeldPartition] = {}
         self._readers: dict[QueueName, Reader] = {}
         self._waiters: dict[QueueName, Waiter] = {}
 
-    def __iter__(self) -> Iterator[Holding]:
+    def __iter__(self) -> Iterator[HeldPartition]:
         return iter(list(self._holdings.values()))
 
     def divide(self, *, by_key: bool) -> None:
         """Whether keys are worked on beside each other, but for holdings of which something is in hand already."""
         self._by_key = by_key
         for holding in self._holdings.values():
-            if not holding.lanes:
+            if not holding.sequences:
                 holding.by_key = by_key
 
-    def follow_ledger(self, last_word: Callable[[Holding, Reader], object]) -> list[Holding]:
+    def follow_ledger(self, last_word: Callable[[HeldPartition, Reader], object]) -> list[HeldPartition]:
         """Take up what was granted, begin to let go of what is called back, and drop what is not ours any more: the answer.
         `last_word` is called with each of these before."""
         entry = self._source.current()
@@ -66,7 +66,7 @@ class HeldPartitions:
         self._holdings = {
             partition: before
             if (before := self._holdings.get(partition)) is not None and before.epoch == epoch
-            else Holding(partition, epoch, self._hearing, self._by_key)
+            else HeldPartition(partition, epoch, self._hearing, self._by_key)
             for partition, epoch in told.items()
         }
         for partition in revoking:
@@ -77,14 +77,14 @@ class HeldPartitions:
             threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
         return dropped
 
-    def reader(self, holding: Holding) -> Reader:
+    def reader(self, holding: HeldPartition) -> Reader:
         queue = holding.partition.queue
         if queue not in self._readers:
             self._readers[queue] = self._open_queue(queue)
             self._waiters[queue] = Waiter(self._readers[queue], self._woken)
         return self._readers[queue]
 
-    def watch(self, at_rest: Callable[[Holding, Reader], bool]) -> None:
+    def watch(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
         """Wait at the queues for what is at rest."""
         resting: dict[QueueName, set[int]] = {queue: set() for queue in self._waiters}
         for holding in self._holdings.values():
