@@ -35,7 +35,7 @@ ENGINE = (
              "epoch = Epoch(max(record.epoch, above, move.epoch if move else 0) + 1)",
              "epoch = Epoch(max(record.epoch, above, move.epoch if move else 0))"),
     Mutation("Ledger 2", "do not assert owners after a restart of the server", "engine/partitions.py", "unit/engine/test_held_back.py", "assert_again(draft, queue)", "pass"),
-    Mutation("Ledger 3", "take a new pod for the one of that name", "engine/draft.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-restart-that-nobody-saw]", "seen is not None and seen.uid == uid and",
+    Mutation("Ledger 3", "take a new pod for the one of that name", "engine/working_state.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-restart-that-nobody-saw]", "seen is not None and seen.uid == uid and",
              "seen is not None and"),
     Mutation("Ledger 3", "grant to whoever has the name now", "engine/redirect.py", "unit/engine/test_hostile_ledgers.py", "return draft.eligible[move.receiver].uid != move.uid",
              "return False"),
@@ -73,7 +73,7 @@ ENGINE = (
     Mutation("1", "drop a queue that cannot fence without its word", "engine/departures.py", "unit/engine/test_handoff.py", "if draft.queue(partition).fenced:", "if True:"),
     # 2: balance
     Mutation("2", "an old imbalance perpetuates itself", "engine/evenness.py", "unit/engine/test_evenness.py", "<= 1:\n        return True", "<= 99:\n        return True"),
-    Mutation("1", "keep in a slot what is to go elsewhere", "engine/draft.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-pod-stops-while-its-partitions-wait-for-their-turn]",
+    Mutation("1", "keep in a slot what is to go elsewhere", "engine/working_state.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-pod-stops-while-its-partitions-wait-for-their-turn]",
              "(receiver is None or not self.may_own(receiver, partition.queue))", "True"),
     Mutation("2", "leave it at what a taken slot had", "engine/member_slots.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-static-member-comes-back-to-an-imbalance]", "        draft.unsettled = True", "        pass"),
     Mutation("2", "forget who goes without while a slot waits", "engine/plan.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[two-stand-by-while-a-reserved-slot-waits]",
@@ -117,7 +117,7 @@ ENGINE = (
              "elif draft.may_still_work(member, known.uid):", "elif False:"),
     Mutation("5", "take at once what somebody who is not Ready still works on", "engine/member_slots.py", "unit/engine/test_away.py",
              "if away.get(slot.member) != slot.uid or not", "if True or not"),
-    Mutation("5", "who is fenced off has let go", "engine/draft.py", "unit/engine/test_away.py", " == uid or (member, uid) in self.fenced", " == uid"),
+    Mutation("5", "who is fenced off has let go", "engine/working_state.py", "unit/engine/test_away.py", " == uid or (member, uid) in self.fenced", " == uid"),
     Mutation("5", "who is not Ready keeps what a queue can fence", "engine/departures.py", "unit/engine/test_away.py",
              "    for partition in sorted(fenced):\n        draft.owner_is_gone(partition)\n", ""),
     # 6: static members

@@ -1,164 +1,27 @@
-"""One step in the making: the state as it changes, and what is to be told of it.
+"""The changes of one step: hand-offs, grants and releases, epochs, members, and the events that tell of them."""
 
-One class, for these change together: who owns a partition (`records`) and that by member (`owned`), what is on its way (`moves`),
-whose assignment is another one now (`touched`), and what is counted.
-"""
-
-from collections import defaultdict
 from dataclasses import replace
 
-from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
-from baton.engine.state import (
-    GroupState,
-    Holddown,
-    KnownMember,
-    MemberSlot,
-    Move,
-    PartitionRecord,
-    PlanProblem,
-    Rebalance,
-    moment,
-)
-from baton.engine.step_events import Granted, How, Redirected, Released, Revoked, StepEvent
-from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.engine.observation import OwnerRecord
+from baton.engine.state import Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Rebalance, moment
+from baton.engine.step_events import Granted, How, Redirected, Released, Revoked
+from baton.engine.working_state import WorkingState
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.on_deadline import OnDeadline
 
 
-class Draft:
-    """A mutable copy of a state for the length of one step. The rules are in the modules that work on it."""
-
-    def __init__(self, state: GroupState, observation: Observation, now: float) -> None:
-        self.before = state
-        self.observation = observation
-        self.spec = observation.spec
-        self.now = now
-        self.generation = state.generation
-        self.queues = dict(state.queues)
-        self.records = dict(state.records)
-        self.epoch_tombstones = dict(state.epoch_tombstones)
-        self.queue_tombstones = dict(state.queue_tombstones)
-        self.known = dict(state.known)
-        self.member_slots = list(state.member_slots)
-        self.standbys = list(state.standbys)
-        self.moves = dict(state.moves)
-        self.waiting = dict(state.waiting)
-        self.proposal = state.proposal
-        self.holddown = state.holddown
-        running = state.rebalance
-        self.origins: dict[Partition, MemberId | None] | None = None if running is None else dict(running.origins)
-        """Of the rebalance under way; None: there is none."""
-        self.full = running is not None and running.full
-        self.eager = running is not None and running.eager
-        self.why = "" if running is None else running.why
-        self.facts = state.facts
-        self.fenced = state.fenced
-        self.victims = state.victims
-        self.totals = state.totals
-        self.events: list[StepEvent] = []
-        self.eligible: dict[MemberId, ObservedMember] = {}
-        """The members: Ready, not terminating, not fenced off, not to be scaled away."""
-        self.problem: PlanProblem | None = None
-        self.unsettled = False
-        """Something went another way than planned: whether members are still within one has to be seen."""
-        self.opened: dict[Partition, str] = {}
-        """New partitions of a queue that grew, and why they are there."""
-        self.plan_now: str | None = None
-        """Why a plan is due without delay."""
-        self.changed_members: set[MemberId] = set()
-        self._with_new_epoch: set[Partition] = set()
-        """Those with a new epoch that nothing was told of yet: it serves for another receiver too."""
-        self.owned: defaultdict[MemberId, set[Partition]] = defaultdict(set)
-        for partition, record in self.records.items():
-            if record.owner is not None:
-                self.owned[record.owner].add(partition)
-
-    # -- looking
-
-    def present(self, member: MemberId, uid: Uid) -> bool:
-        """This very pod takes part, be it terminating."""
-        seen = self.observation.members.get(member)
-        return seen is not None and seen.uid == uid and (member, uid) not in self.fenced
-
-    def may_still_work(self, member: MemberId, uid: Uid) -> bool:
-        """This very pod takes no part, but its process is there."""
-        return self.observation.away.get(member) == uid or (member, uid) in self.fenced
-
-    def subscribed(self, member: MemberId) -> frozenset[QueueName]:
-        """The group's queues that an observed member reads."""
-        wanted = self.observation.members[member].subscribed
-        queues = frozenset(self.queues)
-        return queues if wanted is None else wanted & queues
-
-    def may_own(self, member: MemberId | None, queue: QueueName) -> bool:
-        return member in self.eligible and queue in self.subscribed(member)
-
-    def planned_owner(self, partition: Partition) -> MemberId | None:
-        """Whose the partition is, or will be when its hand-off is done."""
-        move = self.moves.get(partition)
-        return self.records[partition].owner if move is None else move.receiver
-
-    def loads(self) -> dict[MemberId, set[Partition]]:
-        """What every member has, or will have when all hand-offs are done that have begun or are planned."""
-        loads = {member: set(partitions) for member, partitions in self.owned.items() if partitions}
-        for partition, move in self.moves.items():
-            owner = self.records[partition].owner
-            if owner is not None and owner != move.receiver:
-                loads[owner].discard(partition)
-            if move.receiver is not None:
-                loads.setdefault(move.receiver, set()).add(partition)
-        for partition, receiver in self.waiting.items():
-            owner = self.records[partition].owner
-            if owner is not None:
-                loads[owner].discard(partition)
-            loads.setdefault(receiver, set()).add(partition)
-        return loads
-
-    def at_rest(self, partition: Partition) -> bool:
-        """It is not changing hands."""
-        move = self.moves.get(partition)
-        return move is None or move.quiet
-
-    def stays_put(self, partition: Partition) -> bool:
-        """It is not changing hands, nor to do so when its turn comes."""
-        receiver = self.waiting.get(partition)
-        return self.at_rest(partition) and (receiver is None or not self.may_own(receiver, partition.queue))
-
-    def withdrawn(self, partition: Partition) -> bool:
-        """It does not exist any more."""
-        return partition.number >= self.queues[partition.queue].partitions
-
-    def unassigned(self) -> list[Partition]:
-        """Partitions that nobody has or will have, sorted."""
-        return sorted(
-            p for p, record in self.records.items() if record.owner is None and p not in self.moves and p not in self.waiting
-        )
-
-    def same_member(self, one: MemberId | None, other: MemberId | None) -> bool:
-        """Two names of one static member."""
-        if one is None or other is None or one == other:
-            return one == other
-        if self.spec.session_timeout <= 0:
-            return False
-        return self.identity(one) is not None and self.identity(one) == self.identity(other)
-
-    def identity(self, member: MemberId) -> str | None:
-        """Of a static member."""
-        if member in self.known:
-            return self.known[member].instance
-        seen = self.observation.members.get(member)
-        return None if seen is None else seen.instance
-
-    def queue(self, partition: Partition) -> ObservedQueue:
-        """How the partition's queue was observed."""
-        return self.observation.queues[partition.queue]
-
-    # -- doing
+class Draft(WorkingState):
+    """The state of a step in the making. Its methods keep together what changes together: a partition's record, its move, the
+    partitions by owner, the members whose assignment changed, and the counts. The rules are in the modules that call them."""
 
     def hand_over(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
-        """Begin to hand a partition over, or turn a hand-off that is under way to another receiver, at a new epoch."""
+        """Begin the hand-off of a partition at a new epoch, or redirect the running one to another receiver.
+
+        `receiver` None: the partition is withdrawn, or waits without an owner. Then no epoch is used up, unless it is withdrawn.
+        """
         record = self.records[partition]
         move = self.moves.get(partition)
-        rests = receiver is None and not self.withdrawn(partition)  # nobody is granted anything, so no epoch is used up
+        rests = receiver is None and not self.withdrawn(partition)
         epoch = Epoch(max(record.epoch, move.epoch if move else 0) + (not rests and partition not in self._with_new_epoch))
         if not rests:
             self._with_new_epoch.add(partition)
@@ -180,14 +43,14 @@ class Draft:
         self.changed_members.update(m for m in (record.owner, receiver) if m is not None)
 
     def record_move(self, partition: Partition, move: Move) -> None:
-        """Keep a move. Without a giver nothing but its epoch counts any more."""
+        """Store a move. A partition without an owner takes the epoch of its move."""
         self.moves[partition] = move
         record = self.records[partition]
         if record.owner is None:
             self.records[partition] = PartitionRecord(move.epoch, None, record.last)
 
     def assert_owner(self, partition: Partition, owner: MemberId, above: Epoch) -> None:
-        """Grant a partition again to who has it, at an epoch above one that the queue may have."""
+        """Grant a partition to its owner once more, at an epoch above `above`, which the queue may have recorded."""
         record = self.records[partition]
         move = self.moves.get(partition)
         epoch = Epoch(max(record.epoch, above, move.epoch if move else 0) + 1)
@@ -197,31 +60,32 @@ class Draft:
         self.changed_members.add(owner)
 
     def raise_epoch(self, partition: Partition, above: Epoch) -> None:
-        """The grant of a move that is under way gets a new epoch, above one that the queue may have."""
+        """Raise the epoch of a running move above `above`, which the queue may have recorded."""
         move = self.moves[partition]
         self.record_move(partition, replace(move, epoch=Epoch(max(move.epoch, above) + 1)))
 
     def note_origin(self, partition: Partition) -> None:
-        """A rebalance moves this partition; the first such starts it."""
+        """Count the partition to the rebalance under way. The first one starts it."""
         if self.origins is None:
             self.origins = {}
         self.origins.setdefault(partition, self.records[partition].last)
 
     def _rename_origin(self, partition: Partition, before: MemberId | None, now: MemberId | None) -> None:
-        """The same static member under another name: the partition was at home all the time."""
+        """A static member returned under another name, so the partition has not moved."""
         if self.origins is not None and self.origins.get(partition) == before:
             self.origins[partition] = now
 
     @property
     def rebalance(self) -> Rebalance | None:
+        """The rebalance under way."""
         return None if self.origins is None else Rebalance(self.origins, self.full, self.eager, self.why)
 
     def new_generation(self) -> None:
-        """The assignment changes; several changes of one step are one."""
+        """The assignment changes. All changes of one step make one generation."""
         self.generation = self.before.generation + 1
 
     def owner_is_gone(self, partition: Partition) -> None:
-        """Its owner is no more; what was to follow its release follows."""
+        """The owner vanished, which counts as its release."""
         record = self.records[partition]
         owner = record.owner
         assert owner is not None
@@ -242,7 +106,7 @@ class Draft:
             self.record_move(partition, replace(move, giver=None, released=How.GONE))
 
     def leave_unowned(self, partition: Partition) -> None:
-        """The move ends with nobody: the partition is an orphan that was released."""
+        """End a move that has no receiver: the partition was released and has no owner."""
         move = self.moves.pop(partition)
         record = self.records[partition]
         self._no_longer_owned(partition, record.owner)
@@ -254,7 +118,7 @@ class Draft:
             self.changed_members.add(owner)
 
     def record_grant(self, partition: Partition, at_queue: OwnerRecord) -> None:
-        """The queue has taken the grant."""
+        """The queue accepted the grant of the running move."""
         move = self.moves.pop(partition)
         record = self.records[partition]
         self._no_longer_owned(partition, record.owner)
@@ -274,7 +138,7 @@ class Draft:
         self.events.append(Granted(partition, move.receiver, move.epoch, previous, paused_for, move.why))
 
     def withdraw(self, partition: Partition, epoch: Epoch) -> None:
-        """Forget a partition, but not its epoch."""
+        """Forget a partition and keep its epoch as a tombstone."""
         record = self.records.pop(partition)
         move = self.moves.pop(partition, None)
         self._no_longer_owned(partition, record.owner)
@@ -283,17 +147,17 @@ class Draft:
             self.epoch_tombstones[partition] = Epoch(highest)
         self.waiting.pop(partition, None)
         if self.origins is not None:
-            self.origins.pop(partition, None)  # when it comes back it is new, and its first grant is no move
+            self.origins.pop(partition, None)  # a partition that comes back is new: its first grant is no move
 
     def merge_tombstones(self, queue: QueueName) -> None:
-        """Of what was withdrawn of this queue keep one epoch for all."""
+        """Replace the tombstones of a queue's partitions by one for the queue: their highest epoch."""
         withdrawn = [partition for partition in self.epoch_tombstones if partition.queue == queue]
         highest = max((self.epoch_tombstones.pop(partition) for partition in withdrawn), default=0)
         if highest > self.queue_tombstones.get(queue, 0):
             self.queue_tombstones[queue] = Epoch(highest)
 
     def record_missed_deadline(self, partition: Partition, move: Move) -> Move:
-        """A deadline passed. Counted once per hand-off, in the same write that records it."""
+        """The deadline of a move passed. It counts once per hand-off, in the ledger write that records it."""
         if move.missed:
             return move
         self.totals = self.totals._replace(deadline_misses=self.totals.deadline_misses + 1)
@@ -302,27 +166,30 @@ class Draft:
         return move
 
     def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:
-        """Whether a hand-off goes on without the giver's word: the queue fences, or it is the giver's again, or Force, or nobody
-        is to follow on a queue that is let go of."""
+        """The hand-off goes on after its deadline without the giver's release (rule 3).
+
+        That holds if the queue fences, if `onDeadline` is Force, if the giver is also the receiver, or if the group gives up
+        the queue and there is no receiver.
+        """
         queue = self.queue(partition)
         if queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver:
             return True
         return queue.let_go and move.receiver is None
 
     def record_answer(self, approval: str) -> None:
-        """An approval was carried out or refused, and needs no other answer."""
+        """Remember the approval that was carried out or refused, so that it is answered once."""
         assert self.facts is not None
         self.facts = replace(self.facts, answered=approval)
 
     def trigger(self, why: str, *, pinned: bool = True) -> None:
-        """Start the holddown; a running one goes on unchanged (rule 1)."""
+        """Start the holddown; a running one keeps its end (rule 1). `pinned`: it then runs to its end in any case."""
         if self.holddown is None:
             self.holddown = Holddown(moment(self.now + self.spec.delay), self.spec.delay, why, pinned)
         elif pinned and not self.holddown.pinned:
             self.holddown = replace(self.holddown, pinned=True)
 
     def add_member(self, member: MemberId) -> None:
-        """A member gets a key in the ledger."""
+        """Give a member its key in the ledger."""
         seen = self.observation.members[member]
         old = self.known.get(member)
         if old is None or old.uid != seen.uid:
@@ -330,7 +197,7 @@ class Draft:
             self.changed_members.add(member)
 
     def new_slot(self, member: MemberId) -> MemberSlot:
-        """A taken slot for an eligible member."""
+        """A slot that an eligible member holds, and the member's key in the ledger."""
         self.add_member(member)
         seen = self.eligible[member]
         return MemberSlot(member, seen.uid, self.known[member].instance)
