@@ -1,7 +1,7 @@
 """The state machine of one group: observations and the time come in, effects go out.
 
-Pure: no I/O, no clock, no chance. The operator, the simulation and the tests run the same code. "Rule 5" and "ledger 2" in it are
-those of docs/concepts/rules.md.
+Pure: it does no I/O, reads no clock and draws no random numbers. The operator, the simulation and the tests run the same code.
+"Rule 5" and "ledger 2" in its comments are those of docs/concepts/rules.md.
 """
 
 from baton.engine.effects import Effect, Grant, Pause

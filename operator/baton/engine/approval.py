@@ -1,7 +1,7 @@
-"""Proposals: a plan that a person is to approve before anybody has to let go of anything (as Strimzi's KafkaRebalance).
+"""Proposals: plans that wait for a person's approval (Strimzi's KafkaRebalance).
 
-Only moves of partitions wait that a member is working on. What has no owner, or one that is stopping, goes at once to where
-the plan has it: it disturbs nobody, and could not wait for a person.
+Only moves of partitions that a member works on wait. A partition without an owner, or with one that is stopping, goes to its
+planned owner at once, because it cannot wait for a person.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from baton.model.ids import MemberId, Partition, Uid
 
 
 def needs_approval(draft: Draft, partition: Partition) -> bool:
-    """To take it from who works on it."""
+    """The move of this partition needs approval: spec.approval is Manual, and a member works on it."""
     return (
         draft.spec.approval is Approval.MANUAL and draft.records[partition].owner in draft.eligible and draft.at_rest(partition)
     )
 
 
 def propose(draft: Draft, receivers: Mapping[Partition, MemberId], why: str) -> None:
-    """A new plan, which replaces the last one. The same moves again are the same proposal."""
+    """Propose these moves instead of the current proposal. Equal moves keep its id; no moves withdraw it."""
     before = draft.proposal
     if not receivers:
         _withdraw(draft, "there is nothing to move any more")
@@ -35,7 +35,7 @@ def propose(draft: Draft, receivers: Mapping[Partition, MemberId], why: str) -> 
 
 
 def withdraw_overtaken(draft: Draft) -> None:
-    """Its moves are not possible as they were shown, or would not lead to balance any more: there has to be a new plan."""
+    """Withdraw a proposal whose moves are no longer possible, or no longer lead to balance. Then a new plan is due."""
     proposal = draft.proposal
     if proposal is not None and (draft.unsettled or not _holds(draft, proposal)):
         _withdraw(draft, "it does not fit the fleet and its partitions any more")
@@ -43,7 +43,7 @@ def withdraw_overtaken(draft: Draft) -> None:
 
 
 def take_approved(draft: Draft) -> Proposal | None:
-    """The proposal, if it was approved meanwhile; then it is no proposal any more. Any other approval is refused, once."""
+    """The proposal, if it was approved; it then stops to be one. An approval of another id is refused once."""
     assert draft.facts is not None
     proposal, approved = draft.proposal, draft.observation.approved
     if proposal is not None and draft.spec.approval is Approval.AUTOMATIC:
@@ -82,8 +82,10 @@ def _holds(draft: Draft, proposal: Proposal) -> bool:
 def _identity(
     records: Mapping[Partition, PartitionRecord], receivers: Mapping[Partition, MemberId], uids: Mapping[MemberId, Uid]
 ) -> str:
-    """Of these moves at these epochs: once carried out, or overtaken, the same id never comes again, so that an approval that
-    is left standing approves nothing else."""
+    """The id of these moves: ten hexadecimal digits of a digest that includes epochs.
+
+    Once the moves are carried out or overtaken the id never comes again, so an approval that stays approves nothing else.
+    """
     moves = "".join(
         f"{partition.queue}/{partition.number}@{record.epoch} {record.owner} {receiver} {uids[receiver]}\n"
         for partition, receiver in sorted(receivers.items())

@@ -1,4 +1,4 @@
-"""The assignor in use: the first of the preferred ones that every member supports. So a fleet changes over by restarts."""
+"""The assignor in use: the first of spec.assignors that every member supports. So a fleet changes over by restarts (Kafka)."""
 
 from baton.assignors import Traits, UnknownAssignorError, get, traits_of
 from baton.engine.draft import Draft
@@ -6,7 +6,8 @@ from baton.engine.state import PlanProblem
 
 
 def assignor_in_use(draft: Draft) -> str | None:
-    """The first of the preferred assignors that exists and that every member supports. None, and a problem: there is none."""
+    """The first of spec.assignors that exists and that every member supports. None: there is none, and the draft gets a
+    problem."""
     missing: UnknownAssignorError | None = None
     for name in draft.spec.assignors:
         try:
@@ -37,7 +38,7 @@ def assignor_in_use(draft: Draft) -> str | None:
 
 
 def traits(draft: Draft) -> Traits:
-    """What the assignor in use declares. Where none is in use, nothing."""
+    """The traits that the assignor in use declares; the defaults if none is in use."""
     name = draft.facts.assignor if draft.facts is not None else None
     return Traits() if name is None else traits_of(name)
 

@@ -1,4 +1,4 @@
-"""Asking an assignor: from what the engine knows to a request, and back."""
+"""The call of an assignor: a request made of the draft, and its answer as owners of the group's partitions."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
@@ -21,9 +21,11 @@ def ask(
     claims: Claims,
     kept: Collection[Partition],
 ) -> dict[Partition, MemberId]:
-    """Who of `ranked` (in order of joining) should own what of the non-exclusive queues; what is `kept` is left out.
+    """The owners that the assignor plans for the partitions of non-exclusive queues.
 
-    Assignors number a queue's partitions from 0, so where some are left out the others are renumbered.
+    `ranked`: the members of the plan, by slot. `claims`: what each member has or had, which it keeps at no cost. `kept`:
+    partitions that the assignor does not see. It numbers a queue's partitions from 0, so the others are renumbered. Raises
+    AssignorError.
     """
     order = {queue: _order(draft, queue, kept) for queue in sorted(draft.queues) if not draft.queues[queue].exclusive}
     numbers = {p: Partition(queue, number) for queue, mine in order.items() for number, p in enumerate(mine)}
@@ -51,7 +53,7 @@ def ask(
 
 
 def _order(draft: Draft, queue: QueueName, kept: Collection[Partition]) -> list[Partition]:
-    """By number. Where members give up their highest numbers first, what already changes hands comes last."""
+    """The queue's partitions by number. If members give up their highest numbers first, moving partitions come last."""
     mine = [Partition(queue, number) for number in range(draft.queues[queue].partitions)]
     if kept or draft.moves:
         mine = [partition for partition in mine if partition not in kept]

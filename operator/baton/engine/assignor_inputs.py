@@ -1,4 +1,4 @@
-"""What an assignor is told besides queues and members: its options, and the zones and weights of partitions."""
+"""The inputs of an assignor besides queues and members: its options, and the zones and weights of partitions."""
 
 from collections.abc import Collection, Sequence
 from hashlib import sha256
@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 def fingerprint(observation: Observation) -> str:
-    """Another one is a trigger. Empty where nothing is said; 12 hexadecimal digits otherwise, so that the ledger stays small."""
+    """A digest of these inputs: 12 hexadecimal digits, or empty if there are none. A change of it is a trigger.
+
+    The ledger keeps the digest instead of the inputs, to stay small.
+    """
     options = [
         (name, sorted(value) if isinstance(value, frozenset) else value)
         for name, value in sorted(observation.spec.options.items())
@@ -32,7 +35,7 @@ def fingerprint(observation: Observation) -> str:
 
 
 def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tuple[T, ...]:
-    """The value of each of these partitions of one queue, which are in any order."""
+    """The value of each of these partitions of one queue, in their order. `otherwise`: the value of one that no span covers."""
     by_number = {partition.number: place for place, partition in enumerate(partitions)}
     values = [otherwise] * len(partitions)
     top = max(by_number, default=-1)
@@ -44,7 +47,7 @@ def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tu
 
 
 def left_out(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
-    """Of these, the partitions that the assignor in use gives to nobody: nothing waits for their owner."""
+    """Those of these partitions that the assignor in use gives to no member, so that nothing waits for their owner."""
     leaves_out = traits(draft).leaves_out
     if leaves_out is None:
         return set()

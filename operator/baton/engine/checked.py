@@ -1,4 +1,4 @@
-"""Values of the engine's state made of what stood in a ledger: each field holds what it says, or the ledger is none."""
+"""State objects made of JSON values from a ledger: each field has the declared type and a plausible size."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -11,17 +11,17 @@ from baton.model.ledger import LedgerError
 T = TypeVar("T")
 
 LATEST = 253_402_300_799
-"""Unix seconds: the end of the year 9999. No time and no length of one is greater."""
+"""Unix seconds: the end of the year 9999. No time and no duration of a ledger is greater."""
 
 MOST = 2**63 - 1
-"""The greatest whole number that the API server takes."""
+"""The greatest integer that the API server accepts."""
 
 
 Test = Callable[[object], bool]
 
 
 def checked(kind: type[T], **fields: object) -> T:
-    """Raises LedgerError where a field has a value of another type, or one that is no time or count."""
+    """An object of this class. Raises LedgerError, which names the field, for a value of another type or out of range."""
     tests: Mapping[str, Test] = _tests(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is of
     for name, value in fields.items():
         fits = tests.get(name)
@@ -36,7 +36,7 @@ def _tests(kind: type[object]) -> dict[str, Test]:
 
 
 def _test(hint: object) -> Test:
-    """Whether a value is what the hint says."""
+    """A test of values for this type hint."""
     if isinstance(hint, NewType):
         return _test(hint.__supertype__)
     if get_origin(hint) in (UnionType, Union):
@@ -75,7 +75,7 @@ def _any(tests: Sequence[Test]) -> Test:
 
 
 def _each(hint: object) -> Callable[[Iterable[object]], bool]:
-    """Whether all of them are what the hint says. There may be very many: where it is a class, theirs are looked at once each."""
+    """A test of many values for one type hint. For a class it looks at each distinct type once."""
     if isinstance(hint, NewType):
         return _each(hint.__supertype__)
     if isinstance(hint, type) and hint not in (int, float) and not get_args(hint):

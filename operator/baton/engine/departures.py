@@ -1,4 +1,4 @@
-"""Members that went: vanished, asked to stop, or no longer subscribed. Their slots become vacant."""
+"""Members that left: they vanished, were asked to stop, or dropped a queue. Their slots become vacant."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from baton.model.ids import MemberId, Partition
 
 
 def notice_departures(draft: Draft) -> None:
-    """Rules 1, 5 and 7: who vanished has released all it had; who was asked to stop, or may still work, keeps it for now."""
+    """A member that vanished has released its partitions. One that is stopping, or may still work, keeps them (rules 1, 5, 7)."""
     for member in sorted(draft.known):
         known = draft.known[member]
         if draft.present(member, known.uid):
@@ -23,7 +23,7 @@ def notice_departures(draft: Draft) -> None:
 
 
 def release_stopping_static(draft: Draft) -> None:
-    """A static member that is asked to stop releases at once: its slot waits for it, not for a receiver (rule 7)."""
+    """A static member that is asked to stop releases at once, because its slot is reserved for its return (rule 7)."""
     for slot in draft.member_slots:
         if slot.expires is not None and slot.vacated and draft.present(slot.member, slot.uid):
             for partition in sorted(slot.vacated):
@@ -42,8 +42,10 @@ def _vanish(draft: Draft, member: MemberId) -> None:
 
 
 def _step_aside(draft: Draft, member: MemberId) -> None:
-    """It takes no part, and its process may work on. A queue refuses it what is granted to somebody else; where nothing fences,
-    it keeps what it has until it lets go or is gone, and nobody is in a hurry to take it (rule 5)."""
+    """The pod takes no part, but its process may still work (rule 5).
+
+    It loses the partitions of queues that fence, as if it had vanished. It keeps the others until it releases them or ends.
+    """
     fenced = frozenset(partition for partition in draft.owned[member] if draft.queue(partition).fenced)
     if fenced == draft.owned[member]:
         _vanish(draft, member)
@@ -59,7 +61,7 @@ def _leave(draft: Draft, member: MemberId) -> None:
 
 
 def _unsubscribe(draft: Draft, member: MemberId) -> None:
-    """Dropping a queue is leaving, for that queue: what it had there waits in a slot of its own."""
+    """A member that drops a queue leaves it: its partitions of the queue wait in a vacant slot of their own (rule 1)."""
     reads = draft.subscribed(member)
     dropped = sorted(partition for partition in draft.owned[member] if partition.queue not in reads)
     if not dropped:
@@ -69,7 +71,7 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
         if draft.queue(partition).fenced:
             draft.owner_is_gone(partition)
         elif partition in left:
-            # Nothing keeps it from going on there but its own word (External): so the partition waits for that.
+            # An External queue cannot fence, so the partition waits for the member's release.
             draft.hand_over(partition, None, f"{member} does not read {partition.queue} any more")
             draft.new_generation()
     at = next((n for n, slot in enumerate(draft.member_slots) if slot.member == member), len(draft.member_slots) - 1)
@@ -77,12 +79,15 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
 
 
 def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
-    """What it has and neither gives away already nor is to give away."""
+    """The member's partitions that no hand-off, running or planned, takes from it."""
     return frozenset(partition for partition in draft.owned[member] if draft.stays_put(partition))
 
 
 def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanished: bool) -> None:
-    """Each part of what is kept waits in a slot of its own."""
+    """Make the member's slot vacant. Each set of `kept` partitions waits in a slot of its own.
+
+    `vanished`: the session timeout of a static member counts from now, and not from when it was asked to stop.
+    """
     if member in draft.standbys:
         draft.standbys.remove(member)
     slots: list[MemberSlot] = []
@@ -93,7 +98,6 @@ def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanishe
             for part in kept:
                 slots += _split(draft, replace(slot, vacated=part))
         elif vanished and slot.expires is not None:
-            # A static member's term counts from when it vanished, not from when it was asked to stop.
             slots.append(replace(slot, expires=moment(draft.now + slot.length)))
         else:
             slots.append(slot)
@@ -101,7 +105,10 @@ def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanishe
 
 
 def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
-    """A slot that was left: nothing, if it has no partitions; what is kept for a static member, and what others may take."""
+    """The vacant slots that one slot becomes: a reserved one for a static member, and one with its exclusive queues for anybody.
+
+    A slot without partitions is dropped.
+    """
     assert slot.vacated is not None
     length = draft.spec.session_timeout
     if slot.instance is None or length <= 0:

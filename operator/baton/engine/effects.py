@@ -1,9 +1,9 @@
-"""What the engine wants done.
+"""The effects of a step: what the caller does at the queues.
 
-Effects are safe to carry out twice, and are asked for again until an observation shows them done.
+Effects are safe to repeat. Every step returns them again until an observation shows them done.
 
-The order is the caller's duty: the ledger of the new state is written first (compare-and-swap); only when that write
-succeeded are the effects carried out.
+The caller keeps the order: it writes the ledger of the new state first (compare-and-swap). Only after that write succeeded does
+it carry out the effects.
 """
 
 from typing import NamedTuple
@@ -24,9 +24,9 @@ class Pause(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Make this member the owner at the queue, which fences everybody before. The caller reports an Outcome.
+    """Make this member the owner at the queue, which fences every earlier owner. The caller reports an Outcome.
 
-    `member` and `uid` None: nobody (a partition that is withdrawn).
+    `member` and `uid` None: the partition is withdrawn, and no member owns it.
     """
 
     partition: Partition

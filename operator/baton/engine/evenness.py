@@ -1,4 +1,4 @@
-"""Whether the partitions are spread as they should be (rules 2 and 8)."""
+"""The balance of a group: whether its members own as many partitions as they should (rules 2 and 8)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
@@ -11,16 +11,20 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 def evenly_spread(draft: Draft, members: Collection[MemberId]) -> bool:
-    """Whether these members, those of the plan, have what the assignor in use would give them. An assignor that makes no balance
-    looks at weights, zones or equal numbers; what it planned and the engine carried out is as even as it will be."""
+    """The members of the plan have what the assignor in use would give them, and no exclusive queue has several active members.
+
+    An assignor without the trait `balances` goes by weights, zones or fixed positions: its plan is as even as it can be.
+    """
     planned = draft.facts is not None and draft.facts.assignor is not None and draft.problem is None
     carried_out = planned and not traits(draft).balances
     return (carried_out or even(draft, members)) and not several_active(draft, members)
 
 
 def even(draft: Draft, members: Collection[MemberId]) -> bool:
-    """In total and then in each queue, as far as the subscriptions allow: an assignor that makes balances would move nothing that
-    these members have. Exclusive queues do not count."""
+    """These members are even in total and in each queue, as far as their subscriptions allow (rule 2).
+
+    A balancing assignor would then move nothing. Exclusive queues do not count.
+    """
     loads = draft.loads()
     shared = frozenset(queue for queue, facts in draft.queues.items() if not facts.exclusive)
     reads = {member: draft.subscribed(member) & shared for member in members}
@@ -40,7 +44,7 @@ def _within_one(counts: Counter[MemberId], members: Collection[MemberId]) -> boo
 
 
 def _least_moves(reads: Mapping[MemberId, frozenset[QueueName]], has: Mapping[MemberId, Collection[Partition]]) -> int:
-    """To any balance of what they have."""
+    """The least number of moves from these partitions of each member to any balance."""
     sizes: Counter[QueueName] = Counter()
     owners: dict[Partition, MemberId] = {}
     for member, partitions in sorted(has.items()):
@@ -51,7 +55,7 @@ def _least_moves(reads: Mapping[MemberId, frozenset[QueueName]], has: Mapping[Me
 
 
 def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
-    """No single move makes the totals of two of these members more even. Exclusive queues do not count."""
+    """No single move would bring the totals of two of these members closer. Exclusive queues do not count."""
     loads = draft.loads()
     counts = {m: sum(not draft.queues[p.queue].exclusive for p in loads.get(m, ())) for m in members}
     if not counts or max(counts.values()) - min(counts.values()) <= 1:

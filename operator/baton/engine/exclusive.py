@@ -1,4 +1,4 @@
-"""Exclusive queues: one member has all of each, the others stand by (rule 8)."""
+"""Exclusive queues: one active member owns all partitions of a queue, the others stand by (rule 8)."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,10 @@ def owners_of_exclusive(
     kept: Collection[Partition],
     others: Mapping[Partition, MemberId],
 ) -> dict[Partition, MemberId]:
-    """One active member has all of an exclusive queue (rule 8): who has most of it, else who has least of everything."""
+    """The owners of all exclusive queues: of each queue the member that has most of it, else the one with the smallest load.
+
+    `others`: the owners of the non-exclusive queues, which count as load.
+    """
     load = Counter(others.values())
     owners: dict[Partition, MemberId] = {}
     for queue, facts in sorted(draft.queues.items()):
@@ -31,7 +34,7 @@ def owners_of_exclusive(
 
 
 def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueName]:
-    """Exclusive queues that have more than one active member, where a plan for these members would make it one."""
+    """Exclusive queues that have several active members, and that one of these members reads; sorted."""
     exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
     if not exclusive:
         return []
@@ -44,8 +47,10 @@ def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueNam
 
 
 def active_members(draft: Draft, line: Sequence[MemberId]) -> dict[QueueName, MemberId]:
-    """Of each exclusive queue that anybody works on, who has most of it. Where several have, the first in this line, then the
-    first to join, then by name."""
+    """The active member of each exclusive queue that has one: the member with most of its partitions.
+
+    A tie goes to the first in `line`, then to the first to join, then to the lower name.
+    """
     exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
     has: dict[QueueName, Counter[MemberId]] = {queue: Counter() for queue in exclusive}
     for member, partitions in draft.loads().items() if exclusive else ():

@@ -1,4 +1,4 @@
-"""An assignor that fails: nobody's work may depend on it, so everything stays as it is until it can be asked again."""
+"""Failures of an assignor: the group keeps its owners, and the engine asks again with every step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,18 +8,20 @@ from baton.engine.draft import Draft
 from baton.engine.state import PlanProblem
 
 FAILURES = (AssignorError, UnknownAssignorError)
-"""What asking for an assignor and asking it may raise."""
+"""The errors of looking an assignor up and of calling it."""
 
 
 def problem_of(error: Exception) -> PlanProblem:
-    """The reason of the condition, and the sentence."""
+    """The reason and message of the condition Ready for this error."""
     return PlanProblem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
 
 
 @contextmanager
 def unplanned_if_it_fails(draft: Draft) -> Iterator[None]:
-    """Around the making of a plan, whose first change to the draft that is not undone here comes after the assignor's answer. The
-    holddown stands, so that every step tries again."""
+    """A context for making a plan. If the assignor fails, it records the problem and restores the draft, so the holddown stands.
+
+    It restores only what a plan changes before it calls the assignor: the holddown, waiting hand-offs, slots and standbys.
+    """
     before = draft.holddown, dict(draft.waiting), list(draft.member_slots), list(draft.standbys)
     try:
         yield

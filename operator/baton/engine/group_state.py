@@ -1,11 +1,11 @@
-"""What a group is doing, in the four words that Solace has for it, until when, and why."""
+"""The state of a group in the four words of Solace's rebalancing status, its end and its reason."""
 
 from baton.engine.state import GroupState
 from baton.engine.step_events import State
 
 
 def state_of(state: GroupState) -> State:
-    """In the words of Solace's rebalancing status. A rebalance under way hides a holddown beside it, and a pause too."""
+    """The group's state. A running rebalance hides a holddown and a pause beside it."""
     if any(not move.quiet for move in state.moves.values()):
         return State.REBALANCING
     if state.facts is not None and state.facts.paused:
@@ -16,12 +16,12 @@ def state_of(state: GroupState) -> State:
 
 
 def until_of(state: GroupState) -> float | None:
-    """When a holddown ends that is the group's state."""
+    """The end of the holddown, in seconds; None if the state is not Holddown."""
     return state.hold_until if state_of(state) is State.HOLDDOWN else None
 
 
 def why_of(state: GroupState) -> str:
-    """Why the group is in its state; empty where there is nothing to say."""
+    """The reason of the group's state; empty for Ready and Paused."""
     match state_of(state):
         case State.REBALANCING:
             return next((move.why for move in state.moves.values() if not move.quiet), "")

@@ -1,4 +1,4 @@
-"""The hand-off of each partition: pause, wait for the release, fence, grant (rule 3). What is asked for and what came of it."""
+"""The hand-off of each partition: pause, wait for the release, fence, grant (rule 3)."""
 
 from dataclasses import replace
 
@@ -11,23 +11,23 @@ from baton.model.session import Release
 
 
 def take_outcomes(draft: Draft) -> None:
-    """What became of the grants at the queues."""
+    """Take in the outcomes of grants. A refused grant gets an epoch above the one that the queue has recorded."""
     for partition, record in sorted(draft.observation.outcomes, key=lambda outcome: (outcome.partition, outcome.record.epoch)):
         move = draft.moves.get(partition)
         if move is None or (move.receiver is None and not draft.withdrawn(partition)):
-            continue  # nothing was asked of the queue, or it was seen before
+            continue  # no grant is due, or an earlier step took this outcome in
         if record == (move.uid, move.epoch):
             draft.record_grant(partition, record)
         elif record.epoch >= move.epoch:
-            # Refused: somebody wrote a higher epoch there. Go above it; the ledger learns of it first.
+            # The queue has a higher epoch. The next grant goes above it, after the ledger has it.
             draft.raise_epoch(partition, record.epoch)
 
 
 def take_releases(draft: Draft) -> None:
-    """Who let go: by its session's word, because nothing is outstanding, or because the deadline passed.
+    """Take in releases: the consumer released, nothing is outstanding, or the deadline passed.
 
-    A deadline counts for the move that it was the end of: one that passed as the partition was to be its giver's again frees it
-    for nobody else (rule 3).
+    A passed deadline counts only for the receiver that the move had then. If the move is redirected from its giver to another
+    member, it waits for a release again (rule 3).
     """
     for partition, move in draft.moves.items():
         if move.released is How.DEADLINE and not draft.goes_on_at_deadline(partition, move):
@@ -48,14 +48,14 @@ def take_releases(draft: Draft) -> None:
 
 
 def free_released(draft: Draft) -> None:
-    """What was released and has no receiver waits without an owner, unless it is withdrawn."""
+    """A released partition without a receiver has no owner from now on, unless it is withdrawn."""
     for partition, move in sorted(draft.moves.items()):
         if move.receiver is None and not waits_for_giver(move) and not draft.withdrawn(partition):
             draft.leave_unowned(partition)
 
 
 def effects(draft: Draft) -> tuple[Effect, ...]:
-    """Everything that is still wanted."""
+    """All effects that are not done yet. Under Eager, grants wait until every giver has released."""
     if not draft.moves:
         return ()
     barrier = draft.eager and any(waits_for_giver(move) for move in draft.moves.values())
@@ -69,7 +69,7 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
 
 
 def clamp_deadlines(draft: Draft) -> None:
-    """A deadline from the ledger is never further away than the length it was written with: clocks differ (ledger 4)."""
+    """Bring each time of the ledger no further away than its duration, because clocks differ (ledger 4)."""
     for partition, move in draft.moves.items():
         if move.giver is not None and move.deadline > draft.now + move.length + 1e-6:
             draft.moves[partition] = replace(move, deadline=draft.now + move.length)
@@ -82,7 +82,7 @@ def clamp_deadlines(draft: Draft) -> None:
 
 
 def waits_for_giver(move: Move) -> bool:
-    """Somebody has to let go of the partition first, and has not."""
+    """The giver has not released the partition yet."""
     return move.giver is not None and move.released is None and not move.quiet
 
 

@@ -1,4 +1,4 @@
-"""The holddown: from the first trigger a fixed time for the fleet to come to rest (rule 1)."""
+"""The holddown: a fixed time after the first trigger, in which the fleet comes to rest (rule 1, Solace)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ from baton.model.wording import first_of
 
 
 def update_holddown(draft: Draft) -> None:
-    """Start a holddown if there is a reason, end it if there is none any more."""
+    """Start a holddown if there is a reason, and end it if no reason is left."""
     empty, new = vacant_slots(draft), newcomers(draft)
     if empty or new:
         draft.trigger(_why(draft), pinned=False)
@@ -30,32 +30,32 @@ def update_holddown(draft: Draft) -> None:
     if draft.unsettled and not (even if balances else within_one)(draft, holders):
         draft.trigger("members are not within one partition of each other")
     if draft.holddown is not None and not draft.holddown.pinned and not empty and not new:
-        # All slots are taken and nobody is left over. But an old imbalance does not perpetuate itself (rule 2).
+        # All slots are taken and no member is without one. The holddown goes on only to end an imbalance (rule 2).
         if balances and not even(draft, holders):
             draft.holddown = replace(draft.holddown, pinned=True)
         else:
             draft.holddown = None
     if draft.proposal is None and (shared := several_active(draft, holders)):
-        draft.trigger(f"more than one member is active on {', '.join(shared)}")  # whatever the way was that led there (rule 8)
+        draft.trigger(f"more than one member is active on {', '.join(shared)}")  # whatever the cause (rule 8)
     if draft.holddown is None:
         make_standbys(draft, members_without_slot(draft))
 
 
 def due(draft: Draft) -> bool:
-    """Whether the time for a plan has come."""
+    """A plan is due: the holddown is over, or a plan needs none."""
     if draft.holddown is None or draft.problem is not None:
         return False
     return draft.plan_now is not None or draft.now >= draft.holddown.until
 
 
 def unserved(draft: Draft) -> set[Partition]:
-    """Partitions that nobody has or will have, and somebody should."""
+    """Unassigned partitions that the assignor in use would give to a member."""
     orphans = draft.unassigned()
     return set(orphans) - left_out(draft, orphans) if orphans else set()
 
 
 def _stranded(draft: Draft) -> Iterator[Partition]:
-    """What those have who are not members any more, and what is not on its way to somebody else."""
+    """Partitions of owners that are no members any more, without a hand-off that runs or is planned."""
     leaving = [partitions for owner, partitions in draft.owned.items() if owner not in draft.eligible]
     return (partition for partitions in leaving for partition in partitions if draft.stays_put(partition))
 

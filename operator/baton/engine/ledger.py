@@ -1,8 +1,8 @@
-"""The ledger ConfigMap's data, as it is written: the one record that the operator restarts from and that pods read.
+"""The data of the ledger ConfigMap, which the operator restarts from and which pods read.
 
-Who owns and revokes what stands only in the members' keys; the key `group` has the rest: slots, hand-offs with their receivers
-and deadlines, what has no owner, timers and totals. Partitions are written as ranges (`0-3@12,7@17`) and what is alike shares
-one entry, so that 1,000 members with 10,000 partitions fit.
+The members' keys have what each member owns and revokes. The key `group` has the rest: member slots, hand-offs with their
+receivers and deadlines, partitions without an owner, timers and totals. Partitions are ranges (`0-3@12,7@17`) and equal entries
+are grouped, so that 1,000 members with 10,000 partitions fit.
 """
 
 import json
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 def dump(state: GroupState) -> dict[str, str]:
-    """The `data` of the ledger ConfigMap. Equal states have equal texts."""
+    """The `data` of the ledger ConfigMap: a JSON text for each member and for the key `group`. Equal states give equal texts."""
     owned: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
     revoking: defaultdict[MemberId, dict[Partition, Epoch]] = defaultdict(dict)
     for partition, record in state.records.items():
@@ -84,13 +84,13 @@ def _slot(slot: MemberSlot) -> dict[str, object]:
 
 
 def _proposal(proposal: Proposal) -> dict[str, object]:
-    """Its receivers have keys, and stand in them with the UIDs that they are meant with."""
+    """A proposal without its receivers' UIDs, which stand in the receivers' keys."""
     to = {m: spell_numbers(part) for m, part in grouped((receiver, p) for p, receiver in proposal.receivers.items())}
     return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
 
 
 ALIKE = ("deadline", "length", "since", "why", "quiet", "missed")
-"""What hand-offs that began together have in common. Their givers stand in the members' keys, and their receivers' UIDs too."""
+"""The fields that hand-offs of one batch share. The members' keys have their givers and their receivers' UIDs."""
 
 
 def _moves(state: GroupState) -> list[dict[str, object]]:
@@ -133,5 +133,5 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _slim(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what says nothing. A number always says something."""
+    """The mapping without empty values. A number is never empty, not even 0."""
     return {name: value for name, value in raw.items() if value or (isinstance(value, int | float) and value is not False)}

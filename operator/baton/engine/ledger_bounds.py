@@ -1,5 +1,5 @@
-"""How much a ledger may name. A range of a few characters can name a million partitions: so what a ledger names is counted before
-anything is made of it, and to read one costs no more than to read one of a large group, whatever stands there.
+"""Bounds on what a ledger may name. A range of a few characters can name a million partitions, so they are counted before any
+object is made of them. Reading any ledger then costs no more than reading that of a large group.
 """
 
 import json
@@ -12,21 +12,23 @@ from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import count_named
 
 MOST_PARTITIONS = 100_000
-"""Of all queues of a group together."""
+"""The most partitions of all queues of a group together."""
 
 WITHDRAWN_OF_ONE = 4
-"""Partitions that were withdrawn, and of which only the epoch is kept, take as much memory as one that the group has."""
+"""So many epoch tombstones take as much memory as one partition of the group."""
 
 MOST_WITHDRAWN = MOST_PARTITIONS
-"""Partitions that were withdrawn, and of which an epoch each is kept."""
+"""The most epoch tombstones of a group."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
-"""A partition stands with its owner or among the free, and may have a move, an origin, a kept epoch, and places in a plan."""
+"""A ledger names a partition at its owner or as free, and perhaps in a move, an origin, a tombstone, a slot and a plan."""
 
 
 def partitions_named(data: Mapping[str, str]) -> int:
-    """How many partitions a group has by its ledger's data, without making any of them, and a quarter of those that were
-    withdrawn; 0: it does not read as a ledger."""
+    """The partitions that a ledger's data gives a group, plus a quarter of its tombstones; 0 if it cannot be read as a ledger.
+
+    It makes no object per partition.
+    """
     try:
         group = json.loads(data.get(LEDGER_GROUP_KEY) or "{}")
         Extent().of_group(group)
@@ -37,13 +39,14 @@ def partitions_named(data: Mapping[str, str]) -> int:
 
 
 class Extent:
-    """How much one ledger has named so far. Methods raise LedgerError where that is too much, and what comes of what is none."""
+    """Counts the partitions that one ledger names. The methods raise LedgerError for too many, and other errors for a malformed
+    one."""
 
     def __init__(self) -> None:
         self._named = 0
 
     def of_group(self, group: Mapping[str, Any]) -> None:
-        """What was read of the key `group`."""
+        """Count the key `group`."""
         partitions = 0
         for name, facts in group.get("queues", {}).items():
             if not 0 <= (count := facts["partitions"]) <= MOST_PARTITIONS:
@@ -54,7 +57,7 @@ class Extent:
         self._name(chain(_grants(group), _numbers(group)))
 
     def of_member(self, entry: Mapping[str, Any]) -> None:
-        """What was read of a member's key."""
+        """Count the key of a member."""
         for side in (entry.get("owned"), entry.get("revoking")):
             if isinstance(side, dict):
                 self._name(map(str, side.values()))

@@ -1,6 +1,4 @@
-"""The ledger ConfigMap's data, as it is read. Anybody may have written it: whatever stands there, the answer is a state or
-LedgerError, and what it costs has a bound.
-"""
+"""The reading of a ledger ConfigMap. Anybody may have written it: the result is a state or a LedgerError, at a bounded cost."""
 
 import json
 import re
@@ -33,11 +31,11 @@ from baton.model.ledger import LedgerError, MemberEntry, flat, read_object
 from baton.model.names import LEDGER_GROUP_KEY
 
 _CAPACITY = re.compile(r"[0-9]{1,20}(/[0-9]{1,20})?")
-"""As `str` writes a Fraction. Another text that makes one is 1e999999999, a number of a billion digits."""
+"""A Fraction as `str` writes it. `Fraction` itself would also accept 1e999999999, a number of a billion digits."""
 
 
 def load(data: Mapping[str, str]) -> GroupState:
-    """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for anything else (a hand edited it)."""
+    """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for any other data."""
     if LEDGER_GROUP_KEY not in data:
         raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
     extent = Extent()
@@ -60,7 +58,7 @@ def load(data: Mapping[str, str]) -> GroupState:
 
 @contextmanager
 def _refused(key: str) -> Iterator[None]:
-    """Whatever is wrong with this key is said with its name."""
+    """Errors of reading this key become a LedgerError that names it."""
     try:
         yield
     except KeyError as error:
@@ -78,10 +76,10 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
     records, revoking = _read_records(raw, queues, entries)
     known = _read_known(raw, entries)
     moves = _read_moves(raw.get("moves", ()), records, known)
-    strays = revoking - {partition for partition, move in moves.items() if not move.quiet}
-    strays |= {p for p in records if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
-    if strays:
-        raise LedgerError(f"{min(strays)} has an owner but no queue, or a revoke but no deadline")
+    invalid = revoking - {partition for partition, move in moves.items() if not move.quiet}
+    invalid |= {p for p in records if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
+    if invalid:
+        raise LedgerError(f"{min(invalid)} has an owner but no queue, or a revoke but no deadline")
     running = raw.get("rebalance")
     origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in read_numbers(part["of"])}
     recorded = raw.get("facts")
@@ -112,7 +110,10 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
 def _read_records(
     raw: Mapping[str, Any], queues: Mapping[QueueName, KnownQueue], entries: Mapping[MemberId, MemberEntry]
 ) -> tuple[dict[Partition, PartitionRecord], set[Partition]]:
-    """Who has what, and which of it is being revoked: from the members' keys, and what nobody has from the key `group`."""
+    """The partitions' records, and the partitions that are being revoked.
+
+    Owners come from the members' keys; epochs of partitions without an owner come from the key `group`.
+    """
     never = PartitionRecord()
     records = {Partition(name, number): never for name, queue in queues.items() for number in range(queue.partitions)}
     free: set[Partition] = set()

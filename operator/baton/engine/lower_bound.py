@@ -1,4 +1,5 @@
-"""The lower bound of a rebalance, counted when it ends: the least moves from who owned what at its start."""
+"""The lower bound of a rebalance: the least number of moves from the owners at its start. It is counted when the rebalance
+ends."""
 
 from collections.abc import Mapping
 
@@ -8,7 +9,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 
 def end_rebalance(draft: Draft) -> None:
-    """When nothing is on its way any more. What is decided from then on, also in the same step, is the next one."""
+    """End the rebalance once no hand-off of it runs or waits. What later rules of the same step begin is the next one."""
     moving = any(not move.quiet for move in draft.moves.values())
     if draft.origins is not None and not moving and not draft.waiting:
         draft.totals = draft.totals._replace(lower_bound=draft.totals.lower_bound + _least_moves(draft))
@@ -16,8 +17,11 @@ def end_rebalance(draft: Draft) -> None:
 
 
 def _least_moves(draft: Draft) -> int:
-    """Vacant slots keep what they have. Where slots were only filled, and partitions only placed, nothing else might move:
-    each of those that had an owner who is not there any more needs one move."""
+    """The least number of moves of this rebalance.
+
+    Vacant slots keep their partitions. A rebalance that only filled slots or placed partitions needs one move for each partition
+    whose origin can no longer own it.
+    """
     origins = draft.origins
     assert origins is not None
     members = {slot.member for slot in draft.member_slots if slot.vacated is None and slot.member in draft.eligible}
@@ -33,8 +37,11 @@ def _least_moves(draft: Draft) -> int:
 
 
 def _changed(draft: Draft, origins: Mapping[Partition, MemberId | None]) -> int:
-    """What did change hands. A rebalance that was overtaken (its group was paused, its queue shrank), or whose rest waits for
-    approval, ends out of balance and may not move more: the rest counts for the next one."""
+    """The moves that took place.
+
+    A rebalance may end out of balance: a pause or another trigger overtook it, or the rest waits for approval. The moves that it
+    left out count for the next one.
+    """
     return sum(_elsewhere(origin, draft.records[p].last) for p, origin in origins.items() if p in draft.records)
 
 

@@ -1,4 +1,4 @@
-"""The members' keys in the ledger, and who stands by."""
+"""The members' keys in the ledger, and the standbys."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from baton.engine.step_events import StandsBy
 
 
 def update_member_keys(draft: Draft) -> None:
-    """A key whose assignment changed has the new generation; who has nothing stands by, and is told so once."""
+    """Set the generation of keys whose assignment changed. A member without partitions stands by, with one event."""
     incoming = {move.receiver for move in draft.moves.values()} | set(draft.waiting.values())
     slots = {slot.member for slot in draft.member_slots}
     for member in sorted(draft.known):
@@ -17,7 +17,7 @@ def update_member_keys(draft: Draft) -> None:
             del draft.known[member]
             continue
         if not has and member in draft.eligible and member not in slots and member not in draft.standbys:
-            del draft.known[member]  # it is a newcomer now, and has no part in the assignment yet
+            del draft.known[member]  # a newcomer has no part in the assignment yet
             continue
         was = draft.before.known.get(member)
         if member in draft.changed_members or has != known.active:

@@ -1,4 +1,4 @@
-"""For how many members there is something to own: the rest stand by."""
+"""The most members that can own a partition. The others stand by."""
 
 from collections import Counter
 
@@ -10,23 +10,22 @@ Reads = frozenset[QueueName]
 
 
 class MemberLimit:
-    """Member slots one member after the other, as long as each can have a partition of a queue that it reads.
+    """Takes members one by one, as long as each can own a partition of a queue that it reads.
 
-    An exclusive queue has room for one, another for as many as it has partitions. Where everybody reads everything this says:
-    fewer members than partitions. Where subscriptions differ, members make room for each other: one that could also have a
-    partition of another queue does not keep out one that could not.
+    An exclusive queue has room for one member, any other queue for as many as it has partitions. If subscriptions differ, a
+    member that can also own a partition of another queue does not keep out one that cannot.
 
-    Where the desired size is known, pods above it find no room until an older one goes (rule 7).
+    If the desired size is known, pods above it have no room until an older pod goes (rule 7).
     """
 
     def __init__(self, draft: Draft, *, vacant_too: bool = False) -> None:
-        """Vacant slots that wait for their static member are taken; others only if `vacant_too`."""
+        """Reserved slots count as taken; other vacant slots do so only if `vacant_too`."""
         self._draft = draft
         self._free = {
             queue: min(facts.partitions, 1) if facts.exclusive else facts.partitions for queue, facts in draft.queues.items()
         }
         self._inside: dict[QueueName, Counter[Reads]] = {queue: Counter() for queue in draft.queues}
-        # A driver removes what is too many (victims); everybody else's pods come and go by themselves.
+        # In mode Spark the driver removes the victims, so the size needs no limit here.
         self._size = draft.spec.replicas if draft.spec.scale_mode is not ScaleMode.SPARK else None
         self._members = 0
         for slot in draft.member_slots:
@@ -34,12 +33,12 @@ class MemberLimit:
                 self._fit(frozenset(partition.queue for partition in slot.vacated))
 
     def add(self, member: MemberId) -> None:
-        """It has a place, whatever the room."""
+        """Count a member that has a slot, whether or not there is a partition for it."""
         self._fit(self._draft.subscribed(member))
         self._members += 1
 
     def add_if_room(self, member: MemberId) -> bool:
-        """Takes it in if there is something for it."""
+        """Count a member and return True, if there is a partition for it and the desired size allows it."""
         if self._size is not None and self._members >= self._size:
             return False
         if not self._fit(self._draft.subscribed(member)):
@@ -48,7 +47,10 @@ class MemberLimit:
         return True
 
     def _fit(self, reads: Reads) -> bool:
-        """Finds a queue with room, if need be by sending others on to other queues that they read (an augmenting path)."""
+        """Find a partition for a member with these queues.
+
+        If all its queues are full, members that fit elsewhere are moved to their other queues (an augmenting path).
+        """
         reached: dict[QueueName, tuple[QueueName, Reads] | None] = dict.fromkeys(sorted(reads), None)
         todo = list(reached)
         while todo:

@@ -1,4 +1,4 @@
-"""Member slots: the places of the last plan's members, who comes back to them and who takes over a vacant one (rule 1)."""
+"""Member slots: each member of the last plan holds one, and a vacant one is taken with its partitions (rule 1)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,8 +12,7 @@ from baton.model.ids import MemberId, QueueName
 
 
 def give_to_active_member(draft: Draft) -> None:
-    """What is vacant of an exclusive queue goes to who is active there: whoever took it with the slot would be active too
-    (rule 8)."""
+    """Vacant partitions of an exclusive queue go to its active member, and not to a member that takes the slot (rule 8)."""
     if not any(draft.queues[partition.queue].exclusive for slot in _free_slots(draft) for partition in slot.vacated or ()):
         return
     active = active_members(draft, slot_holders(draft) + draft.standbys)
@@ -38,7 +37,7 @@ def fill_with_standbys(draft: Draft) -> None:
 
 
 def fill_with_newcomers(draft: Draft) -> None:
-    """Newcomers take vacant slots, while they are no more than these."""
+    """Newcomers take vacant slots, if there are no more newcomers than slots."""
     candidates = newcomers(draft)
     if len(candidates) <= len(_free_slots(draft)):
         for member in candidates:
@@ -46,13 +45,15 @@ def fill_with_newcomers(draft: Draft) -> None:
 
 
 def vacant_slots(draft: Draft) -> list[MemberSlot]:
-    """Member slots that anybody may take: those that wait for their static member are not among them."""
+    """Slots that any member may take. Reserved slots are not among them."""
     return [slot for slot in draft.member_slots if slot.vacated is not None and slot.expires is None]
 
 
 def _free_slots(draft: Draft) -> list[MemberSlot]:
-    """Vacant slots that may be taken at once. Where the one who left still works on what it had, and nothing fences it off, it
-    has the holddown to come back."""
+    """Vacant slots that may be taken at once.
+
+    A pod that left may still work on partitions that no queue can fence. Then its slot waits for the end of the holddown.
+    """
     away = draft.observation.away
     return [
         slot
@@ -62,7 +63,7 @@ def _free_slots(draft: Draft) -> list[MemberSlot]:
 
 
 def slot_holders(draft: Draft) -> list[MemberId]:
-    """The members that have a slot."""
+    """The members that hold a slot, in the order of the slots."""
     return [slot.member for slot in draft.member_slots if slot.vacated is None]
 
 
@@ -73,7 +74,7 @@ def members_without_slot(draft: Draft) -> list[MemberId]:
 
 
 def newcomers(draft: Draft) -> list[MemberId]:
-    """Those of the unseated for whom there would be a partition."""
+    """Members without a slot that could own a partition."""
     candidates = members_without_slot(draft)
     if not candidates:
         return []
@@ -84,7 +85,7 @@ def newcomers(draft: Draft) -> list[MemberId]:
 
 
 def _longest_waiting(draft: Draft) -> list[MemberId]:
-    """Who stands by, longest first: those for whom there is nothing, and those that were left with none and keep their slot."""
+    """The standbys, longest waiting first, and then members that hold a slot without partitions."""
     loads = draft.loads()
     idle = [member for member in slot_holders(draft) if not loads.get(member)]
     waiting = [member for member in draft.standbys if member in idle or member not in slot_holders(draft)]
@@ -92,15 +93,17 @@ def _longest_waiting(draft: Draft) -> list[MemberId]:
 
 
 def make_standbys(draft: Draft, members: Iterable[MemberId]) -> None:
-    """Makes standbys of these members, known to the group and without a slot."""
+    """Make standbys of these members, which have no slot, and give each its key in the ledger."""
     for member in members:
         draft.add_member(member)
         draft.standbys.append(member)
 
 
 def expire_reserved_slots(draft: Draft) -> None:
-    """A static member did not come back in time: its slot is for anybody, and there is no delay (rule 6). But a plan would end
-    the delay of those who left other slots: as long as there are such, it waits for the end of that."""
+    """A reserved slot whose static member did not return in time is open to anybody, and a plan is due (rule 6).
+
+    If others left meanwhile, that plan would cut their holddown short, so it waits until that ends.
+    """
     held = draft.holddown
     others = held is not None and held.until > draft.now and draft.plan_now is None and bool(vacant_slots(draft))
     for n, slot in enumerate(draft.member_slots):
@@ -116,8 +119,10 @@ def expire_reserved_slots(draft: Draft) -> None:
 
 
 def return_members(draft: Draft) -> None:
-    """The same pod, a pod of the same name, or of the same static identity comes back. Its member may have several slots: what is
-    kept for it, what an exclusive queue or one that cannot fence had for it."""
+    """A pod that returns takes the slots of its member: by its UID, its name or its static identity.
+
+    A member may have several slots: a reserved one, one of exclusive queues, and one of queues that cannot fence.
+    """
     empty = [slot for slot in draft.member_slots if slot.vacated is not None]
     if not empty:
         return
@@ -141,7 +146,7 @@ def return_members(draft: Draft) -> None:
 
 
 def _same_identity(draft: Draft, slot: MemberSlot, member: MemberId) -> bool:
-    """Static membership is on, and this is the slot's static member."""
+    """The member is the static member of this slot."""
     return draft.spec.session_timeout > 0 and slot.instance is not None and draft.eligible[member].instance == slot.instance
 
 
@@ -158,7 +163,7 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
     for partition in sorted(slot.vacated):
         record = draft.records[partition]
         if draft.planned_owner(partition) == member:
-            continue  # It was to go (a victim), and stays: it still has this.
+            continue  # A victim that stays after all still owns it.
         if record.owner is None and _same_identity(draft, slot, member):
             draft.records[partition] = PartitionRecord(record.epoch, None, member)  # the same static member under another name
         draft.hand_over(partition, member, why)
@@ -167,8 +172,8 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
     draft.member_slots[at : at + 1] = [] if member in slot_holders(draft) else [draft.new_slot(member)]
     if member in draft.standbys:
         draft.standbys.remove(member)
-    # Others may have been balanced without this slot while it was vacant, and an old imbalance does not perpetuate itself
-    # (rule 2). Where the assignor makes no balance, the engine cannot tell by counting whether there is an imbalance.
+    # The others may have been balanced without this slot, and an old imbalance must not last (rule 2). Counting shows an
+    # imbalance only under an assignor that balances.
     if traits(draft).balances:
         draft.unsettled = True
     elif slot.overtaken:
@@ -176,12 +181,12 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
 
 
 def mark_overtaken(draft: Draft) -> None:
-    """While these slots are vacant others are given partitions, or go without."""
+    """Mark vacant slots: while they are vacant, partitions are given to others, or members go without."""
     draft.member_slots = [slot if slot.vacated is None else replace(slot, overtaken=True) for slot in draft.member_slots]
 
 
 def end_reservations(draft: Draft, queue: QueueName) -> None:
-    """No static member is waited for on an exclusive queue (rule 6): what it had there is for anybody."""
+    """Open the reserved slots of a queue that became exclusive: their partitions of it are for anybody (rule 6)."""
     slots: list[MemberSlot] = []
     for slot in draft.member_slots:
         left = frozenset(partition for partition in slot.vacated or () if partition.queue == queue)
@@ -195,7 +200,7 @@ def end_reservations(draft: Draft, queue: QueueName) -> None:
 
 
 def promote_standbys(draft: Draft) -> None:
-    """Standbys for whom there is something to own by now (the queue grew, the desired size did) are newcomers."""
+    """Standbys that can own a partition by now, because a queue or the desired size grew, become newcomers."""
     if not draft.standbys:
         return
     limit = MemberLimit(draft, vacant_too=True)

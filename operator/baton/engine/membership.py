@@ -1,4 +1,5 @@
-"""Who is a member: Ready, not terminating, not fenced off by a newer pod of the same identity, not to be scaled away."""
+"""The members of a group: pods that are Ready, not terminating, not fenced off by a newer pod of the same identity, and no
+victims."""
 
 from baton.api.enums import ScaleMode
 from baton.engine.draft import Draft
@@ -10,7 +11,7 @@ from baton.model.names import LEDGER_GROUP_KEY
 
 
 def count_members(draft: Draft) -> None:
-    """Fills `eligible`, and keeps who is fenced off and who is to go."""
+    """Fill `eligible`, and record the pods that are fenced off and the victims."""
     ready = {
         name: member
         for name, member in draft.observation.members.items()
@@ -27,7 +28,7 @@ def count_members(draft: Draft) -> None:
 
 
 def _fence_doubles(draft: Draft, ready: dict[MemberId, ObservedMember]) -> None:
-    """Of two live pods with one identity the newer wins (rule 6). Removes the older from `ready`."""
+    """Fence off the older of two live pods with one identity (rule 6), and remove it from `ready`."""
     draft.fenced = frozenset()
     if draft.spec.session_timeout <= 0:
         return

@@ -1,7 +1,7 @@
-"""What the engine is shown of the world: one group's spec, its queues, its members, and what they say they have done.
+"""Observations: one group's spec, its queues, its members, and what queues and consumers report.
 
-An observation is a set of facts, not of changes: seeing the same one twice changes nothing, and the order in which its
-parts were learnt does not matter. Times are seconds on the clock of `now`.
+An observation has facts and not changes. The same observation twice changes nothing, and the order in which the caller learnt its
+parts does not matter. Times are seconds on the clock of `now`.
 """
 
 from collections.abc import Container, Mapping
@@ -19,14 +19,16 @@ from baton.model.session import Release
 
 
 class HeldBack(IntEnum):
-    """What of the decisions is left for later, because the ledger that would come of them is too large. Whoever writes the
-    ledger takes the first of these with which it fits, each time from `NOTHING` on."""
+    """The decisions that wait because the ledger would become too large for a ConfigMap.
+
+    The caller tries these in order, from `NOTHING` on, and takes the first with which the ledger fits.
+    """
 
     NOTHING = 0
     PLANS = 1
-    """No plan, no new partition, no new standby. Vacant slots are taken, and what is planned already begins and ends."""
+    """No plan, no new partition, no new standby. Vacant slots are taken, and planned hand-offs begin and end."""
     ALL = 2
-    """Whatever is not in flight: releases, deadlines, grants and the return of what has lost its receiver."""
+    """Everything but hand-offs in flight: their releases, deadlines, grants, and redirection if the receiver vanished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +42,18 @@ class GroupSpec:
     max_concurrent_handoffs: int = 0
     """0: no bound."""
     session_timeout: float = 0.0
-    """How long a static member keeps its slot after it vanished; 0: no static membership."""
+    """How long a slot is reserved for a static member that vanished; 0: no static membership."""
     paused: bool = False
     approval: Approval = Approval.AUTOMATIC
     replicas: int | None = None
     """The desired size of the fleet; None where Baton does not scale it."""
     scale_mode: ScaleMode | None = None
     options: Mapping[str, object] = field(default_factory=dict)
-    """Of the assignors, by the names that `baton plan` has for them, as the assignors' functions take them."""
+    """The assignors' options by the names of `baton plan`, as the assignors' functions take them."""
 
 
 class OwnerRecord(NamedTuple):
-    """What a queue itself has recorded as a partition's owner. `uid` None: granted to nobody."""
+    """The owner of a partition as its queue has recorded it. `uid` None: the partition has no owner there."""
 
     uid: Uid | None
     epoch: Epoch
@@ -64,21 +66,21 @@ class ObservedQueue:
     partitions: int
     exclusive: bool = False
     fenced: bool = True
-    """The queue itself refuses stale owners. False for External: there only the consumer's word counts."""
+    """The queue refuses earlier owners. False for External, where only the consumer's release counts."""
     max_handoff: float = 3.0
     on_deadline: OnDeadline = OnDeadline.WAIT
     let_go: bool = False
-    """The group is to let go of all of it. What is taken back for nobody needs nobody's word beyond its deadline: there is no
-    next owner whom the last one could disturb."""
+    """The group gives up the whole queue. Then a hand-off without a receiver ends at its deadline, even without a release,
+    because no next owner can be disturbed."""
     incarnation: str | None = None
     """Identifies the server's run; when it changes, owners are asserted again at new epochs, for a restart may have
     rolled them back. None: unknown or does not apply, which is no change."""
     zones: Spans[frozenset[str]] = ()
-    """Where partitions have replicas, as far as anybody says."""
+    """The zones of the partitions' replicas, where spec.partitionAttributes has them."""
     weights: Spans[Fraction] = ()
-    """Shares of the load; 1 where nobody says."""
+    """The weights of partitions as shares of the load; 1 where spec.partitionAttributes has none."""
     owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
-    """The queue's own records. They are shown when the ledger was lost or the incarnation changed; otherwise empty."""
+    """The queue's owner records by partition number; empty unless the ledger was lost or the incarnation changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,14 @@ class ObservedMember:
     capacity: Fraction = Fraction(1)
     """How much it can carry compared with the others, above 0."""
     terminating: bool = False
-    """Asked to stop, and still able to release what it is told to."""
+    """The pod was asked to stop, and can still release partitions."""
 
 
 class Outcome(NamedTuple):
-    """What became of a Grant at the queue: `record` is the owner record that now stands there. The grant was taken if it names
-    the grant's member and epoch, and refused otherwise."""
+    """The result of a Grant: `record` is the owner record that the queue has now.
+
+    The queue accepted the grant if the record has the grant's UID and epoch, and refused it otherwise.
+    """
 
     partition: Partition
     record: OwnerRecord
@@ -121,15 +125,16 @@ class Observation:
     queues: Mapping[QueueName, ObservedQueue] = field(default_factory=dict)
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
     away: Mapping[MemberId, Uid] = field(default_factory=dict)
-    """Pods that take no part, and whose processes may still work: not Ready, not registered with their driver, asked to stop
-    without anybody to speak for them. What they have on a queue that cannot fence is theirs until they say that they have let
-    go, or are not shown any more: their session has lapsed, or the pod has ended."""
+    """Pods that take no part and may still work: not Ready, not registered with their driver, or stopping without a session.
+
+    They keep their partitions of queues that cannot fence until they release them, or are missing here: their session lapsed,
+    or the pod ended."""
     releases: Container[Release] = frozenset()
-    """The word of the consumers' sessions. Asked for single partitions, for a word may be longer than anybody wants to hear."""
+    """The releases that consumers' sessions report. The engine asks for single ones, because a session may report very many."""
     drained: frozenset[tuple[Partition, Epoch]] = frozenset()
-    """The word of the queues: this partition is paused under this (the giver's) epoch and nothing is outstanding."""
+    """The partitions, with the giver's epoch, that a queue reports as paused with nothing outstanding."""
     outcomes: frozenset[Outcome] = frozenset()
-    """Of the grants carried out since the last step."""
+    """The results of the grants that the caller carried out since the last step."""
     request: str | None = None
     """The id of the last manual request to rebalance; a new id is a trigger."""
     approved: str | None = None

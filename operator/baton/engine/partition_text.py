@@ -1,4 +1,4 @@
-"""Partitions and grants of several queues, as the ledger's key `group` spells them."""
+"""The texts of partitions and grants of several queues in the ledger's key `group`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from baton.model.ranges import format_grants, format_numbers, parse_grants, pars
 
 
 def grouped(pairs: Iterable[tuple[Any, Partition]]) -> list[tuple[Any, list[Partition]]]:
-    """The partitions of each key, in the order of keys; None comes first."""
+    """The partitions of each key, sorted by key; None comes first."""
     groups: defaultdict[object, list[Partition]] = defaultdict(list)
     for key, partition in pairs:
         groups[key].append(partition)

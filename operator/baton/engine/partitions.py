@@ -1,4 +1,4 @@
-"""Queues that came, went, grew, shrank or changed their access type (rules 1 and 8)."""
+"""Queues that are added, removed, resized, or change their access type (rules 1 and 8)."""
 
 from collections import Counter
 from dataclasses import replace
@@ -13,11 +13,11 @@ from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 
 _NEVER = PartitionRecord()
-"""Of all that was never granted: one for all of them."""
+"""One record for all partitions that were never granted."""
 
 
 def drop_missing_queues(draft: Draft) -> None:
-    """A queue that does not exist any more, or is not the group's: all of it ends at once. There is nothing left to act on."""
+    """A queue that was deleted or left the group loses all its partitions at once, because no queue is left to act on."""
     for queue in sorted(set(draft.queues) - set(draft.observation.queues)):
         for number in range(draft.queues[queue].partitions):
             _drop(draft, Partition(queue, number))
@@ -30,14 +30,14 @@ def drop_missing_queues(draft: Draft) -> None:
 
 
 def forget_withdrawn(draft: Draft) -> None:
-    """More of them than a ledger has room for are kept by one epoch for all of a queue."""
+    """Bound the epoch tombstones: the queues with the most keep one tombstone for the queue."""
     while len(draft.epoch_tombstones) > MOST_WITHDRAWN:
         (queue, _), *_ = Counter(partition.queue for partition in draft.epoch_tombstones).most_common(1)
         draft.merge_tombstones(queue)
 
 
 def follow_servers(draft: Draft) -> None:
-    """Another run of a queue's server may have lost records: owners are asserted again, also while the group is paused."""
+    """Grant all owners again after another run of a queue's server, which may have lost records. A pause does not matter."""
     for queue, facts in sorted(draft.queues.items()):
         incarnation = draft.observation.queues[queue].incarnation
         if incarnation not in (None, facts.incarnation):
@@ -53,7 +53,7 @@ def follow_queues(draft: Draft) -> None:
         facts = draft.queues.get(queue)
         if facts is None:
             if not seen.fenced and not draft.eligible:
-                continue  # nothing is recorded of its partitions anywhere: they are a number, until there is somebody to own one
+                continue  # no partition has an epoch yet, and no member could own one
             draft.queues[queue] = KnownQueue(seen.partitions, seen.exclusive, seen.incarnation)
             for number in range(seen.partitions):
                 _open(draft, Partition(queue, number))
@@ -65,14 +65,14 @@ def follow_queues(draft: Draft) -> None:
         if seen.partitions != facts.partitions:
             _resize(draft, queue, facts.partitions, seen.partitions)
         if seen.exclusive != facts.exclusive:
-            draft.unsettled = True  # what was proposed does not fit any more
+            draft.unsettled = True  # a proposal no longer fits
             if seen.exclusive:
                 end_reservations(draft, queue)
             draft.trigger(f"the queue {queue} became {'exclusive' if seen.exclusive else 'non-exclusive'}")
 
 
 def place_opened(draft: Draft) -> None:
-    """New partitions go to the members of the plan that have fewest: also to those who took a slot in this very step."""
+    """New partitions go to the members of the plan that have the fewest. Members that took a slot in this step count."""
     if draft.opened:
         mark_overtaken(draft)
         for partition, receiver in receivers_with_fewest(draft, draft.opened).items():
@@ -81,11 +81,11 @@ def place_opened(draft: Draft) -> None:
 
 
 def _resize(draft: Draft, queue: QueueName, before: int, after: int) -> None:
-    """Withdraws what is deleted and opens what is new, to be placed at once; a running holddown goes on."""
+    """Withdraw deleted partitions and add new ones, which `place_opened` places. A running holddown keeps its end."""
     why = f"{queue} has {counted(after, 'partition')} instead of {before:,}"
     draft.unsettled = True
     if draft.holddown is not None:
-        draft.trigger(why)  # it goes on to its end, whatever becomes of its reason
+        draft.trigger(why)  # pins it: it runs to its end even if its reason vanishes
     for number in range(after, before):
         _close(draft, Partition(queue, number), why)
     new = [Partition(queue, number) for number in range(before, after)]
@@ -100,7 +100,7 @@ def _open(draft: Draft, partition: Partition) -> None:
         epoch = max(draft.epoch_tombstones.pop(partition, Epoch(0)), draft.queue_tombstones.get(partition.queue, Epoch(0)))
         draft.records[partition] = PartitionRecord(epoch) if epoch else _NEVER
     elif record.owner is not None and draft.may_own(record.owner, partition.queue):
-        # It was being withdrawn and is wanted again.
+        # It was being withdrawn: its owner keeps it.
         draft.hand_over(partition, record.owner, "the queue grew again")
         draft.new_generation()
 

@@ -1,4 +1,4 @@
-"""Who is to own what: everything, what is without_receiver, or only what is new."""
+"""Receivers for partitions: for all of them, for those whose receiver vanished, or for new ones."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -12,10 +12,10 @@ from baton.model.ids import MemberId, Partition
 
 
 def plan_owners(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Who of `members` (in slot order) should own what, by the assignor in use; `kept` is not theirs to share.
+    """The owners that the assignor in use plans, for these members of the plan in the order of their slots.
 
-    A partition stays at no cost with who has it, or had it last: also while it is being handed over, and under another name of
-    the same static member.
+    `kept`: partitions that the plan leaves out. A partition stays at no cost with its last owner, also if that static member has
+    another name now. Raises AssignorError.
     """
     claims: defaultdict[MemberId, set[Partition]] = defaultdict(set)
     for partition, record in draft.records.items():
@@ -31,8 +31,10 @@ def plan_owners(draft: Draft, members: Sequence[MemberId], kept: Collection[Part
 
 
 def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Receivers for these partitions among the members of the plan; nothing else is considered. They cannot wait for an assignor
-    that fails: then they go to who has receivers_with_fewest, and a plan is to follow."""
+    """Receivers for these partitions alone, among the members of the plan.
+
+    If the assignor fails, the partitions go to the members with the fewest, and a trigger starts a holddown.
+    """
     holders = _members_with_slot(draft)
     if not holders:
         return {}
@@ -74,7 +76,7 @@ def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition
 
 
 def receivers_with_fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
-    """Receivers for new partitions: the members of the plan that have receivers_with_fewest, whatever the assignor (rule 1)."""
+    """Receivers for new partitions: the members of the plan with the fewest, under any assignor (rule 1)."""
     holders = _members_with_slot(draft)
     if not holders:
         return {}
@@ -98,5 +100,5 @@ def _members_with_slot(draft: Draft) -> list[MemberId]:
 
 
 def _resting(draft: Draft) -> set[Partition]:
-    """What nobody has, what is on its way to nobody, and what those have who are not members any more."""
+    """Partitions whose owner, after running hand-offs, is no eligible member."""
     return {partition for partition in draft.records if draft.planned_owner(partition) not in draft.eligible}

@@ -1,4 +1,4 @@
-"""The plan at the end of a holddown: who should own what, and which hand-offs lead there (rules 2, 4, 8)."""
+"""The plan at the end of a holddown: the owners it assigns, and the hand-offs that lead there (rules 2, 4, 8)."""
 
 from collections.abc import Collection, Mapping
 
@@ -14,14 +14,14 @@ from baton.model.ids import MemberId, Partition
 
 
 def plan_when_due(draft: Draft) -> None:
-    """The plan, when the time for it has come. If the assignor fails, the holddown stands."""
+    """Make a plan if one is due. If the assignor fails, the holddown goes on."""
     if due(draft):
         with unplanned_if_it_fails(draft):
             _plan(draft)
 
 
 def _plan(draft: Draft) -> None:
-    """Ends the holddown. Members of the plan get slots; vacant slots lapse, but those that wait for their static member."""
+    """End the holddown and plan. Members of the plan get slots, vacant slots lapse, and reserved slots stay."""
     assert draft.holddown is not None
     why = draft.plan_now or draft.holddown.why
     draft.holddown = None
@@ -37,7 +37,7 @@ def _plan(draft: Draft) -> None:
     kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
     owners = plan_owners(draft, members, kept)
     if set(members) - set(owners.values()):
-        mark_overtaken(draft)  # somebody goes without because a slot waits
+        mark_overtaken(draft)  # a member goes without because of a reserved slot
     draft.member_slots += [draft.new_slot(member) for member in members]
     make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
     changed = [p for p in sorted(draft.records) if p not in kept and draft.planned_owner(p) != owners.get(p)]
@@ -53,7 +53,7 @@ def _plan(draft: Draft) -> None:
 
 
 def carry_out_approved(draft: Draft) -> None:
-    """What was proposed and approved, as it was shown."""
+    """Begin the hand-offs of an approved proposal, exactly as it was shown."""
     proposal = take_approved(draft)
     if proposal is not None:
         kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
@@ -63,7 +63,7 @@ def carry_out_approved(draft: Draft) -> None:
 
 
 def begin_waiting(draft: Draft) -> None:
-    """Begin planned hand-offs, as many at once as maxConcurrentHandoffs allows (rule 9); Eager pauses everything anyway."""
+    """Begin planned hand-offs, as many at once as maxConcurrentHandoffs allows (rule 9). Eager has no such bound."""
     if not draft.waiting:
         return
     bound = draft.spec.max_concurrent_handoffs if draft.spec.protocol is Protocol.COOPERATIVE else 0
@@ -83,7 +83,7 @@ def _carry_out(
     kept: Collection[Partition],
     why: str,
 ) -> None:
-    """A plan for everybody: what is `changed`, and under Eager everything else too."""
+    """Begin a plan: the `changed` partitions, and under Eager all others too."""
     if not changed:
         return
     if draft.spec.protocol is Protocol.EAGER:
@@ -107,10 +107,10 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
 
 
 def _members(draft: Draft) -> list[MemberId]:
-    """Members for whom there is something to own, ordered by joining, then name.
+    """The members of the plan, ordered by joining, then name: those that can own a partition.
 
-    Who has partitions comes before who has none, so that the fewest move; then those with a slot, by slot; then standbys, by
-    waiting; then newcomers, by joining.
+    If there are too many, members with the most partitions come first, so that the fewest move. Then come holders of slots, then
+    standbys by waiting, then newcomers by joining.
     """
     loads = draft.loads()
     line = sorted(slot_holders(draft) + _rest(draft), key=lambda member: -len(loads.get(member, ())))
@@ -127,18 +127,18 @@ def _rest(draft: Draft) -> list[MemberId]:
 
 
 def _bounded(draft: Draft, partition: Partition) -> bool:
-    """Its owner goes on working until its turn comes; nobody waits for a turn without an owner or with one that is stopping."""
+    """maxConcurrentHandoffs applies to the partition, because its owner is a member that works on it."""
     return draft.records[partition].owner in draft.eligible
 
 
 def _must_go(draft: Draft, partition: Partition) -> bool:
-    """Nobody is left to take it, and its owner is stopping."""
+    """The owner of the partition is no member any more, so it has to be released even without a receiver."""
     owner = draft.records[partition].owner
     return owner is not None and owner not in draft.eligible and draft.at_rest(partition)
 
 
 def _let_go(draft: Draft) -> None:
-    """The holddown ended with no member there: slots lapse, and who is stopping hands off to nobody."""
+    """The holddown ended without a member: owners that are stopping release their partitions, and the slots lapse."""
     kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
     for partition in sorted(draft.records):
         if partition not in kept and _must_go(draft, partition):
@@ -146,7 +146,7 @@ def _let_go(draft: Draft) -> None:
 
 
 def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept: Collection[Partition], why: str) -> None:
-    """Eager, for compatibility: everybody lets go of everything, and then gets what the plan says."""
+    """Eager, as in Kafka: all members release all partitions, before any is granted."""
     draft.eager = True
     for partition in sorted(draft.records):
         owner = draft.records[partition].owner

@@ -1,4 +1,4 @@
-"""What a proposal would do, for whoever is to approve it."""
+"""The preview of a proposal, for the person who approves it."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ProposedMove:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How many partitions a member has now, and would have then."""
+    """The number of a member's partitions before and after a proposal."""
 
     member: MemberId
     before: int
@@ -32,25 +32,25 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """All of a proposal, moves by queue and partition, members by name."""
+    """The preview of a proposal: its moves by queue and partition, its members by name."""
 
     id: str
     why: str
     created: float
     count: int
-    """Partitions that would change hands."""
+    """The number of partitions that would move."""
     moves: tuple[ProposedMove, ...]
     changes: tuple[Change, ...]
     paused: int
-    """Partitions that would be paused: those that move; under Eager all that have an owner."""
+    """The number of partitions that would be paused: those that move, and under Eager all that have an owner."""
     at_once: int
-    """The most that would be paused at once."""
+    """The most partitions that would be paused at the same time."""
     longest: float | None
-    """Seconds that one may be paused at most; None: until its consumer lets go (External queues)."""
+    """The longest pause of one partition, in seconds; None: until its consumer releases it (External queues)."""
 
 
 def outlook(state: GroupState) -> Outlook | None:
-    """Of the proposal there is. Needs a state that a step has made."""
+    """The preview of the current proposal. None: there is no proposal, or no step has made this state."""
     proposal = state.proposal
     if proposal is None or state.view is None:
         return None
@@ -59,7 +59,7 @@ def outlook(state: GroupState) -> Outlook | None:
     gains: Counter[MemberId] = Counter()
     for partition, receiver in sorted(proposal.receivers.items()):
         giver = state.records[partition].owner
-        assert giver is not None  # a proposal moves only what somebody has
+        assert giver is not None  # a proposal moves only partitions with an owner
         moves[partition.queue, giver, receiver].append(partition.number)
         gains[giver] -= 1
         gains[receiver] += 1

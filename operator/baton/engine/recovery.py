@@ -1,4 +1,4 @@
-"""What a ledger does not know: it was lost, or the queue's server came back with older records (ledger 2)."""
+"""Recovery of owners: the ledger was lost, or a queue's server came back with older records (ledger 2)."""
 
 from baton.engine.draft import Draft
 from baton.engine.observation import OwnerRecord
@@ -7,7 +7,10 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
 
 def adopt(draft: Draft, queue: QueueName) -> None:
-    """A lost ledger: what the queue has recorded for a live member stays with it, at a new epoch; the rest goes above that."""
+    """Take over a queue's owner records after the ledger was lost.
+
+    A live member keeps its partitions at new epochs. All other partitions continue above the recorded epochs.
+    """
     pods = {member.uid: name for name, member in draft.eligible.items()}
     holders = {slot.member for slot in draft.member_slots}
     adopted: set[MemberId] = set()
@@ -30,7 +33,7 @@ def adopt(draft: Draft, queue: QueueName) -> None:
 
 
 def assert_again(draft: Draft, queue: QueueName) -> None:
-    """Another run of the server may have rolled owners back: everybody is granted again what the ledger says is theirs."""
+    """Grant every partition to its owner again, because another run of the server may have rolled its records back."""
     owner_records = draft.observation.queues[queue].owners
     for partition in sorted(partition for partition in draft.records if partition.queue == queue):
         above = owner_records.get(partition.number, OwnerRecord(None, Epoch(0))).epoch

@@ -1,4 +1,4 @@
-"""Receivers that vanished: nothing waits for somebody who is not there (rule 5)."""
+"""Hand-offs whose receiver vanished: each is redirected to another member (rule 5)."""
 
 from baton.engine.draft import Draft
 from baton.engine.observation import HeldBack
@@ -7,7 +7,7 @@ from baton.model.ids import Partition
 
 
 def redirect_lost_moves(draft: Draft) -> None:
-    """Back to the giver if it is still a member (that costs no move), else to whom the assignor chooses."""
+    """Redirect each hand-off to its giver, if that is a member, which costs no move; else to the assignor's choice."""
     lost = [partition for partition, move in sorted(draft.moves.items()) if _lost(draft, partition)]
     without_receiver: list[Partition] = []
     for partition in lost:

@@ -1,7 +1,7 @@
-"""The rules of a step, in the order in which they are applied: the one place that says what changes a group, and why then.
+"""The rules of a step, in the order in which a step applies them. No other code changes a group.
 
-The model is cert-manager's `policies.Chain`: an ordered list of named functions. `of` names the rules of docs/concepts/rules.md,
-which shows this list as a table; the mutations in tests/mutation break the same rules.
+The model is cert-manager's `policies.Chain`: an ordered list of named functions. `of` names the rules of docs/concepts/rules.md.
+docs/concepts/step.md shows this list as a table, and the mutations in tests/mutation break the same rules.
 """
 
 from collections.abc import Callable
@@ -24,19 +24,19 @@ from baton.engine.triggers import follow_capacities, follow_facts, follow_subscr
 
 
 class Mode(StrEnum):
-    """How much may be decided in a step."""
+    """The decisions that a step may make."""
 
     DECIDES = "decides"
     PLANS_WAIT = "plans wait"
-    """A ledger with another plan would be too large: vacant slots are taken, and the plan in force goes on."""
+    """The ledger has no room for another plan: vacant slots are taken, and the current plan goes on."""
     PAUSED = "paused"
-    """Somebody paused the group: what is in flight is finished."""
+    """spec.paused: only hand-offs in flight go on."""
     FULL = "full"
-    """The ledger takes nothing else: what is in flight is finished, with the records that it has."""
+    """The ledger has no room at all: only hand-offs in flight go on."""
 
 
 def mode_of(observation: Observation) -> Mode:
-    """How much of the list applies now."""
+    """The mode of a step with this observation."""
     if observation.held_back is HeldBack.ALL:
         return Mode.FULL
     if observation.spec.paused:
@@ -46,14 +46,14 @@ def mode_of(observation: Observation) -> Mode:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One change of the draft."""
+    """One named change of the draft."""
 
     apply: Callable[[Draft], None]
     of: tuple[str, ...]
-    """The rules of docs/concepts/rules.md that it keeps."""
+    """The rules of docs/concepts/rules.md that it implements."""
     modes: frozenset[Mode]
     why: str
-    """What it does, and why here."""
+    """What the rule does, and why it stands at this place."""
 
     @property
     def name(self) -> str:
@@ -67,77 +67,77 @@ _DECIDES = frozenset({Mode.DECIDES})
 
 # fmt: off
 RULES = (
-    # What is seen: what happened, and what follows from it also while the group is paused
+    # What happened, and what follows from it even while the group is paused
     Rule(handoff.clamp_deadlines, ("Ledger 4",), _ALWAYS,
-         "No time of the ledger is further away than its length. First, for all that follows reads times."),
+         "Brings each time of the ledger no further away than its duration. First, because later rules read times."),
     Rule(drop_missing_queues, ("Ledger 1",), _ALWAYS,
-         "A queue that is gone takes its partitions along. Before anything looks them up."),
+         "Removes the partitions of a queue that is gone. Before any rule looks them up."),
     Rule(count_members, ("6", "7"), _ALWAYS,
-         "Says who is a member. Before whatever asks for one."),
+         "Decides which pods are members. Before any rule asks for one."),
     Rule(handoff.take_outcomes, ("Ledger 2", "3"), _ALWAYS,
-         "Grants that a queue took or refused. Before departures, for who was granted a partition may be the one who left."),
+         "Takes in grants that a queue accepted or refused. Before departures, because the new owner may be the one that left."),
     Rule(notice_departures, ("1", "5", "7"), _ALWAYS,
-         "Who left has released what a queue can fence, and its slots are vacant."),
+         "Makes the slots of members that left vacant. They have released what a queue can fence."),
     Rule(follow_facts, ("Triggers", "9"), _ALWAYS,
-         "What differs from the recorded facts starts a holddown."),
+         "Starts a holddown for facts that differ from the recorded ones."),
     Rule(redirect_lost_moves, ("5",), _ALWAYS,
-         "A move whose receiver left gets another. After departures, and before releases free it for nobody."),
+         "Redirects hand-offs whose receiver left. After departures, and before a release leaves them without an owner."),
     Rule(follow_servers, ("Ledger 2",), _NOT_FULL,
-         "After another run of a server, owners are granted again."),
+         "Grants all owners again after another run of a queue's server."),
     Rule(handoff.take_releases, ("3",), _ALWAYS,
-         "What its giver let go of, or its deadline took. Before decisions, which look at who owns what."),
+         "Takes in releases and passed deadlines. Before decisions, which depend on owners."),
     Rule(handoff.free_released, ("5",), _ALWAYS,
-         "What was released for nobody has no owner."),
+         "Removes the owner of partitions that were released without a receiver."),
     Rule(end_rebalance, ("Lower bound",), _ALWAYS,
-         "A rebalance whose last move ended is counted. What is decided below is the next one."),
-    # What is to change
+         "Counts a rebalance whose last move ended. Decisions below begin the next one."),
+    # Decisions
     Rule(follow_queues, ("Triggers", "1", "8"), _DECIDES,
-         "New queues, other partition counts and access types."),
+         "Takes in new queues, and other partition counts and access types."),
     Rule(handoff.free_released, ("5",), _DECIDES,
          "Again: a queue that grew keeps partitions whose withdrawal was released."),
     Rule(follow_subscriptions, ("Triggers",), _DECIDES,
-         "Who reads more queues than before starts a holddown."),
+         "Starts a holddown for a member that reads more queues than before."),
     Rule(follow_capacities, ("Triggers",), _DECIDES,
-         "Who can carry another load than before starts a holddown."),
+         "Starts a holddown for a member with another capacity than before."),
     Rule(member_slots.return_members, ("1", "6"), _GOES_ON,
-         "Who returns takes its own slot, before anybody else can."),
+         "A pod that returns takes its own slot, before others can."),
     Rule(member_slots.expire_reserved_slots, ("6",), _DECIDES,
-         "The slot of a static member that did not return in time is for anybody."),
+         "Opens a reserved slot to others when the session timeout is over."),
     Rule(member_slots.give_to_active_member, ("8",), _GOES_ON,
-         "What is vacant of an exclusive queue goes to who is active there, and not with a slot."),
+         "Vacant partitions of an exclusive queue go to its active member, and not with a slot."),
     Rule(member_slots.fill_with_standbys, ("1",), _GOES_ON,
-         "Who has stood by longest takes a vacant slot, before newcomers."),
+         "The standby that has waited longest takes a vacant slot, before newcomers."),
     Rule(member_slots.promote_standbys, ("1",), _DECIDES,
-         "Standbys for whom there are partitions by now count as newcomers."),
+         "Standbys that can own a partition by now become newcomers."),
     Rule(member_slots.fill_with_newcomers, ("1",), _GOES_ON,
-         "Newcomers take vacant slots while they are no more than these."),
+         "Newcomers take vacant slots, if there are no more newcomers than slots."),
     Rule(place_opened, ("1",), _DECIDES,
-         "New partitions go to who has receivers_with_fewest, those who took a slot just now included."),
+         "New partitions go to the members with the fewest. After slots are taken, because their new holders count."),
     Rule(member_slots.give_to_active_member, ("8",), _DECIDES,
-         "Again: a new partition may have made somebody active, and the same observation twice changes nothing."),
+         "Again: a new partition may have made a member active, and the same observation twice must change nothing."),
     Rule(release_stopping_static, ("7",), _GOES_ON,
-         "A static member that is stopping lets go at once."),
+         "A static member that is stopping releases its partitions at once."),
     Rule(update_holddown, ("Triggers", "1", "2", "8"), _DECIDES,
-         "Starts the holddown if there is a reason by now, and ends it if there is none any more."),
+         "Starts the holddown if there is a reason by now, and ends it if no reason is left."),
     Rule(withdraw_overtaken, ("Approval",), _ALWAYS,
-         "A proposal that does not fit any more is withdrawn. Before a plan or an approval, which may be due now."),
+         "Withdraws a proposal that no longer fits. Before a plan or an approval, which may be due now."),
     Rule(plan_when_due, ("1", "2", "4", "8"), _DECIDES,
-         "The plan at the end of the holddown."),
+         "Makes the plan at the end of the holddown."),
     Rule(carry_out_approved, ("Approval",), _DECIDES,
-         "A proposal that somebody approved begins."),
+         "Begins a proposal that was approved."),
     Rule(begin_waiting, ("9",), _GOES_ON,
-         "As many planned hand-offs begin as maxConcurrentHandoffs allows. After all that plans them."),
-    # What was decided may be done at once
+         "Begins as many planned hand-offs as maxConcurrentHandoffs allows. After all rules that plan them."),
+    # Decisions that take effect at once
     Rule(handoff.take_releases, ("3",), _ALWAYS,
-         "Again: a hand-off that does not wait has its deadline now."),
+         "Again: a hand-off with maxHandoffSeconds 0 has its deadline now."),
     Rule(handoff.free_released, ("5",), _ALWAYS,
-         "Again: what was just released for nobody has no owner."),
+         "Again: some partitions were released just now."),
     Rule(forget_withdrawn, ("Ledger 1",), _ALWAYS,
-         "Epochs of withdrawn partitions are kept as far as a ledger has room."),
+         "Bounds the epoch tombstones of withdrawn partitions."),
     Rule(end_rebalance, ("Lower bound",), _ALWAYS,
          "Again: a rebalance may end in the step in which it began."),
     Rule(update_member_keys, ("2",), _ALWAYS,
-         "Keys of members whose assignment changed, and who stands by. Last, for it tells of all above."),
+         "Updates the members' keys and the standbys. Last, because it follows from all rules above."),
 )
 
 

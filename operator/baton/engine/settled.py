@@ -1,4 +1,4 @@
-"""Whether a group has come to rest, and how."""
+"""The conditions at rest, balanced and settled of a group."""
 
 from baton.engine.draft import Draft
 from baton.engine.evenness import evenly_spread
@@ -8,7 +8,7 @@ from baton.engine.state import KnownQueue
 
 
 def at_rest(draft: Draft) -> bool:
-    """Nothing changes hands, and nothing is planned, proposed, held down or kept for anybody."""
+    """No hand-off runs or is planned or proposed, no holddown runs, and no slot is vacant."""
     under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
     return (
         not under_way
@@ -18,8 +18,10 @@ def at_rest(draft: Draft) -> bool:
 
 
 def balanced(draft: Draft) -> bool:
-    """At rest, and the partitions are spread among the members as the assignor in use has it. Somebody who came in a pause, and
-    for whom there is a partition, is a member too; and so is a partition that came then one to be spread."""
+    """The group is at rest, and its members own the partitions as the assignor in use would plan it.
+
+    Members and partitions that came during a pause count too, so they make the group unbalanced.
+    """
     return (
         bool(draft.queues)
         and _follows_queues(draft)
@@ -31,15 +33,17 @@ def balanced(draft: Draft) -> bool:
 
 
 def settled(draft: Draft) -> bool:
-    """Balanced; every partition is with a member that its queue knows as its owner; and nothing keeps the engine from acting on
-    what it is shown. A group without queues or members has nothing that could settle."""
+    """The group is balanced, each owner is a member that its queue has recorded, and nothing keeps the engine from acting.
+
+    A group without queues or without members is not settled.
+    """
     free_to_act = not draft.spec.paused and not draft.observation.held_back and draft.problem is None
     served = all(owner in draft.eligible for owner, partitions in draft.owned.items() if partitions)
     return free_to_act and bool(draft.eligible) and not draft.moves and served and balanced(draft)
 
 
 def _follows_queues(draft: Draft) -> bool:
-    """The queues are as they were taken in last: a pause, and a ledger without room, keep changes for later."""
+    """The group has taken in all changes of its queues. A pause, or a ledger without room, delays them."""
     seen = draft.observation.queues
     known = {queue: KnownQueue(one.partitions, one.exclusive) for queue, one in seen.items()}
     return known == {queue: one._replace(incarnation=None) for queue, one in draft.queues.items()}

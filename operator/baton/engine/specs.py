@@ -1,4 +1,4 @@
-"""What the engine is shown of the resources' specs: their defaults filled in."""
+"""The specs of the resources as the engine sees them, with their defaults filled in."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from baton.engine.observation import GroupSpec, ObservedQueue
 
 
 def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> GroupSpec:
-    """The spec with its defaults filled in from the queues that exist: the longest of their delays."""
+    """The group's spec with defaults. Without a delay of its own it has the longest of its queues' delays."""
     delay = spec.rebalance.delay_seconds
     if delay is None:
         delay = max((queue.rebalance.delay_seconds for queue in queues), default=5)
@@ -28,7 +28,7 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
 
 
 def observed_queue(spec: PartitionedQueueSpec | None, group: ConsumerGroupSpec, partitions: int) -> ObservedQueue:
-    """What the specs say of a queue with so many partitions in operation. `spec` None: it is gone or unreadable."""
+    """A queue as its spec describes it. `partitions`: those in operation; `spec` None: the resource is gone or unreadable."""
     handoff = group.rebalance.max_handoff_seconds
     if spec is None:
         return ObservedQueue(partitions, max_handoff=float(QueueRebalance().max_handoff_seconds if handoff is None else handoff))

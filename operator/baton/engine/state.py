@@ -1,4 +1,4 @@
-"""What the engine knows of a group between two steps. All of it but the views can be read back from the ledger."""
+"""The state of a group between two steps. The ledger has all of it but the view."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,58 +22,58 @@ def moment(seconds: float) -> float:
 
 
 class PartitionRecord(NamedTuple):
-    """One partition."""
+    """The record of one partition."""
 
     epoch: Epoch = Epoch(0)
-    """At which its owner holds it; without an owner: the highest that was ever written for it."""
+    """The epoch of the owner's grant; without an owner, the highest epoch that was ever written for the partition."""
     owner: MemberId | None = None
-    """Who holds it. A giver holds it until the next grant."""
+    """The owner. A giver owns the partition until the next grant."""
     last: MemberId | None = None
-    """Its last owner (its owner, where it has one)."""
+    """The last owner: the owner, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A hand-off that has begun: it was, or is about to be, written to the ledger."""
+    """A hand-off that has begun. The ledger has it before any effect is carried out. Times are Unix seconds."""
 
     receiver: MemberId | None
-    """None: nobody (the partition is withdrawn, or rests until its static member returns)."""
+    """None: the partition is withdrawn, or waits without an owner."""
     uid: Uid | None
     epoch: Epoch
-    """Of the grant to the receiver."""
+    """The epoch of the grant to the receiver."""
     giver: MemberId | None = None
-    """Who has to let go first; None: nobody has to."""
+    """The member that has to release first; None: the partition has no owner."""
     deadline: float = 0.0
     length: float = 0.0
     """Seconds from revoke to deadline."""
     since: float | None = None
-    """When the giver was told; None where there was no giver."""
+    """The time of the revoke; None if there is no giver."""
     why: str = ""
     quiet: bool = False
-    """The owner is only asserted again, at a new epoch; it goes on working meanwhile."""
+    """The owner only gets a new epoch, and works on meanwhile."""
     missed: bool = False
     """The deadline passed before the release."""
     released: How | None = field(default=None, compare=False)
-    """What was seen of the release. Not in the ledger: whoever restarts sees it again."""
+    """The cause of the release; None: not released. It is not in the ledger, because an observation shows it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSlot:
-    """The place of a member of the last plan."""
+    """The place of one member of the last plan. It is taken, or vacant with the partitions that its member left."""
 
     member: MemberId
     uid: Uid
     instance: str | None = None
     vacated: frozenset[Partition] | None = None
-    """Vacant: what its holder had when it left, which waits for somebody to take the slot. None: the slot is taken."""
+    """Vacant slot: the partitions that go to the member that takes it. None: the slot is taken."""
     expires: float | None = None
-    """Vacant, of a static member: until when it is kept for it."""
+    """Reserved slot: the end of the session timeout, in Unix seconds. None: the slot is not reserved."""
     length: float = 0.0
-    """Seconds for which a static member's slot is kept."""
+    """Reserved slot: the session timeout, in seconds."""
     late: bool = False
-    """Vacant, of a static member whose term is over: it waits on for the end of the holddown that ran then."""
+    """Reserved slot: the session timeout is over, and the slot waits for the end of a holddown that others need."""
     overtaken: bool = False
-    """Vacant: partitions were shared out meanwhile, as suited the others without this slot's."""
+    """Vacant slot: partitions were given to others while it was vacant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class KnownMember:
     uid: Uid
     active: bool = False
     generation: int = 0
-    """Of the last change to its key."""
+    """The generation of the last change to its key."""
     instance: str | None = None
     subscribed: frozenset[QueueName] | None = None
     capacity: Fraction = Fraction(1)
 
 
 class KnownQueue(NamedTuple):
-    """A queue as the last step left it."""
+    """A queue as the last step took it in."""
 
     partitions: int
     exclusive: bool = False
@@ -99,7 +99,7 @@ class KnownQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the group was like when the engine last acted on it; a difference is a trigger."""
+    """The facts that the engine last acted on. A difference to them is a trigger."""
 
     assignor: str | None = None
     protocol: Protocol = Protocol.COOPERATIVE
@@ -113,43 +113,43 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Holddown:
-    """A plan waits until then (seconds, on the clock of the steps), so that what follows shortly shares it."""
+    """The time before a plan, in which further changes join it. Times are Unix seconds, `length` is in seconds."""
 
     until: float
     length: float
     why: str
     pinned: bool = False
-    """There is more to do than to fill slots: it runs to its end, also when all slots are taken again."""
+    """It runs to its end even if all vacant slots are taken again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The one that is under way."""
+    """The rebalance under way."""
 
     origins: Mapping[Partition, MemberId | None] = field(default_factory=dict)
-    """Who owned what it moved, at its start. The rest is where it was."""
+    """The owners of the partitions that it moves, from before it. All other partitions stay."""
     full: bool = False
-    """It had a plan for everybody, and did not only fill slots or place partitions."""
+    """It includes a plan, and did not only fill slots or place partitions."""
     eager: bool = False
-    """Nothing is granted before everything is released."""
+    """Protocol Eager: no partition is granted before all are released."""
     why: str = ""
-    """Of its plan."""
+    """The reason of its plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Moves that wait for approval. Until then nothing is taken from anybody."""
+    """A plan that waits for approval. Until then no member has to release anything. `created`: Unix seconds."""
 
     id: str
     receivers: Mapping[Partition, MemberId]
     uids: Mapping[MemberId, Uid]
-    """Of the receivers."""
+    """The receivers' UIDs."""
     why: str
     created: float
 
 
 class Totals(NamedTuple):
-    """Counted since the group was made."""
+    """Counts since the group was created."""
 
     moves: int = 0
     lower_bound: int = 0
@@ -157,7 +157,7 @@ class Totals(NamedTuple):
 
 
 class PlanProblem(NamedTuple):
-    """Why no plan can be made."""
+    """The reason why no plan can be made."""
 
     reason: str
     """A condition's reason, such as UnknownAssignor."""
@@ -166,7 +166,7 @@ class PlanProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The end of the last step, for `summary` and for a step that finds nothing new. Not in the ledger."""
+    """The results of the last step, for `summary` and for a step without news. They are not in the ledger."""
 
     observation: Observation
     effects: tuple[Effect, ...]
@@ -175,56 +175,56 @@ class View:
     balanced: bool
     settled: bool
     hold_until: float | None
-    """When what is waited out is over; None: nothing is, or what is to follow waits for something else."""
+    """The end of the holddown or of the first reserved slot; None: neither runs, or the plan waits for something else."""
     numbers: GroupNumbers
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """One group. Its mappings are never changed in place."""
+    """The state of one group. No step changes its mappings in place."""
 
     group: str
     generation: int = 0
     queues: Mapping[QueueName, KnownQueue] = field(default_factory=dict)
     records: Mapping[Partition, PartitionRecord] = field(default_factory=dict)
     epoch_tombstones: Mapping[Partition, Epoch] = field(default_factory=dict)
-    """The highest epochs of partitions that were withdrawn: they may come back."""
+    """The highest epochs of withdrawn partitions, which may come back."""
     queue_tombstones: Mapping[QueueName, Epoch] = field(default_factory=dict)
-    """The highest epoch of all that was withdrawn of a queue, where it is not kept of each partition: it may come back, too."""
+    """The highest epoch of a queue's withdrawn partitions, if they have no tombstones of their own."""
     known: Mapping[MemberId, KnownMember] = field(default_factory=dict)
     member_slots: tuple[MemberSlot, ...] = ()
     standbys: tuple[MemberId, ...] = ()
-    """Members without a partition, who has waited longest first. One that was left with none may still have its slot."""
+    """Members without a partition, longest waiting first. One that a plan left without partitions may hold a slot."""
     moves: Mapping[Partition, Move] = field(default_factory=dict)
     waiting: Mapping[Partition, MemberId] = field(default_factory=dict)
-    """Planned and not begun (maxConcurrentHandoffs): who is to receive it."""
+    """The receivers of hand-offs that are planned and not begun (maxConcurrentHandoffs)."""
     proposal: Proposal | None = None
-    """Planned, and to be approved before it begins."""
+    """The plan that waits for approval."""
     holddown: Holddown | None = None
     rebalance: Rebalance | None = None
     facts: Facts | None = None
     fenced: frozenset[PodKey] = frozenset()
-    """Older pods whose identity a newer one has taken."""
+    """Pods that are fenced off, because a newer pod has their identity."""
     replicas: int | None = None
-    """The desired size, where the driver has to apply it (mode Spark)."""
+    """The desired size that the driver applies (mode Spark)."""
     victims: tuple[PodKey, ...] = ()
-    """The pods that are to go (mode Spark), first chosen first."""
+    """The pods that the driver removes (mode Spark), in the order of choice."""
     totals: Totals = field(default_factory=Totals)
     view: View | None = field(default=None, compare=False)
 
     @classmethod
     def new(cls, group: str) -> "GroupState":
-        """A group that nothing is known of. `group` is namespace/name."""
+        """The state of a new group. `group` is namespace/name."""
         return cls(group=group)
 
     @property
     def moving(self) -> int:
-        """Partitions that are changing hands, or will by the plan."""
+        """The number of hand-offs that run or are planned."""
         return sum(not move.quiet for move in self.moves.values()) + len(self.waiting)
 
     @property
     def hold_until(self) -> float | None:
-        """When the holddown or the first static member's term ends."""
+        """The end of the holddown or of the first reserved slot, whichever is earlier, in Unix seconds."""
         ends = [slot.expires for slot in self.member_slots if slot.expires is not None]
         if self.holddown is not None:
             ends.append(self.holddown.until)

@@ -1,7 +1,7 @@
-"""The state machine as a table: every state, every transition, what causes it and what is written and done.
+"""The state machine as a table: every state, every transition, its cause, and what is written and done.
 
-The code of the rules is elsewhere; that it and this table agree is checked with ten thousand random fleets
-(`tests/simulation/test_seeds.py`). docs/concepts/state-machine.md is generated from it.
+The rules are code elsewhere. `tests/simulation/test_seeds.py` compares them with this table in ten thousand random fleets.
+docs/concepts/state-machine.md is generated from it.
 """
 
 from typing import NamedTuple
@@ -41,29 +41,25 @@ PARTITION_TRANSITIONS = (
         None, _UNBOUND, "it is created, or found at the queue, while there are members", "receiver and epoch; grant"
     ),
     PartitionTransition(
-        _UNASSIGNED, _UNBOUND, "a plan or the return of its member gives it to somebody", "receiver and epoch; grant"
+        _UNASSIGNED, _UNBOUND, "a plan, or the return of its member, gives it a receiver", "receiver and epoch; grant"
     ),
-    PartitionTransition(_UNBOUND, _READY, "the queue has taken the grant", "the member's key; its pod is told"),
-    PartitionTransition(
-        _UNBOUND, _UNASSIGNED, "its slot lapses, or its receiver vanishes, and nobody is there", "nothing is asked for"
-    ),
-    PartitionTransition(
-        _READY, _PAUSED, "it is to be handed over, or withdrawn", "giver, receiver, new epoch, deadline; then pause"
-    ),
+    PartitionTransition(_UNBOUND, _READY, "the queue accepted the grant", "the member's key, which its pod reads"),
+    PartitionTransition(_UNBOUND, _UNASSIGNED, "its slot lapses, or its receiver vanishes, and there is no member", "no effect"),
+    PartitionTransition(_READY, _PAUSED, "its hand-off or withdrawal begins", "giver, receiver, new epoch, deadline; then pause"),
     PartitionTransition(_READY, _UNBOUND, "its owner vanishes or does not read its queue any more", "the slot waits, or a grant"),
-    PartitionTransition(_READY, _UNASSIGNED, "its owner vanishes, and no slot is kept", "it waits for a plan"),
+    PartitionTransition(_READY, _UNASSIGNED, "its owner vanishes, and no slot becomes vacant", "it waits for a plan"),
     PartitionTransition(
-        _PAUSED, _READY, "released, or the deadline passed; then the queue has taken the grant", "the members' keys; resume"
+        _PAUSED, _READY, "released, or the deadline passed; then the queue accepted the grant", "the members' keys; resume"
     ),
     PartitionTransition(
-        _PAUSED, _UNBOUND, "its giver vanishes, or lets go of it and keeps its slot", "grant to the receiver, if any"
+        _PAUSED, _UNBOUND, "its giver vanishes, or releases it and its slot is reserved", "grant to the receiver, if any"
     ),
-    PartitionTransition(_PAUSED, _UNASSIGNED, "it is let go of, and nobody is there to take it", "it waits for a plan"),
-    PartitionTransition(_UNASSIGNED, None, "it is deleted", "its epoch is kept; a grant to nobody, if there was one"),
-    PartitionTransition(_PAUSED, None, "it is deleted: the queue has taken the grant to nobody", "its epoch is kept"),
+    PartitionTransition(_PAUSED, _UNASSIGNED, "its giver releases it, and there is no member", "it waits for a plan"),
+    PartitionTransition(_UNASSIGNED, None, "it is deleted", "an epoch tombstone; a grant to nobody, if it was ever granted"),
+    PartitionTransition(_PAUSED, None, "it is deleted: the queue accepted the grant to nobody", "an epoch tombstone"),
 )
-"""Ready to Ready is no transition: an owner that is asserted again at a new epoch goes on working. And a PartitionedQueue that is
-deleted takes its partitions with it at once, whatever they are doing: nothing is left to act on."""
+"""Ready to Ready is no transition: an owner that only gets a new epoch works on. A PartitionedQueue that is deleted loses its
+partitions at once, in any state, because no queue is left to act on."""
 
 GROUP_TRANSITIONS = (
     GroupTransition(State.READY, State.HOLDDOWN, "a trigger", "the timer is written"),
@@ -82,13 +78,13 @@ GROUP_TRANSITIONS = (
         State.PAUSED, State.REBALANCING, "the group goes on, or a server's records are in doubt", "the plan, without delay"
     ),
     GroupTransition(
-        State.PAUSED, State.HOLDDOWN, "the group goes on and has lost static members, which may come back", "their slots wait"
+        State.PAUSED, State.HOLDDOWN, "the group goes on, and slots are reserved for static members", "their slots wait"
     ),
 )
 
 
 def page() -> str:
-    """Both tables, as Markdown."""
+    """Both tables in Markdown, for docs/concepts/state-machine.md."""
     partitions = "".join(
         f"| {_word(before)} | {cause} | {_word(after)} | {done} |\n" for before, after, cause, done in PARTITION_TRANSITIONS
     )

@@ -1,4 +1,4 @@
-"""One step of the state machine: what is seen, in; what is to be done, out."""
+"""One step of the state machine: a state and an observation in, the next state and its effects out."""
 
 from dataclasses import dataclass, replace
 
@@ -18,22 +18,22 @@ from baton.engine.step_events import StateChanged, StepEvent
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of one step.
+    """The result of one step.
 
-    The caller first writes the ledger (`dump(state)`), and only when that write succeeded carries out the effects.
+    The caller first writes the ledger (`dump(state)`). Only after that write succeeded does it carry out the effects.
     """
 
     state: GroupState
     effects: tuple[Effect, ...]
     events: tuple[StepEvent, ...]
     wake_at: float | None
-    """The latest time for the next step, if nothing is observed before; None: only an observation can change anything."""
+    """The latest time for the next step, in seconds; None: only a new observation can change anything."""
 
 
 def step(state: GroupState, observation: Observation, now: float) -> Step:
-    """The next state of a group. Pure; times are seconds on one clock.
+    """The next state of a group. `now` is in seconds, on the clock of the observation. Pure.
 
-    Level-triggered: effects that are still wanted are returned by every step until an observation shows them done.
+    Level-triggered: every step returns each effect until an observation shows it done.
     """
     view = state.view
     if view is not None and (view.wake_at is None or now < view.wake_at) and observation == view.observation:
@@ -85,7 +85,7 @@ def _close(draft: Draft) -> Step:
 
 
 def _numbers(draft: Draft, state: GroupState) -> GroupNumbers:
-    """Without an owner may be partitions of the queues as they are observed, and those that are being withdrawn."""
+    """The counts of the group. New partitions that the group has not added yet count as partitions without an owner."""
     owned = sum(map(len, draft.owned.values()))
     return GroupNumbers(
         members=len(draft.eligible),
@@ -103,7 +103,7 @@ def _wake_at(draft: Draft) -> float | None:
 
 
 def _hold_ends(draft: Draft) -> list[float]:
-    """When the holddown ends, and the terms of static members; not where nothing follows from it."""
+    """The ends of the holddown and of reserved slots. None of them counts while the group cannot act on it."""
     if draft.spec.paused or draft.observation.held_back:
         return []
     ends = [slot.expires for slot in draft.member_slots if slot.expires is not None]

@@ -1,4 +1,4 @@
-"""What happened in a step, for people: the lines of `baton simulate`, Kubernetes events, metrics and logs all come from here."""
+"""The events of a step, for people: the lines of `baton simulate`, Kubernetes events, metrics and logs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 class How(StrEnum):
-    """How a partition came free."""
+    """The cause of a release."""
 
     CONSUMER = "consumer"
     DEADLINE = "deadline"
@@ -25,19 +25,19 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The group is in another state, or in the same with another end."""
+    """The group has another state, or its holddown another end."""
 
     state: State
     until: float | None = None
-    """Holddown: when it ends."""
+    """The end of a holddown, in seconds."""
     why: str = ""
     unowned: int = 0
-    """Partitions that nobody owns."""
+    """The number of partitions without an owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """A hand-off begins: its owner has to let go until the deadline (seconds, on the clock of `now`)."""
+    """A hand-off begins: the owner has to release the partition before the deadline (seconds, on the clock of `now`)."""
 
     partition: Partition
     member: MemberId
@@ -45,16 +45,16 @@ class Revoked:
     deadline: float
     why: str = ""
     receiver: MemberId | None = None
-    """To whom it goes; None: the partition is withdrawn, or waits without an owner."""
+    """The next owner; None: the partition is withdrawn, or waits without an owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A hand-off under way goes to another than was meant."""
+    """A running hand-off got another receiver."""
 
     partition: Partition
     giver: MemberId | None
-    """Who still has it; None: nobody."""
+    """The owner until the grant; None: the partition has no owner."""
     receiver: MemberId | None
     instead_of: MemberId | None
     why: str
@@ -62,7 +62,7 @@ class Redirected:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A partition came free."""
+    """An owner released a partition."""
 
     partition: Partition
     member: MemberId
@@ -71,28 +71,28 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A queue has taken a grant."""
+    """A queue accepted a grant."""
 
     partition: Partition
     member: MemberId
     epoch: Epoch
     previous: MemberId | None = None
-    """Its last owner; a grant to another than this is a move."""
+    """The last owner. A grant to another member is a move."""
     paused_for: float | None = None
-    """Seconds from revoke to grant; None for a grant that nobody had to release."""
+    """Seconds from revoke to grant; None if no member had to release the partition."""
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StandsBy:
-    """A member takes part and has nothing to own."""
+    """A member takes part and owns no partition."""
 
     member: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """One of two live pods with the same identity was fenced off."""
+    """The older of two live pods with one identity was fenced off."""
 
     member: MemberId
     why: str
@@ -111,7 +111,7 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A proposal was overtaken."""
+    """A proposal no longer fits and was withdrawn."""
 
     id: str
     why: str
@@ -119,7 +119,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """A proposal is carried out."""
+    """A proposal was approved and begins."""
 
     id: str
     moves: int
@@ -127,11 +127,11 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRefused:
-    """Somebody approved what is no proposal, or none any more."""
+    """The approved id is not that of the current proposal."""
 
     id: str
     current: str | None
-    """The proposal there is."""
+    """The id of the current proposal; None: there is none."""
 
 
 StepEvent = (

@@ -1,4 +1,4 @@
-"""A group on one screen: what its status, its metrics and `baton status` show."""
+"""The summary of a group, which its status, its metrics and `baton status` show."""
 
 from dataclasses import dataclass
 
@@ -13,37 +13,38 @@ from baton.model.ids import Epoch, MemberId, Partition
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """One hand-off under way."""
+    """One running hand-off."""
 
     partition: Partition
     giver: MemberId | None
-    """None: nobody has to let go."""
+    """None: the partition has no owner that has to release it."""
     receiver: MemberId | None
-    """None: the partition is withdrawn, or waits for its static member."""
+    """None: the partition is withdrawn, or waits without an owner."""
     epoch: Epoch
-    """Of the grant to come."""
+    """The epoch of the coming grant."""
     deadline: float | None
-    """None where there is nobody to wait for."""
+    """The deadline for the giver, in seconds; None: there is no giver."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Times are seconds on the clock of the last step's `now`."""
+    """The summary of a group. Times are seconds on the clock of the last step's `now`."""
 
     state: State
     hold_until: float | None
-    """When a plan is made, if nothing undoes the change; also while a rebalance hides the holddown. None where the plan waits for
-    something else: the end of a pause, room in the ledger, an assignor."""
+    """The time of the next plan, also while a rebalance hides the holddown. None: no plan is due, or it waits for something else:
+    the end of a pause, room in the ledger, or an assignor."""
     generation: int
     numbers: GroupNumbers
     in_flight: tuple[InFlight, ...]
     assignor: str | None
     balanced: bool
-    """The partitions are spread as the assignor has it, and nothing is under way, due or held down; so far as a step saw it."""
+    """The members own the partitions as the assignor would plan it, and nothing runs, is due or held down. False before a
+    step."""
     settled: bool
-    """Balanced, and every partition is with a live member as its queue's owner, and nothing keeps the engine from acting: not a
-    pause, nor an assignor that fails, nor a ledger without room. What somebody who waits for a group waits for."""
+    """Balanced, each owner is a member that its queue has recorded, and the engine can act: no pause, no failing assignor, and
+    room in the ledger."""
     held_back: bool
     """The ledger had no room for what is due."""
     victims: tuple[MemberId, ...]

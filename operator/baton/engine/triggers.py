@@ -1,4 +1,4 @@
-"""What starts a rebalance besides members and partitions: the facts of the group, compared with those recorded."""
+"""Triggers besides members and partitions: the facts of the group, compared with the recorded ones."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from baton.engine.state import Facts
 
 
 def follow_facts(draft: Draft) -> None:
-    """A difference is a trigger; then it is recorded. While the group is paused, or no plan may be made, differences wait."""
+    """Start a holddown for each difference, and record the facts. Differences wait while the group is paused or held back."""
     spec, before = draft.spec, draft.facts
     assignor = assignor_in_use(draft)
     if before is not None and (assignor is None or not draft.eligible):
@@ -25,7 +25,7 @@ def follow_facts(draft: Draft) -> None:
     if before.paused:
         draft.plan_now = "the group goes on after a pause"
     if not any(slot.vacated is None for slot in draft.member_slots):
-        return  # Nobody has anything yet: who joins starts the first holddown.
+        return  # No member holds a slot yet: the first to join starts the holddown.
     if before.assignor is not None and assignor != before.assignor:
         draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
     if tuning != before.tuning:
@@ -37,7 +37,7 @@ def follow_facts(draft: Draft) -> None:
 
 
 def follow_subscriptions(draft: Draft) -> None:
-    """A member that reads more than before is a trigger, unless it only comes back to what it has just left."""
+    """A member that reads more queues than before is a trigger, unless a vacant slot has its partitions of them."""
     for member, known in sorted(draft.known.items()):
         seen = draft.eligible.get(member)
         if seen is None or seen.subscribed == known.subscribed:
@@ -53,7 +53,7 @@ def follow_subscriptions(draft: Draft) -> None:
 
 
 def follow_capacities(draft: Draft) -> None:
-    """A member that can carry more or less than before is a trigger."""
+    """A member with another capacity than before is a trigger."""
     for member, known in sorted(draft.known.items()):
         seen = draft.eligible.get(member)
         if seen is not None and seen.capacity != known.capacity:

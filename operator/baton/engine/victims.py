@@ -1,4 +1,4 @@
-"""Which pods are to go when the fleet is larger than wished and the driver removes them one by one (mode Spark)."""
+"""The victims: the pods that a driver removes when the fleet is larger than its desired size (mode Spark)."""
 
 from collections.abc import Mapping
 
@@ -9,9 +9,9 @@ from baton.model.ids import MemberId
 
 
 def choose_victims(draft: Draft, ready: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
-    """The pods whose loss costs the fewest moves: standbys, then those with fewest partitions, then the youngest.
+    """The pods whose loss costs the fewest moves: standbys first, then those with the fewest partitions, then the youngest.
 
-    A victim stays one until the desired size says otherwise: the last chosen is spared first.
+    A victim stays one while the fleet is too large. If the desired size grows, the victim chosen last is spared first.
     """
     excess = len(ready) - (draft.spec.replicas or 0)
     if excess <= 0:
