@@ -24,7 +24,7 @@ class QueueSight:
     """None: there is no such PartitionedQueue."""
     facts: QueueFacts
     reachable: bool = False
-    """There is somebody to carry effects out at it, be it later."""
+    """There is somebody to carry effects out at it, now or later."""
     recorded: int | None = None
     """Its partitions according to the ledger; None: the ledger does not know it."""
     without_room: bool = False

@@ -1,4 +1,4 @@
-"""Lays lists over what the watches showed, for a watch that had to start anew says nothing of what vanished meanwhile.
+"""Lays lists over what the watches showed, for a watch that had to start again says nothing of what vanished meanwhile.
 
 All groups of a scope share its lists: where there are a thousand of them, each listing for itself would be most of the operator's
 work. A scope is a namespace that the operator serves, or all of them; and nobody waits for lists of another scope than their own.

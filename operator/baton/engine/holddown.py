@@ -50,8 +50,8 @@ def due(draft: Draft) -> bool:
 
 def unserved(draft: Draft) -> set[Partition]:
     """Unassigned partitions that the assignor in use would give to a member."""
-    orphans = draft.unassigned()
-    return set(orphans) - left_out(draft, orphans) if orphans else set()
+    unassigned = draft.unassigned()
+    return set(unassigned) - left_out(draft, unassigned) if unassigned else set()
 
 
 def _stranded(draft: Draft) -> Iterator[Partition]:

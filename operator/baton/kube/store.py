@@ -1,6 +1,6 @@
 """Objects of one kind as the watch shows them, put right by lists.
 
-A watch that had to start anew lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
+A watch that had to start again lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
 laid over what is in the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
 
 One object never stops the others: whatever its view raises, the rest of the list is taken, what was last read of it stands, and

@@ -95,4 +95,4 @@ class RedisSource(SourceFields):
     redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, or a Redis Cluster: redis+cluster://redis.shop:6379, both with
     several hosts between commas. Without a user or password: a URL with these belongs into a Secret, see urlSecretRef."""
     url_secret_ref: SecretKey | None = None
-    """A Secret that holds the URL. It is read again whenever the connection is made anew, so a password may be changed."""
+    """A Secret that holds the URL. The operator reads it for every new connection, so a password may be changed."""
