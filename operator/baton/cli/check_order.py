@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.cli.printing import console, printable, refuse, say, say_json
+from baton.cli.printing import console, refuse, say, say_json, table
 from baton.model.wording import counted
 from baton.order import OrderChecker, OrderViolation, Processing, RecordError, Report, in_order_of_time, processings, produced
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 SEEN = "seen"
 STANDARD_INPUT = "-"
-_WIDTH = 200
 
 
 class _First(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
@@ -94,7 +93,7 @@ def _tell(report: Report, *, counted_to_the_end: bool) -> None:
         say("What is lost at the end of a key is not seen without --produced.")
     if report.worst:
         say()
-        console(width=None if sys.stdout.isatty() else _WIDTH).print(_worst(report))
+        console().print(_worst(report))
         if report.keys_at_fault > len(report.worst):
             say(f"and {counted(report.keys_at_fault - len(report.worst), 'more key')}")
     for fault in _WORDS:
@@ -114,13 +113,7 @@ _WORDS = {
 
 
 def _worst(report: Report) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("KEY", "PROCESSED", "LOST", "OUT OF ORDER", "TWICE", "REDELIVERED"):
-        table.add_column(name, justify="left" if name == "KEY" else "right")
-    for one in report.worst:
-        numbers = (one.processed, one.gaps, one.out_of_order, one.duplicates, one.redelivered)
-        table.add_row(Text(printable(one.key)), *(f"{number:,}" for number in numbers))
-    return table
+    head = ("KEY", "PROCESSED", "LOST", "OUT OF ORDER", "TWICE", "REDELIVERED")
+    numbers = ((one.processed, one.gaps, one.out_of_order, one.duplicates, one.redelivered) for one in report.worst)
+    rows = ([one.key, *(f"{number:,}" for number in of)] for one, of in zip(report.worst, numbers, strict=True))
+    return table(head, rows, right=head[1:])

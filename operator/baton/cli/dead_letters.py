@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MOST = 1_000
 """Letters in a list."""
-_WIDTH = 240
 
 
 class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
@@ -57,7 +56,7 @@ def dead_letters() -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, as_json: bool) -> None:
     """List the dead letters of QUEUE, partition by partition, the oldest first."""
-    from baton.cli.letter_view import line_json, table
+    from baton.cli.letter_view import letter_table, line_json
 
     with _letters(server) as letters:
         counts = _counts(letters, partition)
@@ -71,7 +70,7 @@ def list_letters(server: QueueServer, partition: int | None, after: "LetterId | 
     of = f" of partition {partition}" if partition is not None else ""
     say(f"{server.queue} has {counted(total, 'dead letter')}{of}.")
     if found:
-        console(width=None if sys.stdout.isatty() else _WIDTH).print(table(found))
+        console().print(letter_table(found))
     if following:
         say(f"There are more: --after {following}")
 

@@ -1,10 +1,14 @@
 """A comparison on one screen of a hundred columns, whatever the size of the group."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from textwrap import wrap
 
+from rich.console import RenderableType
+from rich.text import Text
+
 from baton.cli.comparison import Comparison, MemberChange
+from baton.cli.printing import printable, table
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
@@ -15,21 +19,18 @@ MOST_ROWS = 20
 LONGEST_NAME = 40
 LEAST_CELL = len("10,000 partitions")
 
-Line = tuple[str, str]
-"""A style in rich's words, and the text."""
 
-
-def explanation(of: Comparison) -> Iterator[Line]:
-    """Line by line."""
+def explanation(of: Comparison) -> Iterator[RenderableType]:
+    """Part by part."""
     said = [("bold", _title(of)), ("", _moves(of))]
     said += [("" if good else "yellow", sentence) for good, sentence in _balance(of)]
     said += [("yellow", note) for note in of.notes]
-    yield from ((style, line) for style, sentence in said for line in wrap(sentence, WIDTH))
+    yield from (Text(printable(line), style) for style, sentence in said for line in wrap(sentence, WIDTH))
     if len(of.request.queues) > 1:
-        yield "", ""
+        yield ""
         yield from _queues(of)
     if of.changes:
-        yield "", ""
+        yield ""
         yield from _members(of)
 
 
@@ -104,8 +105,8 @@ def _span(counts: Mapping[MemberId, int] | Mapping[MemberId, Fraction]) -> str:
     return f"from {_number(counts[low])} ({_short(low, 24)}) to {_number(counts[high])} ({_short(high, 24)})"
 
 
-def _queues(of: Comparison) -> Iterator[Line]:
-    rows = [("QUEUE", "PARTITIONS", "EACH NOW", "EACH THEN", "MOVE")]
+def _queues(of: Comparison) -> Iterator[RenderableType]:
+    rows = []
     queues = sorted(of.request.queues, key=lambda queue: (-of.moves_of(queue), queue))
     for queue in sorted(queues[:MOST_ROWS]):
         rows.append(
@@ -117,11 +118,11 @@ def _queues(of: Comparison) -> Iterator[Line]:
                 str(of.moves_of(queue)),
             )
         )
-    yield from _table(rows, right={1, 4})
+    yield table(("QUEUE", "PARTITIONS", "EACH NOW", "EACH THEN", "MOVE"), rows, right=("PARTITIONS", "MOVE"))
     if len(queues) > MOST_ROWS:
         rest = sum(of.moves_of(queue) for queue in queues[MOST_ROWS:])
         moving = counted(rest, "partition moves", "partitions move")
-        yield "bright_black", f"and {counted(len(queues) - MOST_ROWS, 'more queue')}, of which {moving}"
+        yield Text(f"and {counted(len(queues) - MOST_ROWS, 'more queue')}, of which {moving}", "bright_black")
 
 
 def _range(counts: Mapping[MemberId, int]) -> str:
@@ -131,7 +132,7 @@ def _range(counts: Mapping[MemberId, int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _members(of: Comparison) -> Iterator[Line]:
+def _members(of: Comparison) -> Iterator[RenderableType]:
     whole = len(of.changes) <= MOST_ROWS
     shown = of.changes if whole else [change for change in of.changes if change.size][:MOST_ROWS]
     shown = sorted(shown, key=lambda change: change.member)
@@ -148,15 +149,14 @@ def _members(of: Comparison) -> Iterator[Line]:
     room = WIDTH - sum(max(map(len, column)) + 2 for column in zip(head, *numbers, strict=True)) - 2
     cells = [(_gains(change, WIDTH), _cell(change.loses, WIDTH)) for change in shown]
     gains, loses = _share(room, max((len(one) for one, _ in cells), default=0), max((len(one) for _, one in cells), default=0))
-    rows = [[*head, "GAINS", "LOSES"]]
-    rows += [[*row, _gains(change, gains), _cell(change.loses, loses)] for row, change in zip(numbers, shown, strict=True)]
-    yield from _table(rows, right=range(1, len(head)))
+    rows = [[*row, _gains(change, gains), _cell(change.loses, loses)] for row, change in zip(numbers, shown, strict=True)]
+    yield table([*head, "GAINS", "LOSES"], rows, right=head[1:])
     if any(change.withheld for change in shown):
-        yield "bright_black", "* once who holds it has let go"
+        yield Text("* once who holds it has let go", "bright_black")
     if not whole:
         changed = sum(change.size > 0 for change in of.changes)
         more = f"and {changed - len(shown):,} more that change; " if changed > len(shown) else ""
-        yield "bright_black", f"{more}{len(of.changes) - changed:,} of {counted(len(of.changes), 'member')} unchanged"
+        yield Text(f"{more}{len(of.changes) - changed:,} of {counted(len(of.changes), 'member')} unchanged", "bright_black")
 
 
 def _share(room: int, gains: int, loses: int) -> tuple[int, int]:
@@ -194,17 +194,6 @@ def _short(name: str, width: int) -> str:
     if len(name) <= width:
         return name
     return f"{name[: width // 2 - 1]}…{name[-(width - width // 2) :]}"
-
-
-def _table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> Iterator[Line]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    places = set(right)
-    for number, row in enumerate(rows):
-        cells = [
-            cell.rjust(width) if column in places else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "bold" if number == 0 else "", "  ".join(cells).rstrip()
 
 
 def _number(value: Fraction | int) -> str:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from baton.cli.group_view import UNKNOWN, is_idle
+from baton.cli.printing import table
 from baton.engine.partition_state import PartitionState
 from baton.kube.times import to_seconds
 from baton.model.wording import counted, first_of
@@ -36,31 +37,20 @@ def screen(one: Json, now: float, console: Console, lines: int | None) -> Iterat
 
 def partition_table(rows: Iterable[Json]) -> Table:
     """Every partition."""
-    table = _table("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY")
-    for row in rows:
-        cells = (
-            row["queue"],
-            row["partition"],
-            row["state"],
-            row["owner"],
-            row["epoch"],
-            row["to"],
-            row["deadline"],
-            row["reason"],
-        )
-        _row(table, *cells)
-    return table
+    fields = ("queue", "partition", "state", "owner", "epoch", "to", "deadline", "reason")
+    head = ("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY")
+    return table(head, ([row[field] for field in fields] for row in rows))
 
 
 def group_table(views: Iterable[Json], now: float) -> Table:
     """A line for each group."""
-    table = _table("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN")
+    rows = []
     for one in views:
         ready = one["conditions"].get("Ready", {})
         numbers = [one[name] for name in ("partitions", "unowned", "members", "moving")]
-        seen = "" if one["lastLookTime"] is None else f"{_ago(one['lastLookTime'], now)} ago"
-        _row(table, one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"), seen)
-    return table
+        seen = None if one["lastLookTime"] is None else f"{_ago(one['lastLookTime'], now)} ago"
+        rows.append((one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"), seen))
+    return table(("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN"), rows)
 
 
 def _head(one: Json, now: float) -> Iterator[Text]:
@@ -144,15 +134,15 @@ def _says_more(kind: str, reason: str) -> bool:
 
 
 def _queues(queues: Json, most: int | None) -> Table:
-    table = _table("QUEUE", "PARTITIONS", *(state.upper() for state in STATES), "SCALE")
     shown, rest = _cut(list(queues.items()), most)
-    for name, of in shown:
-        counts = [of["states"].get(state, 0) for state in STATES]
-        _row(table, name, of["partitions"], *counts, of["scaleStatus"] or "-")
+    rows = [
+        [name, of["partitions"], *(of["states"].get(state, 0) for state in STATES), of["scaleStatus"] or "-"]
+        for name, of in shown
+    ]
     if rest:
         sums = [sum(of["states"].get(state, 0) for _, of in rest) for state in STATES]
-        _row(table, f"{len(rest)} more", sum(of["partitions"] for _, of in rest), *sums, None)
-    return table
+        rows.append([f"{len(rest)} more", sum(of["partitions"] for _, of in rest), *sums, None])
+    return table(("QUEUE", "PARTITIONS", *(state.upper() for state in STATES), "SCALE"), rows)
 
 
 def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
@@ -162,15 +152,14 @@ def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
     standbys = [name for name in owners if name not in active]
     busy = sorted(active, key=lambda name: (not active[name].get("revoking") and "problem" not in active[name], name))
     shown, rest = _cut(busy, most)
-    table = _table("MEMBER", "N", "OWNS", "LETS GO OF")
-    for name in sorted(shown):
-        entry = active[name]
-        if "problem" in entry:
-            _row(table, name, "?", entry["problem"], None)
-        else:
-            _row(table, name, entry["count"], _ranges(entry["owned"]), _ranges(entry["revoking"]))
-    if busy:
-        yield table
+    rows = [
+        (name, "?", entry["problem"], None)
+        if "problem" in entry
+        else (name, entry["count"], _ranges(entry["owned"]), _ranges(entry["revoking"]))
+        for name, entry in ((name, active[name]) for name in sorted(shown))
+    ]
+    if rows:
+        yield table(("MEMBER", "N", "OWNS", "LETS GO OF"), rows)
     if rest:
         counts = [active[name].get("count", 0) for name in rest]
         yield _line(
@@ -227,18 +216,6 @@ def _proposal(one: Json, lines: int | None) -> Iterator[Text]:
     for move in shown:
         yield _line(f"  {move['queue']} {move['partitions']}: {move['from']} -> {move['to']}")
     yield _line(f"  to carry it out: baton approve {one['group']} -n {one['namespace']}")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    return table
-
-
-def _row(table: Table, *cells: object) -> None:
-    """Text, never markup; None is an empty cell."""
-    table.add_row(*(Text("" if cell is None else str(cell)) for cell in cells))
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from baton.cli.printing import printable
+from baton.cli.printing import table
 from baton.model.wording import counted
 from baton.queues.redis import Letter, LetterLine
 
@@ -21,27 +21,21 @@ _LINE = 1_000
 _ROW = 16
 
 
-def table(lines: Sequence[LetterLine]) -> "Table":
+def letter_table(lines: Sequence[LetterLine]) -> "Table":
     """For people: a row for each dead letter."""
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("LETTER", "OFFSET", "KEY", "TRIES", "BYTES", "DIED", "WHY"):
-        made.add_column(name, justify="right" if name in ("TRIES", "BYTES") else "left", no_wrap=True)
-    for one in lines:
-        tries = "?" if one.deliveries is None else f"{one.deliveries:,}"
-        cells = (
-            str(one.letter),
+    rows = (
+        (
+            one.letter,
             one.offset,
             _cut(_shown(one.key), _KEY),
-            tries,
+            "?" if one.deliveries is None else f"{one.deliveries:,}",
             f"{one.size:,}",
             _died(one),
             _cut(one.why, _WHY),
         )
-        made.add_row(*(Text(printable(cell)) for cell in cells))
-    return made
+        for one in lines
+    )
+    return table(("LETTER", "OFFSET", "KEY", "TRIES", "BYTES", "DIED", "WHY"), rows, right=("TRIES", "BYTES"))
 
 
 def line_json(one: LetterLine) -> dict[str, object]:

@@ -14,7 +14,7 @@ from baton.cli.names import GROUP, OBJECT, WORD, shown
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.plan_answer import answer_line, planned
 from baton.cli.plan_request import MOST_PARTITIONS
-from baton.cli.printing import console, printable, say, say_json
+from baton.cli.printing import console, say, say_json
 
 if TYPE_CHECKING:
     from baton.cli.comparison import Comparison
@@ -150,13 +150,11 @@ def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
 
 def _print(comparison: "Comparison") -> None:
     """Colours only on a terminal, and not where NO_COLOR is set."""
-    from rich.text import Text
-
     from baton.cli.explanation import WIDTH, explanation
 
     on = console(width=WIDTH, soft_wrap=True)
-    for style, line in explanation(comparison):
-        on.print(Text(printable(line), style))
+    for part in explanation(comparison):
+        on.print(part)
 
 
 def _requests(file: BinaryIO | None) -> Iterable[bytes]:

@@ -6,7 +6,7 @@ anything, or begins a line.
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +15,10 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+PIPED = 10_000
+"""Columns of an output that is no terminal."""
 
 
 def printable(text: str) -> str:
@@ -67,17 +71,43 @@ def say_json(value: Any, **options: Any) -> None:
 
 
 def console(**options: Any) -> "Console":
-    """A console on standard output, on which nothing is drawn that is not printable."""
+    """A console on standard output, on which nothing is drawn that is not printable. It is as wide as the terminal; what is piped
+    is never cut."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
     class Screen(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            """Without blanks at the ends of a table's lines."""
+            line: list[Segment] = []
             for segment in super().render(renderable, options):
-                yield segment if segment.control else Segment(_lines(segment.text), segment.style)
+                shown = segment if segment.control else Segment(_lines(segment.text), segment.style)
+                if shown.text == "\n":
+                    while line and not line[-1].text.strip():
+                        line.pop()
+                    yield from line[:-1]
+                    yield from (Segment(last.text.rstrip(), last.style) for last in line[-1:])
+                    yield shown
+                    line.clear()
+                else:
+                    line.append(shown)
+            yield from line
 
     _tolerant(sys.stdout)
-    return Screen(highlight=False, **options)
+    return Screen(highlight=False, **{"width": None if sys.stdout.isatty() else PIPED, **options})
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> "Table":
+    """Columns of texts, never of markup; `right`: those of numbers. None is an empty cell."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False)
+    for name in head:
+        made.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
+    return made
 
 
 def _lines(text: str) -> str:

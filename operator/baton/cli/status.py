@@ -22,7 +22,7 @@ from baton.model.ledger import LedgerError
 from baton.model.names import ledger_name
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 EVERY = 1.0
 """Seconds between two looks with --watch."""
@@ -114,9 +114,9 @@ class _Shown:
 
         if self.each:
             return [partition_table(clean(value))]
-        console = _console()
-        lines = None if self.everybody else console.height if sys.stdout.isatty() else LINES
-        return screen(clean(value), time.time(), console, lines)
+        on = console()
+        lines = None if self.everybody else on.height if sys.stdout.isatty() else LINES
+        return screen(clean(value), time.time(), on, lines)
 
 
 async def _show(group: str, target: ClusterTarget, shown: _Shown) -> str | None:
@@ -137,7 +137,7 @@ async def _watch(group: str, target: ClusterTarget, shown: _Shown) -> None:
 
     async with cluster(target) as (api, where):
         seen = Group(*shown.drawn(shown.value(*await _look(api, where, group))))
-        with Live(seen, console=_console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
+        with Live(seen, console=console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
                 await asyncio.sleep(EVERY)
                 try:
@@ -159,11 +159,6 @@ async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, s
 
 
 def _print(those: Renderables) -> None:
-    on = _console()
+    on = console()
     for one in those:
         on.print(one)
-
-
-def _console() -> "Console":
-    """As wide as the terminal; what is piped is never cut."""
-    return console(width=None if sys.stdout.isatty() else 240)

@@ -3,12 +3,14 @@
 import json
 import random
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
+from rich.console import Console
 from tests.unit.assignors.worlds import requests
 
 from baton.assignors import Request, get
@@ -207,4 +209,9 @@ def test_what_is_told_adds_up(assignor: str, asked: Request) -> None:
     assert gained == moves + sum(partition not in held for partition in answer.owners())
     for change in made.changes:
         assert change.after == change.before + len(change.gains) + len(change.withheld) - len(change.loses)
-    assert all(len(line) <= 100 for _, line in explanation(made))
+    on = Console(width=200, file=StringIO())
+    assert all(
+        len("".join(segment.text for segment in line).rstrip()) <= 100
+        for part in explanation(made)
+        for line in on.render_lines(part)
+    )

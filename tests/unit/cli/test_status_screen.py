@@ -14,6 +14,7 @@ from baton.cli.group_screen import handoff, screen
 from baton.cli.group_view import Json, partitions, view
 from baton.cli.leader import Leader
 from baton.cli.main import main
+from baton.cli.printing import console, table
 from baton.engine import dump
 from baton.engine.observation import GroupSpec
 
@@ -227,3 +228,12 @@ def test_it_is_said_when_no_operator_looks(leader: Leader | None, now: float, un
     text = " ".join(shown(one, now).split())
     assert said in text
     assert ("No operator has looked" in text) is unknown
+
+
+def test_what_is_piped_is_never_cut_and_has_no_blanks_at_the_ends_of_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(table(("MEMBER", "WHY"), [("m" * 300, "w" * 300), ("n", "\x1b[31mred\n")]))
+    assert capsys.readouterr().out.splitlines() == [
+        f"{'MEMBER':<300}  WHY",
+        f"{'m' * 300}  {'w' * 300}",
+        f"{'n':<300}  �[31mred",
+    ]
