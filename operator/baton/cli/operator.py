@@ -128,7 +128,6 @@ def operator(
 
     from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
     from baton.cli.own_assignors import use_own_assignors
-    from baton.controller.faults import BadFault
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
     from baton.controller.program import Options, default_identity, run
@@ -163,9 +162,6 @@ def operator(
         sys.exit(2)
     except ConfigException as error:
         say(f"baton operator: no way to reach the API server: {error}; give --kubeconfig FILE", error=True)
-        sys.exit(2)
-    except BadFault as error:
-        say(str(error), error=True)
         sys.exit(2)
     except PortTaken as error:
         say(f"{error}; choose another --metrics-port", error=True)

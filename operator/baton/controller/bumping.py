@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.faults import boundary
 from baton.controller.supervision import Tasks
-from baton.kube.bump import Bump, Bumper, bumps
+from baton.kube.bump import Bumper, bumps
 from baton.kube.pods import PodView
 
 
@@ -23,14 +22,10 @@ class Bumping:
         """The ledger says so now."""
         wanted = bumps(ledger, pods)
         if wanted:
-            task = self._tasks.start("bump", self._carry_out(wanted), namespace=self._key[0], group=self._key[1])
+            task = self._tasks.start("bump", self._bumper.carry_out(wanted), namespace=self._key[0], group=self._key[1])
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 
     def close(self) -> None:
         for task in self._under_way:
             task.cancel()
-
-    async def _carry_out(self, wanted: list[Bump]) -> None:
-        with boundary("bump"):
-            await self._bumper.carry_out(wanted)

@@ -1,6 +1,5 @@
 """The finalizer of a ConsumerGroup, which goes only when its queues have been released."""
 
-from baton.controller.faults import boundary
 from baton.controller.refusals import Stuck, request_refused
 from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.objects import FINALIZER, GroupView, groups_path
@@ -32,8 +31,7 @@ class Finalizer:
     async def _write(self, group: GroupView, finalizers: list[str], what: str) -> None:
         metadata = {"uid": group.uid, "resourceVersion": group.version, "finalizers": finalizers or None}
         try:
-            with boundary("finalizer"):
-                await self._api.merge(self._path, {"metadata": metadata})
+            await self._api.merge(self._path, {"metadata": metadata})
         except (NotFoundError, ConflictError):
             raise
         except (ApiError, UnavailableError) as error:

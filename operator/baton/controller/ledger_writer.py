@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from baton.controller.attempts import Attempts
-from baton.controller.faults import boundary
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
@@ -73,7 +72,7 @@ class LedgerWriter:
     async def claim(self) -> Mapping[str, str] | None:
         """See `Ledger.claim`."""
         self._must_lead()
-        with self._counting(), boundary("claim"):
+        with self._counting():
             found = await self._ledger.claim()
         self.settled()
         return found
@@ -140,8 +139,7 @@ class LedgerWriter:
     async def _make_it(self, data: Mapping[str, str]) -> bool:
         self._under_way, self._shown_early = data, False
         try:
-            with boundary("ledger-write"):
-                await self._ledger.write(data)
+            await self._ledger.write(data)
             return False
         except (ConflictError, NotFoundError):
             self._under_way = None
@@ -162,8 +160,7 @@ class LedgerWriter:
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         await self._elector.confirm()
         self._must_lead()
-        with boundary("ledger-write"):
-            await self._ledger.write(before if data is None else data)
+        await self._ledger.write(before if data is None else data)
         self.tally.restored += restored
         return restored
 

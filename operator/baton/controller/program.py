@@ -6,10 +6,12 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import structlog
@@ -17,7 +19,6 @@ import structlog
 from baton.controller.adapters import open_queue
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.collector import Collector
-from baton.controller.faults import arm
 from baton.controller.feed import Feed
 from baton.controller.health import HealthServer
 from baton.controller.operator_metrics import ProcessMetrics
@@ -29,6 +30,7 @@ from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
+from baton.queues.protocol import QueueAdapter
 
 HUNG = 3
 """The exit code of an operator that hung."""
@@ -37,6 +39,12 @@ ENDS_WITHIN = 2.0
 """Seconds for which an operator that has stopped waits for its threads: a plan or a look-up of a host may never end."""
 
 log = structlog.get_logger("baton.operator")
+
+
+Reach = Callable[[Path | None], AbstractAsyncContextManager[tuple[Api, Any]]]
+"""As `baton.kube.api.connect`."""
+OpenAnyQueue = Callable[..., Awaitable[QueueAdapter]]
+"""As `baton.controller.adapters.open_queue`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +76,18 @@ def default_identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
-def run(options: Options) -> None:
-    """Until SIGTERM or SIGINT. Raises what connecting raises, BadFault and PortTaken. Where it hangs, it ends the process."""
+def run(options: Options, reach: Reach = connect, open_queue: OpenAnyQueue = open_queue) -> None:
+    """Until SIGTERM or SIGINT. Raises what connecting raises, and PortTaken. Where it hangs, it ends the process. `reach`,
+    `open_queue`: its ways to the API server and to queues."""
     stalls = Stalls()
     with asyncio.Runner(loop_factory=stalls.loop) as runner:
-        runner.run(_operate(options, stalls))
+        runner.run(_operate(options, stalls, reach, open_queue))
 
 
-async def _operate(options: Options, stalls: Stalls) -> None:
-    arm()
+async def _operate(options: Options, stalls: Stalls, reach: Reach, open_queue: OpenAnyQueue) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
-    async with connect(options.kubeconfig) as (api, _), connect(options.kubeconfig) as (of_elector, _):
+    async with reach(options.kubeconfig) as (api, _), reach(options.kubeconfig) as (of_elector, _):
         replica = Replica(
             api,
             of_elector,

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Set
 
-from baton.controller.faults import boundary
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_request import answer
 from baton.controller.queue_work import NOTHING, QueueWork
@@ -70,8 +69,7 @@ class QueueEffects:
 
     async def _grant(self, adapter: QueueAdapter, grant: Grant) -> None:
         number = grant.partition.number
-        with boundary("grant"):
-            owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch))
+        owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch))
         if adapter.fenced:
             self._records.granted(number, owner)
         if self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch))):
@@ -79,9 +77,8 @@ class QueueEffects:
 
     async def _pause(self, adapter: QueueAdapter, pause: Pause) -> None:
         number = pause.partition.number
-        with boundary("pause"):
-            within = max(0.0, pause.deadline - self._clock.now())
-            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within))
+        within = max(0.0, pause.deadline - self._clock.now())
+        left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within))
         self._records.paused(number, pause.epoch)
         self._left(pause, left)
 

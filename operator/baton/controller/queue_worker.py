@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import structlog
 
-from baton.controller.faults import boundary
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_effects import QueueEffects
 from baton.controller.queue_request import ANSWER_WITHIN, answer
@@ -140,8 +139,7 @@ class QueueWorker:
     async def _release(self) -> None:
         """Another group may have the queue now."""
         adapter = await self._opened()
-        with boundary("release"):
-            await answer(self.queue, adapter.release())
+        await answer(self.queue, adapter.release())
         self._end()
 
     def _end(self) -> None:
@@ -198,9 +196,8 @@ class QueueWorker:
             count = await answer(self.queue, adapter.partitions())
         if count is None:
             return None
-        with boundary("ensure"):
-            async with self._claiming:
-                return await answer(self.queue, adapter.ensure(count))
+        async with self._claiming:
+            return await answer(self.queue, adapter.ensure(count))
 
     async def _read_records(self, adapter: QueueAdapter, afresh: bool) -> bool:
         self.records.look()

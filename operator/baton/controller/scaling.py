@@ -7,7 +7,6 @@ from typing import Any
 
 from baton.api import ConsumerGroupSpec
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.faults import boundary
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import FORBIDDEN, ApiError, UnavailableError
@@ -124,8 +123,7 @@ class Scaling:
         if not await self._mark(wanted):
             return
         try:
-            with boundary("scale"):
-                before = await self._scaler.scale(target, replicas)
+            before = await self._scaler.scale(target, replicas)
         except (ScaleError, ApiError, UnavailableError) as error:
             self._refused = _problem(error, f"{target} cannot be scaled")
             return

@@ -8,7 +8,6 @@ from zlib import crc32
 
 import structlog
 
-from baton.controller.faults import boundary
 from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
 from baton.kube.clock import ApiServerClock
 from baton.kube.times import to_seconds, to_text
@@ -91,8 +90,7 @@ class StatusWriter:
             return
         shown = wanted if looked is None else {**wanted, LAST_LOOK: to_text(looked)}
         try:
-            with boundary("status-write"):
-                await self._api.replace_status(self._path, self._uid, shown)
+            await self._api.replace_status(self._path, self._uid, shown)
             self._written, self._beat_at = wanted, self._clock.now() + self._every
             self._pause = APART
         except (ApiError, UnavailableError) as error:

@@ -74,7 +74,7 @@ async def empty(api: Cluster) -> World:
 
 @pytest.fixture
 def start(kubeconfig: Path, tmp_path: Path) -> Iterator[Callable[..., Operator]]:
-    """Start an operator of one's own: `start(world, identity, *options, fault=…, …)`."""
+    """Start an operator of one's own: `start(world, identity, *options, program=…, …)`."""
     started: list[Operator] = []
 
     def one(world: World, identity: str = "one", *options: str, kubeconfig: Path = kubeconfig, **how: Any) -> Operator:

@@ -19,7 +19,7 @@ Start = Callable[..., Operator]
 Mood = Callable[[str], object]
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "own-assignor"
 UV = Path(sys.executable).parent / "uv"
-IMPATIENT = (sys.executable, Path(__file__).parent / "impatient.py")
+IMPATIENT = (sys.executable, "-m", "tests.integration.operator.impatient")
 MOODY = """
 import os, time
 from pathlib import Path

@@ -18,7 +18,6 @@ from typing import Any
 
 from tests.waiting import PATIENCE, eventually
 
-from baton.controller.faults import VARIABLE
 from baton.kube.api import Api, NotFoundError, core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import LEASES, leases_path
@@ -32,6 +31,7 @@ from baton.queues.protocol import Claimant, Owner
 from baton.queues.redis import RedisQueue
 
 Json = dict[str, Any]
+ROOT = Path(__file__).parents[3]
 
 LAPSES_SOON = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
 """Terms of a leader whose Lease others soon find lapsed. On a busy machine it may lose and win it again by itself."""
@@ -264,10 +264,9 @@ class Operator:
         folder: Path,
         *options: str,
         lease: str = "operator",
-        fault: str | None = None,
         program: Sequence[str | Path] = (Path(sys.executable).parent / "baton", "operator"),
     ) -> None:
-        """`namespace` None: all of them. `fault`: see baton.controller.faults."""
+        """`namespace` None: all of them."""
         self.log = folder / f"{identity}-{time.monotonic_ns()}.log"
         self._output = self.log.open("w")
         command = [
@@ -277,8 +276,8 @@ class Operator:
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
             *options,
         ]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **({VARIABLE: fault} if fault else {})}
-        self.process = subprocess.Popen(command, stdout=self._output, stderr=self._output, env=environment)
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(command, stdout=self._output, stderr=self._output, cwd=ROOT, env=environment)
 
     async def running(self) -> "Operator":
         """Wait until it watches."""

@@ -5,18 +5,17 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from tests.integration.operator.interrupted import EFFECTS, interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-from baton.controller.faults import EFFECTS
-
 Start = Callable[..., Operator]
 
 IN_REBALANCES = [
     *("ledger-write#1", "ledger-write#2", "ledger-write#3", "pause#1", "pause#2", "grant#1", "grant#3"),
-    *("bump#1", "scale#1", "status-write#2"),
+    *("bump#1", "mark#1", "scale#1", "status-write#2"),
 ]
 AT_THE_BEGINNING = ["finalizer#1", "claim#1", "ensure#1"]
 AT_THE_END = ["release#1", "finalizer#1"]
@@ -31,9 +30,10 @@ def test_no_effect_is_left_out() -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("place", IN_REBALANCES)
 async def test_a_rebalance_that_a_killed_operator_had_begun_is_finished(busy: Busy, start: Start, when: str, place: str) -> None:
-    operator = start(busy.world, fault=f"KILL:{when}:{place}")
+    operator = start(busy.world, program=interrupted(f"KILL:{when}:{place}"))
     await rebalanced_to_death(busy, operator)
     await start(busy.world).leads()
+    await busy.world.change("consumergroups", GROUP, {"spec": {"replicas": len(PODS)}})
     for pod in PODS:
         await busy.world.set_ready(pod, True)
     await busy.proven()
@@ -49,7 +49,7 @@ async def rebalanced_to_death(busy: Busy, operator: Operator) -> None:
         moving = (await busy.world.status(GROUP)).get("moving")
         return len(await busy.world.entries(GROUP)) == members and not moving
 
-    for replicas, pod in zip((5, 4) * MOST_ROUNDS, _leaving, strict=False):
+    for replicas, pod in zip((5, 3) * MOST_ROUNDS, _leaving, strict=False):
         await busy.world.change("consumergroups", GROUP, {"spec": {"replicas": replicas}})
         await busy.world.set_ready(pod, False)
         await eventually(lambda: over_or(len(PODS) - 1), f"{pod} has left", 30)
@@ -75,7 +75,7 @@ async def killed(operator: Operator) -> None:
 async def test_a_group_that_a_killed_operator_had_begun_to_take_up_works(
     empty: World, start: Start, redis_server: RedisServer, when: str, place: str
 ) -> None:
-    operator = start(empty, fault=f"KILL:{when}:{place}")
+    operator = start(empty, program=interrupted(f"KILL:{when}:{place}"))
     await empty.redis("orders", redis_server.url, partitions=4)
     await empty.group("orders")
     await empty.pod("a", "orders")
@@ -97,7 +97,7 @@ async def test_a_deletion_that_a_killed_operator_had_begun_is_finished(
     await empty.spread("orders", 4)
     operator.stop()
     await empty.delete("consumergroups", "orders")
-    await killed(start(empty, fault=f"KILL:{when}:{place}"))
+    await killed(start(empty, program=interrupted(f"KILL:{when}:{place}")))
     await start(empty).leads()
     await empty.gone("orders")
     assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.integration.operator.interrupted import interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator
 from tests.waiting import eventually
@@ -95,7 +96,7 @@ async def answers(busy: Busy) -> bool:
 async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes_up(
     busy: Busy, start: Start, place: str
 ) -> None:
-    first = start(busy.world, "one", *LAPSES_SOON, fault=f"STOP:{place}")
+    first = start(busy.world, "one", *LAPSES_SOON, program=interrupted(f"STOP:{place}"))
     for number in range(4):
         pod = PODS[number]
         await busy.world.set_ready(pod, False)
