@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.handler import in_event_loop
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
+from baton.queues.consumer_side import Announcements
 from baton.queues.protocol import Heard, QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -25,17 +25,6 @@ LOOK_AGAIN = 4.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 Records = Mapping[Partition, Heard]
-
-
-class Announcements(Protocol):
-    """What the pod's queues announce; `baton.queues.redis.RedisAnnouncements` is one. Raise QueueUnreachable."""
-
-    def wait(self, timeout: float) -> Records:
-        """The owner records of partitions that concern the pod, as they are now; nothing after `timeout` seconds."""
-
-    def look(self, partitions: Iterable[Partition]) -> Records: ...
-    def interrupt(self) -> None: ...
-    def close(self) -> None: ...
 
 
 class AnnouncedAssignments:

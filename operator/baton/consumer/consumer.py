@@ -18,12 +18,12 @@ from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, o
 from baton.consumer.handler_options import CheckedOptions, HandlerOptions
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
-from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
 from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
+from baton.queues.consumer_side import Reader, addressed, opened
 from baton.queues.protocol import QueueUnreachable
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ class Consumer:
     @classmethod
     def from_environment(
         cls,
-        redis_url: str | None = None,
         *,
         on_assigned: Callable[[Partitions], object] | None = None,
         on_revoked: Callable[[Partitions, float | None], object] | None = None,
@@ -82,34 +81,30 @@ class Consumer:
     ) -> Self:
         """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
 
-        `redis_url` (or BATON_REDIS_URL) is the server of all the group's queues. Raises ValueError for what is missing or no URL.
+        The environment says where all the group's queues are (BATON_REDIS_URL for Redis). Raises ValueError for what is missing
+        there, or is no address.
         """
-        # Only here: other users of this module need no Redis.
         from baton.consumer.api import KubernetesLease
         from baton.consumer.api_server import ApiConnection
-        from baton.queues.redis import RedisAnnouncements, RedisReader
-        from baton.queues.redis.url import read
 
         pod = Pod.from_environment()
-        url = redis_url or os.environ.get("BATON_REDIS_URL")
-        if not url:
-            raise ValueError(
-                "set BATON_REDIS_URL in the container's env, from the Secret with the queue's URL; without a cluster start the "
-                "program by `baton dev run -- …`"
-            )
-        try:
-            read(url, own=True)
-        except QueueUnreachable as problem:
-            raise ValueError(f"BATON_REDIS_URL cannot be used. {problem}") from None
+        kind, address = addressed(os.environ)
         group = f"{pod.namespace}/{pod.group}"
+        try:
+            side = opened(kind, address, group, pod.uid)
+        except QueueUnreachable as problem:
+            raise ValueError(f"{kind.variable} cannot be used. {problem}") from None
         api = ApiConnection.from_environment()
         lease = KubernetesLease(api, pod.namespace, session_lease_name(pod.name))
         session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
-        announcements = RedisAnnouncements(url, group, pod.uid)
-        ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
-        assignments = AnnouncedAssignments(ledger, announcements, group, pod.name, pod.uid)
+        assignments: Assignments = AssignmentSource(pod.ledger, pod.name, pod.uid)
+        deadlines: Left = LedgerDeadlines(pod.ledger, api.clock.now).left
+        announcements = side.announcements()
+        if announcements is not None:
+            assignments = announced = AnnouncedAssignments(assignments, announcements, group, pod.name, pod.uid)
+            deadlines = first_known(deadlines, announced.left)
         return cls(
-            lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
+            side.reader,
             assignments,
             pod.uid,
             session,
@@ -117,7 +112,7 @@ class Consumer:
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
             metrics=metrics,
-            deadlines=first_known(LedgerDeadlines(pod.ledger, api.clock.now).left, assignments.left),
+            deadlines=deadlines,
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:

@@ -14,7 +14,7 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import QueueRequests
-from baton.consumer.reader import Reader
+from baton.queues.consumer_side import Reader
 
 _MOST_BY_KEY = 1000
 """Entries in hand of a partition whose keys are worked on beside each other."""

@@ -8,8 +8,8 @@ from enum import Enum, auto
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.held_entry import HeldEntry, OutcomeListener
-from baton.consumer.reader import Reader
 from baton.model.ids import Epoch, Partition
+from baton.queues.consumer_side import Reader
 from baton.queues.entry import Entry
 
 

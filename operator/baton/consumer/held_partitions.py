@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.held_entry import OutcomeListener
 from baton.consumer.held_partition import HeldPartition, Phase
-from baton.consumer.reader import Reader
 from baton.consumer.waiter import Waiter
 from baton.model.ids import Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
+from baton.queues.consumer_side import Reader
 
 
 class HeldPartitions:

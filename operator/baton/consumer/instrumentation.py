@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from baton.consumer.assignment_source import Assignments
-from baton.consumer.reader import Reader
 from baton.model.ids import Epoch, QueueName
 from baton.model.ledger import MemberEntry, flat
+from baton.queues.consumer_side import Reader
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 

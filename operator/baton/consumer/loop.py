@@ -21,11 +21,11 @@ from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
-from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.consumer.settlement import Settlement
 from baton.consumer.wake_times import WakeTimes
 from baton.model.ids import QueueName, Uid
+from baton.queues.consumer_side import Reader
 
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""

@@ -6,10 +6,10 @@ from typing import cast
 
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.instrumentation import HeldTimes, MeasuredAssignments, MeasuredReader
-from baton.consumer.reader import Reader
 from baton.model.extras import extra
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
+from baton.queues.consumer_side import Reader
 from baton.queues.protocol import QueueUnreachable
 
 with extra("metrics"):

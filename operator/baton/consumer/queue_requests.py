@@ -12,8 +12,8 @@ from typing import NamedTuple
 from baton.consumer.entry_sequence import EntrySequence, backoff
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
-from baton.consumer.reader import Reader
 from baton.model.ids import QueueName
+from baton.queues.consumer_side import Reader
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 

@@ -12,10 +12,10 @@ from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
-from baton.consumer.reader import Reader
 from baton.consumer.session import Session
 from baton.model.ids import Uid
 from baton.model.session import Release
+from baton.queues.consumer_side import Reader
 
 
 class Settlement:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from baton.consumer.reader import Reader
+from baton.queues.consumer_side import Reader
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)

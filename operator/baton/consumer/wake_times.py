@@ -7,7 +7,7 @@ from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
-from baton.consumer.reader import Reader
+from baton.queues.consumer_side import Reader
 
 _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if it was not called."""

@@ -31,13 +31,17 @@ class QueueKind:
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
     operator: str | None = None
-    """The operator's side. None: this operator cannot speak to it yet."""
+    """The operator's side: an OpenQueueSide (baton.queues.opening). None: this operator cannot speak to it yet."""
     variable: str | None = None
     """The environment variable from which a pod has the address of its group's queues."""
     consumer: str | None = None
+    """The consumer's side: an OpenConsumerSide (baton.queues.consumer_side)."""
+    schemes: tuple[str, ...] = ()
+    """What an address of such a queue begins with, up to the ://."""
     spark: str | None = None
+    """Spark's side: an OpenSparkSide (baton.queues.spark_side)."""
     address: str | None = None
-    """Where its server is, for commands that ask it themselves. None: there are none."""
+    """Where its server is: a FindAddress (baton.queues.opening), for commands that ask it themselves. None: there are none."""
 
     @property
     def field(self) -> str:

@@ -3,7 +3,7 @@
 In its folder stand
 
 - `kind.py`: KIND, a `QueueKind`, which says what the rest of Baton asks of it (is it fenced, how many partitions may it have,
-  …) and names its sides. It imports nothing else of the folder, and no client of a server.
+  …) and names its sides. It imports no client of a server.
 - `resource.py`: the model of spec.source.<kind>, a `SourceFields` with its rules in CEL. The CRD is composed of these, so
   `make generate` follows. It is in the operator's wheel alone, as is
 - `operator_side.py`: `open_queue` (an `OpenQueueSide`, baton.queues.opening), which makes the `QueueAdapter`

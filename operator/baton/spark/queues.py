@@ -9,7 +9,7 @@ from baton.consumer.queue_requests import TOLD_AFTER, alike
 from baton.model.ids import QueueName
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisReader
+from baton.queues.spark_side import batch_reader
 from baton.spark.batch import Range
 from baton.spark.ownership import PartitionGrant
 from baton.spark.reading import QueueAddress
@@ -24,7 +24,7 @@ class FleetQueues:
     """The fleet's queues, for the one thread that runs its batches."""
 
     def __init__(self, sources: Mapping[QueueName, QueueAddress]) -> None:
-        self._readers = {name: RedisReader(source.url, source.queue, "driver") for name, source in sources.items()}
+        self._readers = {name: batch_reader(source.url, source.queue, "driver") for name, source in sources.items()}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(sources)), thread_name_prefix="baton-wait")
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""

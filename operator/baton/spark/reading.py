@@ -13,7 +13,7 @@ from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
-from baton.queues.redis import RedisReader
+from baton.queues.spark_side import BatchReader, batch_reader
 from baton.spark.batch import Range, ReceivedTask, read_task
 from baton.spark.frames import record_batch, task_texts
 from baton.spark.ownership import refusal
@@ -112,11 +112,11 @@ def _own_entry(pod: TaskPod) -> MemberEntry | None:
         return None
 
 
-_readers: dict[QueueAddress, RedisReader] = {}
+_readers: dict[QueueAddress, BatchReader] = {}
 """Of this Python worker, which Spark keeps from batch to batch."""
 
 
-def _reader(source: QueueAddress) -> RedisReader:
+def _reader(source: QueueAddress) -> BatchReader:
     if source not in _readers:
-        _readers[source] = RedisReader(source.url, source.queue, "executor")
+        _readers[source] = batch_reader(source.url, source.queue, "executor")
     return _readers[source]

@@ -6,6 +6,9 @@ import pytest
 
 from baton.consumer import Consumer, Pod
 from baton.consumer.api_server import ApiConnection
+from baton.queues import consumer_side
+from baton.queues.kind import QueueKind
+from baton.queues.kinds import KINDS
 
 POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop", "POD_UID": "a-uid"}
 
@@ -54,3 +57,15 @@ def test_a_grace_period_that_is_no_number_of_seconds_is_named(grace: str) -> Non
         Pod.from_environment(POD | {"BATON_GRACE_SECONDS": grace})
     assert Pod.from_environment(POD | {"BATON_GRACE_SECONDS": "5.2"}).grace == 5.2
     assert Pod.from_environment(POD).grace == 30.0
+
+
+def test_an_environment_with_queues_of_two_kinds_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    another = QueueKind(
+        name="Toy", about="", resource="", fenced=True, session_required=True, variable="BATON_TOY_URL", consumer="toy:Toy"
+    )
+    monkeypatch.setattr(consumer_side, "KINDS", (*KINDS, another))
+    with pytest.raises(ValueError, match=r"BATON_REDIS_URL and BATON_TOY_URL are set .* keep the one of the group's queues"):
+        consumer_side.addressed({"BATON_REDIS_URL": "redis://redis", "BATON_TOY_URL": "toy://there"})
+    assert consumer_side.addressed({"BATON_REDIS_URL": "", "BATON_TOY_URL": "toy://there"}) == (another, "toy://there")
+    with pytest.raises(ValueError, match="set BATON_REDIS_URL or BATON_TOY_URL in the container's env"):
+        consumer_side.addressed({})

@@ -5,6 +5,7 @@ from cluster.ports import free_ports
 from tests.unit.spark.builders import grant
 
 from baton.model.ids import QueueName
+from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
 from baton.spark.queues import FleetQueues
 from baton.spark.reading import QueueAddress
@@ -27,3 +28,9 @@ def test_a_queue_that_stays_away_is_told_of_while_the_driver_asks_it(monkeypatch
     both.let_go(frozenset())
     assert both.trouble() == ""
     both.close()
+
+
+def test_an_address_of_no_kind_of_queue_is_refused_with_those_that_there_are_and_not_repeated() -> None:
+    with pytest.raises(QueueUnreachable, match=r"The address of shop/orders is that of no .*redis://, rediss://") as refused:
+        FleetQueues({ORDERS: QueueAddress("http://:hunter2@redis", "shop/orders")})
+    assert "hunter2" not in str(refused.value)

@@ -1,6 +1,7 @@
 """Redis streams, as a kind of queue."""
 
 from baton.queues.kind import QueueKind
+from baton.queues.redis.url_forms import SCHEMES, SOCKET
 
 KIND = QueueKind(
     name="Redis",
@@ -14,6 +15,7 @@ KIND = QueueKind(
     operator="baton.queues.redis.operator_side:open_queue",
     variable="BATON_REDIS_URL",
     consumer="baton.queues.redis.consumer_side:RedisConsumerSide",
-    spark="baton.queues.redis.reader:RedisReader",
+    schemes=(*SCHEMES, SOCKET),
+    spark="baton.queues.redis:RedisReader",
     address="baton.queues.redis.operator_side:address",
 )

@@ -1,0 +1,77 @@
+"""What a consumer needs of the queues of its group."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.entry import Entry
+from baton.queues.kind import QueueKind, load
+from baton.queues.kinds import KINDS
+from baton.queues.protocol import Heard
+
+
+class Reader(Protocol):
+    """One queue, read for its owner; `baton.queues.redis.RedisReader` is one.
+
+    Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable.
+    """
+
+    def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> list[Entry]: ...
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None: ...
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool: ...
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
+    def let_go(self, partition: int, epoch: Epoch) -> None: ...
+    def verify(self, partition: int, epoch: Epoch) -> None: ...
+    def ready(self, partition: int, epoch: Epoch) -> bool: ...
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Announcements(Protocol):
+    """What the pod's queues announce; `baton.queues.redis.RedisAnnouncements` is one. Raise QueueUnreachable."""
+
+    def wait(self, timeout: float) -> Mapping[Partition, Heard]:
+        """The owner records of partitions that concern the pod, as they are now; nothing after `timeout` seconds."""
+
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]: ...
+    def interrupt(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class ConsumerSide(Protocol):
+    """The queues of one kind, as a pod of one group has them."""
+
+    def reader(self, queue: QueueName) -> Reader:
+        """It connects when it is first asked something."""
+
+    def announcements(self) -> Announcements | None:
+        """None: the queues announce nothing, and hand-offs wait for the ledger."""
+
+
+OpenConsumerSide = Callable[[str, str, Uid], ConsumerSide]
+"""`QueueKind.consumer`, given what `QueueKind.variable` says, the group (namespace/name) and the pod's UID. Raises
+QueueUnreachable where the address is none."""
+
+
+def addressed(environment: Mapping[str, str]) -> tuple[QueueKind, str]:
+    """The kind of the group's queues, and their address. Raises ValueError where the environment names none, or several."""
+    kinds = [kind for kind in KINDS if kind.consumer is not None and kind.variable is not None]
+    found = [(kind, environment[kind.variable]) for kind in kinds if kind.variable and environment.get(kind.variable)]
+    if not found:
+        names = " or ".join(kind.variable or "" for kind in kinds)
+        raise ValueError(
+            f"set {names} in the container's env, from the Secret with the queue's URL; without a cluster start the program by "
+            "`baton dev run -- …`"
+        )
+    if len(found) > 1:
+        names = " and ".join(kind.variable or "" for kind, _ in found)
+        raise ValueError(f"{names} are set in the container's env: keep the one of the group's queues, and take the others out")
+    return found[0]
+
+
+def opened(kind: QueueKind, address: str, group: str, uid: Uid) -> ConsumerSide:
+    """Raises QueueUnreachable where the address is none."""
+    assert kind.consumer is not None
+    side: OpenConsumerSide = load(kind.consumer)
+    return side(address, group, uid)
