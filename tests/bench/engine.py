@@ -1,6 +1,6 @@
 """`make bench-engine`: what a step of the engine costs, at rest and in the middle of a rebalance, and how that grows.
 
-First in process, from the facts that the operator's mirror keeps to the texts of the ledger; then on a cluster, where one can be
+First in process, from the facts that the operator's cache keeps to the texts of the ledger; then on a cluster, where one can be
 started (as root, with its programs built). A table for people, and a last line of JSON.
 """
 

@@ -1,4 +1,4 @@
-"""A large group in process: the facts as the operator's mirror has them, and consumers and queues that do as they are told."""
+"""A large group in process: the facts as the operator's cache has them, and consumers and queues that do as they are told."""
 
 import json
 from collections.abc import Mapping

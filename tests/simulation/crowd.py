@@ -12,13 +12,13 @@ from typing import Any
 from tests.simulation.api_server.manifests import merged
 from tests.simulation.seeds import manifests
 
-from baton.controller.feed import Feed
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
+from baton.controller.watch_events import WatchEvents
 from baton.kube.api import JSON, Api, ConflictError, NotFoundError
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
 from baton.queues.external.adapter import ExternalQueue
@@ -125,12 +125,12 @@ class Crowd:
             lease_name="operator",
             terms=Terms(duration=60, renew_deadline=40),
         )
-        self.feed = Feed(loop, self.replica.mirror.event)
+        self.feed = WatchEvents(loop, self.replica.cache.event)
         self.api.changed = self._changed
         self.watched = True
 
     def _changed(self, collection: str, body: Json) -> None:
-        of = next((of for of in Watched if collection.endswith(f"/{of.value}")), None)
+        of = next((of for of in WatchedKind if collection.endswith(f"/{of.value}")), None)
         if of is not None and self.watched:
             self.feed.put(of, "MODIFIED", body)
 
@@ -138,7 +138,7 @@ class Crowd:
         """As kopf does when it begins: from a thread of its own."""
 
         def tell() -> None:
-            for of in Watched:
+            for of in WatchedKind:
                 for collection, held in list(self.api.texts.items()):
                     if collection.endswith(f"/{of.value}"):
                         for text in list(held.values()):
@@ -150,17 +150,17 @@ class Crowd:
         source = {"type": "External", "external": {"onDeadline": "Force"}}
         rebalance = {"delaySeconds": 0, "maxHandoffSeconds": 0}
         queue = manifests.queue(name, {"source": source, "partitions": partitions, "rebalance": rebalance})
-        self.api.put(Watched.QUEUES.path(namespace), queue)
-        self.api.put(Watched.GROUPS.path(namespace), manifests.group(name, {"queues": [{"name": name}], **spec}))
+        self.api.put(WatchedKind.QUEUES.path(namespace), queue)
+        self.api.put(WatchedKind.GROUPS.path(namespace), manifests.group(name, {"queues": [{"name": name}], **spec}))
 
     def pods(self, namespace: str, group: str, names: Iterable[str]) -> None:
         for name in names:
             pod = {**manifests.pod(name, group, None, None, 0), **manifests.pod_status(True, self.clock.now())}
             pod["metadata"]["managedFields"] = [{"fieldsV1": {"x" * 40: {}}} for _ in range(4)]
             pod["spec"]["containers"] = [{"name": "c", "image": "i", "env": [{"name": f"V{n}", "value": "v"} for n in range(8)]}]
-            self.api.put(Watched.PODS.path(namespace), pod)
+            self.api.put(WatchedKind.PODS.path(namespace), pod)
 
-    def delete(self, of: Watched, namespace: str, name: str) -> None:
+    def delete(self, of: WatchedKind, namespace: str, name: str) -> None:
         collection = of.path(namespace)
         body = self.api.get_body(f"{collection}/{name}")
         del self.api.texts[collection][name]
@@ -170,7 +170,7 @@ class Crowd:
 
     def forget_events(self) -> None:
         """What happened so far is found by lists, and told by `tell_all`."""
-        self.feed = Feed(asyncio.get_running_loop(), self.replica.mirror.event)
+        self.feed = WatchEvents(asyncio.get_running_loop(), self.replica.cache.event)
 
     def members(self, namespace: str, group: str) -> int:
         """With a key of their own in its ledger."""
@@ -182,7 +182,7 @@ class Crowd:
         return sum(len(numbers) for entry in entries for numbers in entry.owned.values())
 
     def _keys(self, namespace: str, group: str) -> dict[str, str]:
-        text = self.api.texts.get(Watched.LEDGERS.path(namespace), {}).get(ledger_name(group))
+        text = self.api.texts.get(WatchedKind.LEDGERS.path(namespace), {}).get(ledger_name(group))
         return {} if text is None else json.loads(text)["data"]
 
 

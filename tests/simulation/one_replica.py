@@ -10,7 +10,7 @@ from tests.simulation.api_server.faults import Fault
 from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.controller.capacity import MOST_IN_ALL
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
@@ -67,7 +67,7 @@ class OneReplica:
             ledger_limit=self.ledger_limit,
             most_partitions=self.most_partitions,
         )
-        feed = WatchFeed(api, self.replica.mirror.event)
+        feed = WatchFeed(api, self.replica.cache.event)
 
         async def work() -> None:
             await feed.ready.wait()

@@ -8,8 +8,8 @@ from typing import Any
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed
 from tests.simulation.seeds import manifests
 
-from baton.controller.feed import Feed
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
+from baton.controller.watch_events import WatchEvents
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
@@ -75,7 +75,7 @@ class Lone:
             terms=Terms(),
             namespaces=namespaces,
         )
-        feed = WatchFeed(api, Feed(self.loop, replica.mirror.event).put, namespaces)
+        feed = WatchFeed(api, WatchEvents(self.loop, replica.cache.event).put, namespaces)
         self.tasks[identity] = [asyncio.create_task(feed.run()), asyncio.create_task(replica.run())]
         return replica
 

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.crowd import Crowd
 from tests.simulation.test_large_groups import LONGEST_TURN, least, timed
 
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 GROUPS, NAMESPACES, PODS, PARTITIONS = 1000, 20, 10, 12
 LARGE = 100_000
@@ -55,7 +55,7 @@ async def crowd() -> None:
         await _true(lambda: world.granted("large", "orders") == LARGE)
         for number in range(0, GROUPS, 10):
             await _pods(world, _namespace(number), _name(number), [f"{_name(number)}-new"])
-            world.delete(Watched.PODS, _namespace(number), f"{_name(number)}-0")
+            world.delete(WatchedKind.PODS, _namespace(number), f"{_name(number)}-0")
         await _pods(world, "shop-0", "nobody", (f"nobody-{pod}" for pod in range(5000)))
         await _until(lambda number: world.members(_namespace(number), _name(number)), PODS)
     finally:

@@ -7,10 +7,10 @@ import pytest
 from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 from baton.controller.group_objects import SESSION_WITHIN
-from baton.controller.pace import Pace
+from baton.controller.round_pacing import RoundPacing
 from baton.kube.api import core_path
-from baton.kube.bump import SHOWN_WITHIN, mark
 from baton.kube.leases import leases_path
+from baton.kube.mount_refresh import SHOWN_WITHIN, mark
 from baton.model.ids import MemberId
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, session_lease_name
 
@@ -47,13 +47,13 @@ async def _staggered(world: OneReplica) -> None:
 
 
 def test_a_session_that_ends_during_a_resync_is_seen_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = Pace.turn
+    turn = RoundPacing.turn
 
-    async def slowly(self: Pace) -> None:
+    async def slowly(self: RoundPacing) -> None:
         await turn(self)
         await asyncio.sleep(0.2)  # as where there are a thousand groups, or little of a core
 
-    monkeypatch.setattr(Pace, "turn", slowly)
+    monkeypatch.setattr(RoundPacing, "turn", slowly)
 
     @in_virtual_time
     async def whole(world: OneReplica) -> None:

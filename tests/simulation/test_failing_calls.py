@@ -8,7 +8,7 @@ from tests.simulation.replicas import Lone, played
 
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 FAILURES: dict[str, Fault] = {
     "403": Refuse(403, "Forbidden", "no"),
@@ -46,8 +46,8 @@ def test_what_a_watch_shows_is_acted_on_while_lists_fail(failure: Fault) -> None
     played(story)
 
 
-@pytest.mark.parametrize("of", list(Watched))
-def test_what_cannot_be_listed_is_said_where_it_is_and_nowhere_else(of: Watched) -> None:
+@pytest.mark.parametrize("of", list(WatchedKind))
+def test_what_cannot_be_listed_is_said_where_it_is_and_nowhere_else(of: WatchedKind) -> None:
     async def story(lone: Lone) -> None:
         for namespace in ("shop", "bank"):
             await lone.group(namespace, "a", "b")
@@ -70,7 +70,7 @@ def test_sessions_that_cannot_be_seen_do_not_lapse() -> None:
             await lone.group(namespace, "a", "b")
         hidden = False
         lone.fails = lambda verb, path: (
-            FAILURES["403"] if hidden and verb in ("list", "watch") and path == Watched.LEASES.path("bank") else None
+            FAILURES["403"] if hidden and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
         )
         for second in range(120):
             for namespace, pod in (("shop", "a"), ("bank", "a"), ("bank", "b")):
@@ -97,7 +97,7 @@ def test_who_could_not_renew_while_sessions_could_not_be_seen_has_a_full_term_af
         await lone.group("bank", "a", "b")
         away = False
         lone.fails = lambda verb, path: (
-            FAILURES["503"] if away and verb in ("list", "watch") and path == Watched.LEASES.path("bank") else None
+            FAILURES["503"] if away and verb in ("list", "watch") and path == WatchedKind.LEASES.path("bank") else None
         )
         for second in range(150):
             if not away and second % 8 == 0:
@@ -133,7 +133,7 @@ def test_a_watch_that_is_silent_ends_no_session() -> None:
 
 def test_a_group_of_which_nothing_was_seen_is_told_so_and_no_other_waits_for_it() -> None:
     async def story(lone: Lone) -> None:
-        lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and path == Watched.PODS.path("bank") else None
+        lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and path == WatchedKind.PODS.path("bank") else None
         for namespace in ("shop", "bank"):
             await lone.group(namespace, "a")
         await asyncio.sleep(2)
@@ -180,7 +180,7 @@ def test_a_group_that_is_deleted_waits_for_lists_that_fail_for_a_while_only() ->
         await lone.group("shop", "a")
         await asyncio.sleep(10)
         await lone.stop()
-        lone.fails = lambda verb, path: FAILURES["503"] if verb == "list" and path == Watched.PODS.path("shop") else None
+        lone.fails = lambda verb, path: FAILURES["503"] if verb == "list" and path == WatchedKind.PODS.path("shop") else None
         lone.server.request("delete", groups_path("shop", "orders"))
         lone.start("two", ("shop", "bank"))
         await asyncio.sleep(REPORTED)
@@ -221,7 +221,7 @@ def test_no_queue_is_called_unused_before_the_groups_of_its_namespace_were_seen(
         assert await reasons(lone) == ["Reachable"]
         await lone.stop()
         hidden = True
-        groups = Watched.GROUPS.path("shop")
+        groups = WatchedKind.GROUPS.path("shop")
         lone.fails = lambda verb, path: FAILURES["403"] if hidden and verb in ("list", "watch") and path == groups else None
         lone.start("one again", ["shop", "bank"])
         await asyncio.sleep(100)

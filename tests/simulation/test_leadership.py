@@ -7,7 +7,7 @@ from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 
 from baton.controller.group_loops import FOLLOWER_LISTS_EVERY
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
@@ -50,7 +50,7 @@ def test_who_follows_forgets_what_vanished_while_its_watches_began_again() -> No
         second = await followed(lone)
         await lone.group("shop", "a", "b")
         await asyncio.sleep(20)
-        assert {pod.name for pod in second.mirror.pods} == {"a", "b"}
+        assert {pod.name for pod in second.cache.pods} == {"a", "b"}
         lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
         second.services.api.drop_watches()  # type: ignore[attr-defined]
         await lone.delete_pod("shop", "b")
@@ -59,7 +59,7 @@ def test_who_follows_forgets_what_vanished_while_its_watches_began_again() -> No
         lone.fails = lambda verb, path: None
         await asyncio.sleep(FOLLOWER_LISTS_EVERY + 60)
         assert not second.elector.leading
-        assert {pod.name for pod in second.mirror.pods} == {"a"}
+        assert {pod.name for pod in second.cache.pods} == {"a"}
 
     played(story)
 

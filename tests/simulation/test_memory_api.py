@@ -151,12 +151,12 @@ class Fed:
     """A mirror, and the feed that fills it."""
 
     def __init__(self, world: World, repeats: Callable[[], bool] = lambda: False, namespaces: Sequence[str] = ()) -> None:
-        self.mirror = ClusterCache(ApiServerClock(world.loop.time, world.loop.time))
-        self.feed = WatchFeed(world.client, self.mirror.event, namespaces, repeats)
+        self.cache = ClusterCache(ApiServerClock(world.loop.time, world.loop.time))
+        self.feed = WatchFeed(world.client, self.cache.event, namespaces, repeats)
         self._running = asyncio.create_task(self.feed.run())
 
     def pods(self) -> list[str]:
-        return sorted(self.mirror.pods.bucket("shop", "orders"))
+        return sorted(self.cache.pods.bucket("shop", "orders"))
 
 
 @in_virtual_time

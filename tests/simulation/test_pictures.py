@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from baton.cli.simulate import simulate
-from baton.simulation import chart, history, parse_scenario, story, svg, verdict
+from baton.simulation import chart, history, log_lines, parse_scenario, svg, verdict
 from baton.simulation import simulate as run
-from baton.simulation.orphans import orphans
+from baton.simulation.orphaned_partitions import orphaned_partitions
 
 BASE = {
     "queues": {"orders": 4},
@@ -89,7 +89,7 @@ def test_a_pod_that_is_back_works_on_and_another_of_its_name_does_not() -> None:
     other = [*AWAY[:3], {"at": 15, "join": [{"id": "b", "uid": "new"}]}, AWAY[3]]
     assert squeezed(row(text(events=other), "orders 1,3")) == "·B!B", "the new pod gets them when the operator is back"
     result = run(parse_scenario(BASE | {"events": other}))
-    assert [(one.start, one.end) for one in orphans(result)] == [(12, 20), (12, 20)]
+    assert [(one.start, one.end) for one in orphaned_partitions(result)] == [(12, 20), (12, 20)]
 
 
 def test_a_lost_observation_leaves_work_without_a_live_owner_too() -> None:
@@ -101,12 +101,12 @@ def test_what_had_no_live_owner_is_in_the_drawing_the_story_and_the_verdict() ->
     drawn = drawing(events=AWAY)
     assert "<title>without a live owner: b is gone, 12 to 20 s</title>" in drawn
     assert "16 s more with an owner that was gone, while no operator noticed." in drawn
-    told = list(story(run(parse_scenario(BASE | {"events": AWAY}))))
+    told = list(log_lines(run(parse_scenario(BASE | {"events": AWAY}))))
     assert any(re.fullmatch(r" +12  b is gone: orders 1,3 have no live owner +nobody has noticed", line) for line in told)
 
 
 def test_where_somebody_looks_nobody_is_gone_unnoticed() -> None:
-    assert orphans(run(parse_scenario(BASE))) == ()
+    assert orphaned_partitions(run(parse_scenario(BASE))) == ()
     assert not any("!" in line for line in text())
 
 

@@ -11,9 +11,9 @@ from tests.unit.controller.memory_queue import MemoryQueue
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.controller.lost_queues import UNRECORDED_WITHIN
+from baton.controller.operator_replica import Replica
 from baton.controller.queue_request import ANSWER_WITHIN
 from baton.controller.queue_worker import LONGEST_BACKOFF
-from baton.controller.replica import Replica
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
@@ -57,7 +57,7 @@ class Shop:
     async def start(self) -> None:
         for namespace in ("shop", "default"):
             self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
-        feed = WatchFeed(MemoryApi(self.server), self.replica.mirror.event)
+        feed = WatchFeed(MemoryApi(self.server), self.replica.cache.event)
         for work in (feed.run(), self.replica.elector.run(), self.replica.events.run(), self.replica.fleet.run()):
             self._tasks.append(asyncio.create_task(work))
         await feed.ready.wait()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.simulation.replicas import Lone, played
 
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path

@@ -8,7 +8,7 @@ from tests.simulation.api_server import MemoryApi, Refuse
 from tests.simulation.one_replica import OneReplica, lives
 from tests.simulation.replicas import Lone, played
 
-from baton.controller.replica import LOOK_EVERY, LOOKS, STUCK_AFTER
+from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
 from baton.engine import GroupState
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms

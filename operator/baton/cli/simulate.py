@@ -18,11 +18,11 @@ from baton.simulation import (
     chart,
     failures,
     history,
+    log_lines,
     parse_scenario,
     read_raw,
     read_scenario,
     read_setting,
-    story,
     svg,
     table,
     variants,
@@ -130,7 +130,7 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
     on = console(soft_wrap=True)
     coloured = on.is_terminal and not on.no_color and on.color_system is not None
     if in_words:
-        for sentence in story(result):
+        for sentence in log_lines(result):
             on.print(Text(printable(sentence)))
         on.print()
     width = max(60, min(on.width, 200)) if on.is_terminal else 120

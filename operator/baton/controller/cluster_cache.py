@@ -10,7 +10,7 @@ from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.kube.sessions import SessionClock
 from baton.kube.store import Listing, Manifest, Store
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 from baton.model.ids import Uid
 from baton.model.names import GROUP_LABEL, ledger_name
 
@@ -34,11 +34,11 @@ class ClusterCache:
         self.leases: Store[LeaseView] = Store(leases.view, self._lease_changed)
         self.groups: Store[GroupView] = Store(objects.group_view, self._group_changed)
         self.queues: Store[QueueView] = Store(objects.queue_view, self._queue_changed)
-        self._stores: Mapping[Watched, Store[Any]] = {
-            Watched.PODS: self.pods,
-            Watched.LEASES: self.leases,
-            Watched.GROUPS: self.groups,
-            Watched.QUEUES: self.queues,
+        self._stores: Mapping[WatchedKind, Store[Any]] = {
+            WatchedKind.PODS: self.pods,
+            WatchedKind.LEASES: self.leases,
+            WatchedKind.GROUPS: self.groups,
+            WatchedKind.QUEUES: self.queues,
         }
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
@@ -60,14 +60,14 @@ class ClusterCache:
         """Some group names this queue."""
         return queue in self._groups_by_queue
 
-    def event(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
+    def event(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         """A watch's event; `kind` DELETED, or anything else for an object that is there."""
-        if of is Watched.LEDGERS:
+        if of is WatchedKind.LEDGERS:
             self.ledger_event(kind, manifest)
         else:
             self._stores[of].event(kind, manifest)
 
-    def listing(self, of: Watched, namespace: str | None, version: str) -> Listing[Any]:
+    def listing(self, of: WatchedKind, namespace: str | None, version: str) -> Listing[Any]:
         """A list of all of a namespace's objects (None: of all namespaces) as of this version, to be laid over what is known."""
         return self._stores[of].listing(namespace, version)
 

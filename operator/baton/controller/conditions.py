@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from baton.api import Condition, ConditionStatus, ShownState
-from baton.controller.hold_ups import Wait, without_owner
+from baton.controller.hold_ups import HoldUp, without_owner
 from baton.controller.problems import Problem, Reason
 from baton.engine import State, Summary
 from baton.engine.proposal import Outlook
@@ -26,7 +26,7 @@ def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> T
     return ("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
 
 
-def settled(ready: Told, whole: Summary, wait: Wait | None, *, asked_for: int | None) -> Told:
+def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int | None) -> Told:
     """What somebody waits for who has changed something: all is well, and nothing is under way.
 
     `asked_for`: how many pods there are to be, as far as that is known."""
@@ -65,7 +65,7 @@ def shown_state(state: State, ready: Told, *, deleting: bool) -> ShownState:
     return ShownState(state.value)
 
 
-def balanced(whole: Summary, wait: Wait | None, *, to_zero: bool = False) -> Told:
+def balanced(whole: Summary, wait: HoldUp | None, *, to_zero: bool = False) -> Told:
     """`to_zero`: see `ready`."""
     if whole.balanced and whole.numbers.members:
         return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
@@ -78,7 +78,7 @@ def balanced(whole: Summary, wait: Wait | None, *, to_zero: bool = False) -> Tol
     return ("Balanced", ConditionStatus.FALSE, reason, without_owner(whole, wait) or uneven)
 
 
-def rebalancing(moving: int, wait: Wait | None, overdue: Iterable[str] = ()) -> Told:
+def rebalancing(moving: int, wait: HoldUp | None, overdue: Iterable[str] = ()) -> Told:
     """`overdue`: members that have not let go by their deadline, and have to be waited for (External queues)."""
     if moving:
         late = sorted(set(overdue))

@@ -22,7 +22,7 @@ LONGEST_LIST = 240
 """Characters of a list of partitions; the ledger has all of them."""
 
 
-class Sentence(NamedTuple):
+class EventMessage(NamedTuple):
     """An event to be: one word for machines, a sentence for people."""
 
     reason: EventReason
@@ -30,7 +30,7 @@ class Sentence(NamedTuple):
     kind: Kind = Kind.NORMAL
 
 
-def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None], most: int) -> list[Sentence]:
+def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None], most: int) -> list[EventMessage]:
     """Hand-offs that have begun. `unacknowledged`: what their queues said is still to be waited for."""
 
     def sentence(some: list[Revoked]) -> str:
@@ -41,17 +41,17 @@ def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | N
         pairs = _alike(those, lambda one: one.receiver)
     if len(pairs) > most:
         pairs = [list(those)]
-    return [Sentence(EventReason.REVOKING, sentence(some)) for some in pairs]
+    return [EventMessage(EventReason.REVOKING, sentence(some)) for some in pairs]
 
 
-def redirected(those: Sequence[Redirected], most: int) -> list[Sentence]:
+def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
     """Hand-offs under way that go elsewhere."""
     alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
     if len(alike) > most:
         note = f"{_counted(those)} go to others than was meant{_because(those)}"
-        return [Sentence(EventReason.REDIRECTED, note)]
+        return [EventMessage(EventReason.REDIRECTED, note)]
     return [
-        Sentence(
+        EventMessage(
             EventReason.REDIRECTED,
             f"{named(some)} {_verb(some, 'goes', 'go')} to {some[0].receiver or 'nobody for now'} instead of "
             f"{some[0].instead_of or 'nobody'}{_because(some)}",
@@ -60,29 +60,30 @@ def redirected(those: Sequence[Redirected], most: int) -> list[Sentence]:
     ]
 
 
-def released(those: Sequence[Released], most: int) -> list[Sentence]:
+def released(those: Sequence[Released], most: int) -> list[EventMessage]:
     """Who let go, who had to, and who is gone."""
-    told: list[Sentence] = []
+    told: list[EventMessage] = []
     for how, reason, kind, one_did, many_did in _RELEASES:
         of = [one for one in those if one.how is how]
         members = _alike(of, lambda one: one.member)
         if len(members) > most:
-            told.append(Sentence(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
+            told.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
         else:
-            told += [Sentence(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
+            told += [EventMessage(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
     return told
 
 
-def granted(those: Sequence[Granted], most: int) -> list[Sentence]:
+def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
     """Who owns more now."""
     members = _alike(those, lambda one: one.member)
     if len(members) > most:
-        return [Sentence(EventReason.GRANTED, f"{len(members):,} members own {_counted(those)} more{_paused(those)}")]
+        return [EventMessage(EventReason.GRANTED, f"{len(members):,} members own {_counted(those)} more{_paused(those)}")]
     alike = _alike(those, lambda one: (one.member, one.paused_for is None, "" if one.paused_for is not None else one.why))
     if len(alike) > most:
         alike = members
     return [
-        Sentence(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_paused(some) or _because(some)}") for some in alike
+        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_paused(some) or _because(some)}")
+        for some in alike
     ]
 
 

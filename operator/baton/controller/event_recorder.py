@@ -11,7 +11,7 @@ import structlog
 
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.event_reasons import EventReason
-from baton.controller.event_rounds import MOST_SENTENCES, OfPartition, Rounds
+from baton.controller.event_rounds import MOST_SENTENCES, EventRounds, OfPartition
 from baton.controller.metrics import Metrics
 from baton.controller.offload import aside
 from baton.controller.problems import Problem, Reason
@@ -50,7 +50,7 @@ class EventRecorder:
         """As it was told last; None: there is none."""
         self._trouble_told_at = 0.0
         self._trouble_due_at: float | None = None
-        self._rounds = Rounds()
+        self._rounds = EventRounds()
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def tell(self, events: Sequence[StepEvent], now: float) -> None:

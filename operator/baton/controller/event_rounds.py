@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from baton.controller import event_messages
-from baton.controller.event_messages import Sentence
+from baton.controller.event_messages import EventMessage
 from baton.engine.step_events import Granted, Redirected, Released, Revoked
 from baton.model.ids import Partition
 
@@ -33,7 +33,7 @@ PATIENCE = 1.0
 H = TypeVar("H", bound=OfPartition)
 
 
-class Rounds:
+class EventRounds:
     """Of one group."""
 
     def __init__(self) -> None:
@@ -53,7 +53,9 @@ class Rounds:
         """How much waits to be told."""
         return len(self._untold)
 
-    def turn(self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> list[Sentence]:
+    def turn(
+        self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
+    ) -> list[EventMessage]:
         """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
         handed over (None: they cannot say)."""
         for one in happened:
@@ -80,12 +82,12 @@ class Rounds:
         self.due_at = max(self._next_round(), min(at for _, at in left)) if left else None
         return told
 
-    def rest(self) -> list[Sentence]:
+    def rest(self) -> list[EventMessage]:
         """All that is left."""
         those, self._untold, self.due_at = [one for _, one in self._untold], [], None
         return self._told(those)
 
-    def _told(self, those: list[OfPartition]) -> list[Sentence]:
+    def _told(self, those: list[OfPartition]) -> list[EventMessage]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
         told = event_messages.revoked(_of(those, Revoked), self._answers, most)
         told += event_messages.redirected(_of(those, Redirected), most)

@@ -3,11 +3,11 @@
 import asyncio
 
 from baton.controller.cluster_cache import GroupKey, QueueKey
+from baton.controller.group_loop import GroupLoop
 from baton.controller.lister import Scope
-from baton.controller.loop import GroupLoop
 from baton.controller.mislabelled_pods import PodWarnings
-from baton.controller.other_releases import Elsewhere
-from baton.controller.pace import AT_ONCE
+from baton.controller.other_releases import OtherReleases
+from baton.controller.round_pacing import AT_ONCE
 from baton.controller.services import Services
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView
@@ -49,16 +49,16 @@ class GroupLoops:
         self._reserved = False
         """There is room kept for what groups had when this replica began to lead."""
         self._board_at = self._room_at = float("-inf")
-        mirror = services.mirror
-        mirror.wake = self._wake
-        mirror.ledger_changed = self._ledger_changed
-        self._warnings = PodWarnings(mirror, services.events, services.metrics, services.clock)
-        mirror.pod_changed = self._warnings.pod_changed
-        mirror.group_came_or_went = self._group_came_or_went
-        mirror.queue_changed = self._queue_changed
+        cache = services.cache
+        cache.wake = self._wake
+        cache.ledger_changed = self._ledger_changed
+        self._warnings = PodWarnings(cache, services.events, services.metrics, services.clock)
+        cache.pod_changed = self._warnings.pod_changed
+        cache.group_came_or_went = self._group_came_or_went
+        cache.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
         services.relists.listed = self._listed
-        self.elsewhere = Elsewhere(services.elector.release, services.releases, services.events, self._now_due)
+        self.elsewhere = OtherReleases(services.elector.release, services.releases, services.events, self._now_due)
         self._began = self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
@@ -111,9 +111,9 @@ class GroupLoops:
         """This replica leads from now on."""
         self._leads, self._reserved = True, False
         self._leads_since = self._services.clock.ticks()
-        self._services.mirror.sessions.outage(self._leads_since)
+        self._services.cache.sessions.outage(self._leads_since)
         self._warnings.begin()
-        self._due = {(view.namespace, view.name) for view in self._services.mirror.groups}
+        self._due = {(view.namespace, view.name) for view in self._services.cache.groups}
 
     async def _look_at_all_due(self) -> None:
         """A few at a time: a new leader has to look at all groups, and others have their turn in between."""
@@ -132,7 +132,7 @@ class GroupLoops:
         relists.want_all(self._leads_since)
         if not relists.groups_listed(self._leads_since) and now < self._leads_since + LEDGERS_WITHIN:
             return False
-        groups = [(view.namespace, view.name) for view in self._services.mirror.groups if not view.deleting]
+        groups = [(view.namespace, view.name) for view in self._services.cache.groups if not view.deleting]
         self._services.capacity.reserve({key: relists.ledger_partitions(key) for key in groups})
         self._reserved = True
         self._services.board.refresh_all()
@@ -140,7 +140,7 @@ class GroupLoops:
 
     def _look_at(self, key: GroupKey) -> None:
         """One group: whether its loop has ended, or belongs to another by now, and whether it should have one."""
-        view = self._services.mirror.group(key)
+        view = self._services.cache.group(key)
         now = self._services.clock.ticks()
         if key in self._loops:
             loop, task = self._loops[key]
@@ -186,9 +186,9 @@ class GroupLoops:
         now = self._services.clock.ticks()
         ended = self._services.elector.outage_ended_at
         if now - slept_at > LOOK_EVERY + STOPPED_FOR:
-            self._services.mirror.sessions.outage(now)
+            self._services.cache.sessions.outage(now)
         if ended is not None and ended > slept_at:
-            self._services.mirror.sessions.outage(ended)
+            self._services.cache.sessions.outage(ended)
         return now
 
     def stuck(self, seconds: float) -> list[GroupKey]:
@@ -196,11 +196,11 @@ class GroupLoops:
         before = self._services.clock.ticks() - seconds
         return [key for key, (loop, _) in self._loops.copy().items() if (since := loop.busy_since) is not None and since < before]
 
-    # -- what the mirror shows
+    # -- what the cache shows
 
     def _group_came_or_went(self, key: GroupKey) -> None:
         self._warnings.group_changed(key)
-        if self._services.mirror.group(key) is None:
+        if self._services.cache.group(key) is None:
             self.elsewhere.forget(key)
         self._now_due(key)
 

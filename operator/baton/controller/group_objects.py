@@ -1,4 +1,4 @@
-"""What the mirror shows of one group: the group itself, its pods, and the sessions that speak for them."""
+"""What the cluster cache shows of one group: the group itself, its pods, and the sessions that speak for them."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -26,40 +26,40 @@ SESSION_WITHIN = 15.0
 Lease somebody has deleted writes it again."""
 
 
-class GroupSight:
+class GroupObjects:
     """One group, as it is now. Times are seconds of the monotonic clock."""
 
-    def __init__(self, key: GroupKey, uid: str, mirror: ClusterCache) -> None:
+    def __init__(self, key: GroupKey, uid: str, cache: ClusterCache) -> None:
         self._key = key
         self._uid = uid
-        self._mirror = mirror
+        self._cache = cache
         self._silent_since: dict[MemberId, float] = {}
         """Pods that take no part for want of a session, and since when."""
 
     @property
     def group(self) -> GroupView | None:
         """None: it is gone, or another stands under its name."""
-        group = self._mirror.group(self._key)
+        group = self._cache.group(self._key)
         return group if group is not None and group.uid == self._uid else None
 
     @property
     def pods(self) -> Collection[PodView]:
         """All that have the group's label."""
-        return self._mirror.pods.bucket(*self._key).values()
+        return self._cache.pods.bucket(*self._key).values()
 
     @property
     def _leases(self) -> Collection[LeaseView]:
-        return self._mirror.leases.bucket(*self._key).values()
+        return self._cache.leases.bucket(*self._key).values()
 
     def in_doubt_since(self, now: float) -> float | None:
         """From when on a list of Leases would show whether all sessions have lapsed that seem so; None: none is in doubt."""
-        sessions = self._mirror.sessions
+        sessions = self._cache.sessions
         doubtful = (one for one in self._leases if sessions.overdue(one, now) and not sessions.lapsed(one, now))
         return max(map(sessions.lapses_at, doubtful), default=None)
 
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
         """Who takes part."""
-        sessions = self._mirror.sessions
+        sessions = self._cache.sessions
         seen = membership(
             self._key[1],
             self.pods,
@@ -83,8 +83,8 @@ class GroupSight:
         return [
             *membership_problems(self._key[1], self._key[0], seen, asked_for, unowned=unowned),
             *cut_off_problems(seen.trouble),
-            *unread_problems("Pod", self._mirror.pods.unread(*self._key)),
-            *unread_problems("Lease", self._mirror.leases.unread(*self._key)),
+            *unread_problems("Pod", self._cache.pods.unread(*self._key)),
+            *unread_problems("Lease", self._cache.leases.unread(*self._key)),
             *session_problems(name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN),
             *annotation_problems(spec, pods),
             *identity_problems(spec, pods),
@@ -92,12 +92,12 @@ class GroupSight:
 
     def due_after(self, now: float) -> Iterator[float]:
         """When sessions lapse unless they are renewed, and when pods without a session are told of."""
-        yield from (end for lease in self._leases if lease.holder and (end := self._mirror.sessions.lapses_at(lease)) > now)
+        yield from (end for lease in self._leases if lease.holder and (end := self._cache.sessions.lapses_at(lease)) > now)
         yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
 
     def newly_eligible(self, seen: GroupMembers) -> Iterator[tuple[MemberId, float]]:
         """Members that were taken in since the last call, each with since when it had been able to take part."""
         uids = {member.uid for member in seen.members.values()}
         for pod in self.pods:
-            if pod.uid in uids and (since := self._mirror.take_eligible_since(self._key, pod)) is not None:
+            if pod.uid in uids and (since := self._cache.take_eligible_since(self._key, pod)) is not None:
                 yield pod.name, since

@@ -10,25 +10,25 @@ from baton.model.names import SUBSCRIBED_ANNOTATION
 from baton.model.wording import counted
 
 
-class Wait(NamedTuple):
+class HoldUp(NamedTuple):
     """What is waited for."""
 
     reason: Reason
     sentence: str
 
 
-def waits_for(whole: Summary, *, paused: bool) -> Wait | None:
+def waits_for(whole: Summary, *, paused: bool) -> HoldUp | None:
     """What has to happen before anything else does; None: nothing. What nothing can go past comes first."""
     if paused:
-        return Wait(Reason.PAUSED, "spec.paused keeps back what is due, until it is false")
+        return HoldUp(Reason.PAUSED, "spec.paused keeps back what is due, until it is false")
     if whole.held_back:
-        return Wait(Reason.SIZE_LIMIT, "what is due waits for room in the ledger")
+        return HoldUp(Reason.SIZE_LIMIT, "what is due waits for room in the ledger")
     if (problem := problem_of(whole)) is not None:
-        return Wait(problem.reason, f"no plan can be made ({problem.reason})")
+        return HoldUp(problem.reason, f"no plan can be made ({problem.reason})")
     if whole.proposal is not None:
-        return Wait(Reason.WAITING_FOR_APPROVAL, f"proposal {whole.proposal.id} waits for approval")
+        return HoldUp(Reason.WAITING_FOR_APPROVAL, f"proposal {whole.proposal.id} waits for approval")
     if whole.hold_until is not None:
-        return Wait(
+        return HoldUp(
             Reason.HOLDDOWN, f"a change of the fleet is held down until {to_text(whole.hold_until)}, in case it is undone"
         )
     return None
@@ -45,7 +45,7 @@ def problem_of(whole: Summary) -> Problem | None:
     return Problem(reason, whole.problem.message)
 
 
-def without_owner(whole: Summary, wait: Wait | None) -> str:
+def without_owner(whole: Summary, wait: HoldUp | None) -> str:
     """How many partitions have no owner, and why; empty where all have one."""
     numbers = whole.numbers
     if not numbers.partitions:

@@ -14,9 +14,9 @@ import structlog
 from baton.controller.supervision import Tasks
 from baton.kube.api import FORBIDDEN, NOT_FOUND, PAGE, Api, ApiError, PageTooLargeError, UnavailableError
 from baton.kube.clock import ApiServerClock
+from baton.kube.namespace_turns import NamespaceTurns
 from baton.kube.store import Manifest
-from baton.kube.turns import Turns
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 15.0
 """Seconds between tries that fail."""
@@ -49,8 +49,8 @@ class Lister:
         api: Api,
         clock: ApiServerClock,
         tasks: Tasks,
-        turns: Turns,
-        of: Watched,
+        turns: NamespaceTurns,
+        of: WatchedKind,
         scope: Scope,
         lay: Callable[[str], Page],
         changed: Callable[["Lister"], None],
@@ -115,7 +115,7 @@ class Lister:
             try:
                 async with self._turns.take(self.scope or "", self.of.value):
                     found, token = await self._api.page(
-                        self.of.path(self.scope), self.of.selector, token, self.of is Watched.LEDGERS, self._limit
+                        self.of.path(self.scope), self.of.selector, token, self.of is WatchedKind.LEDGERS, self._limit
                     )
             except PageTooLargeError:
                 self._limit = max(1, self._limit // 4)

@@ -40,8 +40,8 @@ PodKey = tuple[str, str]
 class PodWarnings:
     """Of one replica, while it leads. The cluster cache's changes come in, events and a gauge go out."""
 
-    def __init__(self, mirror: ClusterCache, events: Events, metrics: Metrics, clock: ApiServerClock) -> None:
-        self._mirror = mirror
+    def __init__(self, cache: ClusterCache, events: Events, metrics: Metrics, clock: ApiServerClock) -> None:
+        self._cache = cache
         self._events = events
         self._metrics = metrics
         self._clock = clock
@@ -62,9 +62,7 @@ class PodWarnings:
         self.end()
         self._on = True
         at = self._clock.ticks() + AFTER
-        self._due.update(
-            ((pod.namespace, pod.name), at) for held in self._mirror.pods.buckets().values() for pod in held.values()
-        )
+        self._due.update(((pod.namespace, pod.name), at) for held in self._cache.pods.buckets().values() for pod in held.values())
 
     def end(self) -> None:
         """Somebody else leads."""
@@ -91,9 +89,9 @@ class PodWarnings:
         if not self._on:
             return
         self._changed |= self._lost.pop(key, None) is not None
-        if self._mirror.group(key) is None:
+        if self._cache.group(key) is None:
             at = self._clock.ticks() + AFTER
-            for pod in self._mirror.pods.bucket(*key).values():
+            for pod in self._cache.pods.bucket(*key).values():
                 self._due.setdefault((pod.namespace, pod.name), at)
 
     def look(self) -> None:
@@ -110,7 +108,7 @@ class PodWarnings:
         self._publish()
 
     def _look_at(self, place: PodKey) -> None:
-        pod = self._mirror.pods.get(*place)
+        pod = self._cache.pods.get(*place)
         if pod is None:
             return
         wrong = bool(pod.problems) or not pod.nameable
@@ -121,7 +119,7 @@ class PodWarnings:
             if self._may_be_told(pod):
                 self._warn(pod, EventReason.BAD_ANNOTATION, problem)
         key = (pod.namespace, pod.group)
-        if pod.ready and self._mirror.group(key) is None:
+        if pod.ready and self._cache.group(key) is None:
             wrong = True
             self._lost.setdefault(key, set()).add(pod.name)
             self._changed = True
@@ -167,7 +165,7 @@ class PodWarnings:
         return min(BURST, held + (now - since) * REFILL)
 
     def _no_such_group(self, pod: PodView) -> str:
-        names = sorted(name for namespace, name in self._mirror.groups.buckets() if namespace == pod.namespace)
+        names = sorted(name for namespace, name in self._cache.groups.buckets() if namespace == pod.namespace)
         there = f"there is {first_of(names, 8)}" if names else "there is none"
         return (
             f"label {GROUP_LABEL}: {pod.group} names no ConsumerGroup of namespace {pod.namespace} ({there}): correct the label "

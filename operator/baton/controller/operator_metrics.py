@@ -6,10 +6,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from baton.controller.capacity import Capacity
+from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.metrics import counter, gauge
-from baton.controller.other_releases import Elsewhere
+from baton.controller.other_releases import OtherReleases
 from baton.controller.relists import Relists
-from baton.controller.stalls import Stalls
 from baton.controller.supervision import Tasks
 from baton.controller.watches import Watches
 from baton.kube.clock import ApiServerClock
@@ -20,7 +20,13 @@ class ReplicaMetrics(Collector):
     """Of a replica. Read when it is scraped, on another thread."""
 
     def __init__(
-        self, clock: ApiServerClock, elector: Elector, relists: Relists, tasks: Tasks, elsewhere: Elsewhere, capacity: Capacity
+        self,
+        clock: ApiServerClock,
+        elector: Elector,
+        relists: Relists,
+        tasks: Tasks,
+        elsewhere: OtherReleases,
+        capacity: Capacity,
     ) -> None:
         self._clock = clock
         self._elector = elector
@@ -95,7 +101,7 @@ class ReplicaMetrics(Collector):
 class ProcessMetrics(Collector):
     """Of the process that a replica runs in, likewise."""
 
-    def __init__(self, watches: Watches, stalls: Stalls) -> None:
+    def __init__(self, watches: Watches, stalls: EventLoopStalls) -> None:
         self._watches = watches
         self._stalls = stalls
 

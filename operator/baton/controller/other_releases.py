@@ -20,7 +20,7 @@ LOOK_EVERY = 5.0
 log = structlog.get_logger("baton.fleet")
 
 
-class Elsewhere:
+class OtherReleases:
     """Of one replica, while it leads. `free` is called with a group that is nobody's any more."""
 
     def __init__(self, own: str, releases: OperatorReleases, events: Events, free: Callable[[GroupKey], None]) -> None:

@@ -19,13 +19,13 @@ import structlog
 from baton.controller.adapters import open_queue
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.collector import Collector
-from baton.controller.feed import Feed
+from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.health import HealthServer
 from baton.controller.operator_metrics import ProcessMetrics
-from baton.controller.replica import STUCK_AFTER, Replica
-from baton.controller.stalls import Stalls
+from baton.controller.operator_replica import STUCK_AFTER, Replica
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import OWN, served, watch
+from baton.controller.watch_events import WatchEvents
 from baton.controller.watches import Watches
 from baton.kube.api import Api, ApiError, UnavailableError, connect
 from baton.kube.clock import ApiServerClock
@@ -79,12 +79,12 @@ def default_identity() -> str:
 def run(options: Options, reach: Reach = connect, open_queue: OpenAnyQueue = open_queue) -> None:
     """Until SIGTERM or SIGINT. Raises what connecting raises, and PortTaken. Where it hangs, it ends the process. `reach`,
     `open_queue`: its ways to the API server and to queues."""
-    stalls = Stalls()
+    stalls = EventLoopStalls()
     with asyncio.Runner(loop_factory=stalls.loop) as runner:
         runner.run(_operate(options, stalls, reach, open_queue))
 
 
-async def _operate(options: Options, stalls: Stalls, reach: Reach, open_queue: OpenAnyQueue) -> None:
+async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open_queue: OpenAnyQueue) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
     async with reach(options.kubeconfig) as (api, _), reach(options.kubeconfig) as (of_elector, _):
@@ -102,7 +102,7 @@ async def _operate(options: Options, stalls: Stalls, reach: Reach, open_queue: O
             stuck_after=options.stuck_after,
             most_partitions=options.most_partitions,
         )
-        feed = Feed(asyncio.get_running_loop(), replica.mirror.event)
+        feed = WatchEvents(asyncio.get_running_loop(), replica.cache.event)
         watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)
         replica.metrics.registry.register(ProcessMetrics(watches, stalls))
         health = HealthServer(

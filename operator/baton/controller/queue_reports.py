@@ -26,17 +26,17 @@ class _Writing:
     """What the status was last made from."""
 
 
-class QueueBoard:
+class QueueReports:
     """Reports by queue and group."""
 
     def __init__(
-        self, api: Api, mirror: ClusterCache, clock: ApiServerClock, tasks: Tasks, groups_seen: Callable[[str], bool]
+        self, api: Api, cache: ClusterCache, clock: ApiServerClock, tasks: Tasks, groups_seen: Callable[[str], bool]
     ) -> None:
         """`groups_seen`: whether all groups of a namespace have been seen. Before, no queue of it is one that nobody uses."""
         self._groups_seen = groups_seen
         self._tasks = tasks
         self._api = api
-        self._mirror = mirror
+        self._cache = cache
         self._clock = clock
         self._reports: dict[QueueKey, dict[GroupKey, QueueFacts]] = {}
         self._reported: dict[GroupKey, frozenset[str]] = {}
@@ -66,7 +66,7 @@ class QueueBoard:
 
     def refresh(self, queue: QueueKey) -> None:
         """Write the queue's status if it reads differently now."""
-        view = self._mirror.queues.get(*queue)
+        view = self._cache.queues.get(*queue)
         writing = self._writing.get(queue)
         if writing is not None and (view is None or view.uid != writing.uid):
             writing.task.cancel()
@@ -88,7 +88,7 @@ class QueueBoard:
 
     def refresh_all(self) -> None:
         """Also of queues that no group names."""
-        for view in self._mirror.queues:
+        for view in self._cache.queues:
             self.refresh((view.namespace, view.name))
 
     def put_right(self) -> None:
@@ -96,7 +96,7 @@ class QueueBoard:
         And what was not told before the groups of its namespace were seen."""
         self.refresh_all()
         for queue, writing in self._writing.items():
-            view, reports = self._mirror.queues.get(*queue), self._to_tell(queue)
+            view, reports = self._cache.queues.get(*queue), self._to_tell(queue)
             if view is None or view.uid != writing.uid or reports is None:
                 continue
             if writing.writer.overwritten(view.status):
@@ -106,7 +106,7 @@ class QueueBoard:
         """What its groups say. None: its group has not said anything yet, or was not seen yet, or another release of the operator
         serves it."""
         reports = list(self._reports.get(queue, {}).values())
-        return None if not reports and (self._mirror.named(queue) or not self._groups_seen(queue[0])) else reports
+        return None if not reports and (self._cache.named(queue) or not self._groups_seen(queue[0])) else reports
 
     def _status(self, view: QueueView, reports: list[QueueFacts]) -> Json:
         return queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")

@@ -33,7 +33,7 @@ class QueueWorkers:
         self,
         key: GroupKey,
         uid: str,
-        mirror: ClusterCache,
+        cache: ClusterCache,
         clock: ApiServerClock,
         tasks: Tasks,
         open_queue: OpenQueue,
@@ -44,7 +44,7 @@ class QueueWorkers:
         self._uid = uid
         self._clock = clock
         self._open_queue = open_queue
-        self._mirror = mirror
+        self._cache = cache
         self._changed = changed
         self._workers: dict[QueueName, QueueWorker] = {}
         self._tasks: dict[QueueName, asyncio.Task[None]] = {}
@@ -71,7 +71,7 @@ class QueueWorkers:
         self._released -= of_spec
         unread = {name for name in self._workers if self._sources[name] is None}
         for name in sorted(of_spec | (set(recorded) - self._released) | unread):
-            view = self._mirror.queues.get(self._key[0], name)
+            view = self._cache.queues.get(self._key[0], name)
             worker = self._workers.get(name)
             if view is None or view.deleting:
                 if worker is not None and self._sources[name] is None:
@@ -145,7 +145,7 @@ class QueueWorkers:
         return QueueSight(
             name=name,
             named=named,
-            view=self._mirror.queues.get(self._key[0], name),
+            view=self._cache.queues.get(self._key[0], name),
             facts=facts,
             reachable=worker is not None and name not in self._lost,
             recorded=recorded.partitions if recorded is not None else None,
@@ -238,7 +238,7 @@ class QueueWorkers:
         """From whom it may be taken over is looked up each time: a queue that is another's is asked for again and again."""
         if view.spec is None:
             raise QueueUnreachable(f"PartitionedQueue {view.full_name}: {view.problem}")
-        group = self._mirror.group(self._key)
+        group = self._cache.group(self._key)
         takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
         return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
 

@@ -14,9 +14,9 @@ from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.ledger import partitions_of
+from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.kube.store import Manifest
-from baton.kube.turns import Bounds, Turns
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 from baton.model.names import ledger_name
 
 BOUNDS = Bounds(answered=16, unanswered=8, each=16, each_unanswered=5, long=5.0)
@@ -25,7 +25,7 @@ BOUNDS = Bounds(answered=16, unanswered=8, each=16, each_unanswered=5, long=5.0)
 PATIENCE = 10.0
 """Seconds for which a group at its start waits for lists that are newer than those that were made before."""
 
-NEEDED = frozenset({Watched.PODS, Watched.LEASES, Watched.QUEUES})
+NEEDED = frozenset({WatchedKind.PODS, WatchedKind.LEASES, WatchedKind.QUEUES})
 """What a group has to have seen of its namespace before it does anything: who is not in a list counts as gone."""
 
 
@@ -36,13 +36,13 @@ Waiting = dict[GroupKey, tuple[float, Callable[[], None]]]
 class Relists:
     """Everything that this operator serves: pods, sessions, queues and groups, and the versions of their ledgers."""
 
-    def __init__(self, api: Api, mirror: ClusterCache, clock: ApiServerClock, tasks: Tasks, namespaces: Sequence[str]) -> None:
+    def __init__(self, api: Api, cache: ClusterCache, clock: ApiServerClock, tasks: Tasks, namespaces: Sequence[str]) -> None:
         """Namespaces empty: all of them."""
         self._clock = clock
-        self._mirror = mirror
-        turns = Turns(BOUNDS)
+        self._cache = cache
+        turns = NamespaceTurns(BOUNDS)
         self._scopes: dict[Scope, list[Lister]] = {
-            scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in Watched]
+            scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in WatchedKind]
             for scope in (*namespaces,) or (None,)
         }
         self._ledgers: dict[Scope, Mapping[tuple[str, str], tuple[str, int]]] = {}
@@ -54,7 +54,7 @@ class Relists:
         """Called when a scope cannot be listed for long, and when it can again."""
         self.listed: Callable[[], None] = lambda: None
         """Called when a list ended well."""
-        self._blind: dict[Scope, frozenset[Watched]] = dict.fromkeys(self._scopes, frozenset())
+        self._blind: dict[Scope, frozenset[WatchedKind]] = dict.fromkeys(self._scopes, frozenset())
 
     def want(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
         """List all of the group's scope, unless that was begun since then (monotonic seconds); `listed` is called when it has
@@ -130,11 +130,11 @@ class Relists:
 
     def groups_seen(self, namespace: str) -> bool:
         """All groups of this namespace have been listed, some time."""
-        return any(one.of is Watched.GROUPS and one.begun > float("-inf") for one in self._scopes[self._scope(namespace)])
+        return any(one.of is WatchedKind.GROUPS and one.begun > float("-inf") for one in self._scopes[self._scope(namespace)])
 
     def groups_listed(self, since: float) -> bool:
         """Whether all groups and their ledgers have been listed since then (monotonic seconds), or cannot be at this moment."""
-        listers = (one for one in self.listers if one.of in (Watched.GROUPS, Watched.LEDGERS))
+        listers = (one for one in self.listers if one.of in (WatchedKind.GROUPS, WatchedKind.LEDGERS))
         return all(one.begun >= since or one.failing_since is not None for one in listers)
 
     @property
@@ -162,7 +162,7 @@ class Relists:
         return min(lister.begun for lister in self._scopes[scope])
 
     def _sessions(self, scope: Scope) -> Lister:
-        return next(lister for lister in self._scopes[scope] if lister.of is Watched.LEASES)
+        return next(lister for lister in self._scopes[scope] if lister.of is WatchedKind.LEASES)
 
     def _want(self, scope: Scope, at: float) -> None:
         for lister in self._scopes[scope]:
@@ -175,10 +175,10 @@ class Relists:
 
     def _changed(self, lister: Lister) -> None:
         scope = lister.scope
-        if lister.of is Watched.LEASES and not lister.blind:
-            self._mirror.sessions.listed(scope, lister.begun)
-            if Watched.LEASES in self._blind[scope]:
-                self._mirror.sessions.outage(self._clock.ticks(), scope)
+        if lister.of is WatchedKind.LEASES and not lister.blind:
+            self._cache.sessions.listed(scope, lister.begun)
+            if WatchedKind.LEASES in self._blind[scope]:
+                self._cache.sessions.outage(self._clock.ticks(), scope)
         self._news[scope].set()
         blind = frozenset(one.of for one in self._scopes[scope] if one.blind)
         if blind != self._blind[scope]:
@@ -199,9 +199,9 @@ class Relists:
 
     # -- what becomes of a list
 
-    def _lay(self, of: Watched, scope: Scope) -> Callable[[str], Page]:
-        if of is not Watched.LEDGERS:
-            return lambda version: self._mirror.listing(of, scope, version)
+    def _lay(self, of: WatchedKind, scope: Scope) -> Callable[[str], Page]:
+        if of is not WatchedKind.LEDGERS:
+            return lambda version: self._cache.listing(of, scope, version)
         return lambda version: _Versions(lambda found: self._ledgers.update({scope: found}))
 
 

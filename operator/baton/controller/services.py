@@ -7,16 +7,16 @@ from baton.controller.capacity import Capacity
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
-from baton.controller.pace import Pace
-from baton.controller.queue_reports import QueueBoard
+from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
+from baton.controller.round_pacing import RoundPacing
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
-from baton.kube.bump import Bumper
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
 
@@ -27,16 +27,16 @@ class Services:
 
     api: Api
     open_queue: OpenQueue
-    mirror: ClusterCache
+    cache: ClusterCache
     clock: ApiServerClock
     tasks: Tasks
-    pace: Pace
+    pacing: RoundPacing
     events: Events
     metrics: Metrics
     elector: Elector
-    bumper: Bumper
+    refresher: MountRefresher
     scaler: Scaler
-    board: QueueBoard
+    board: QueueReports
     relists: Relists
     releases: OperatorReleases
     capacity: Capacity

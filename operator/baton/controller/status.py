@@ -19,7 +19,7 @@ from baton.controller.conditions import (
     settled,
     shown_state,
 )
-from baton.controller.hold_ups import Wait, waits_for, without_owner
+from baton.controller.hold_ups import HoldUp, waits_for, without_owner
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
 from baton.engine import Summary
@@ -109,7 +109,7 @@ def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
     ]
 
 
-def _shared(whole: Summary, wait: Wait | None) -> str:
+def _shared(whole: Summary, wait: HoldUp | None) -> str:
     members = counted(whole.numbers.members, "member")
     if without := without_owner(whole, wait):
         return f"{members}; {without}"

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from baton.controller.booking import Booking
 from baton.controller.deletion_wait import can_forsake_ledger, can_go_unseen
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
-from baton.controller.group_objects import GroupSight
+from baton.controller.group_capacity import GroupCapacity
+from baton.controller.group_objects import GroupObjects
 from baton.controller.large_work import GroupWork
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.offload import aside
@@ -39,11 +39,11 @@ class Takeover:
     def __init__(
         self,
         owner: LedgerOwner,
-        sight: GroupSight,
+        sight: GroupObjects,
         finalizer: Finalizer,
         ledger_writer: LedgerWriter,
-        teller: EventRecorder,
-        booking: Booking,
+        recorder: EventRecorder,
+        group_capacity: GroupCapacity,
         services: Services,
         work: GroupWork,
         say: Callable[[Problem], None],
@@ -53,9 +53,9 @@ class Takeover:
         self._sight = sight
         self._finalizer = finalizer
         self._ledger_writer = ledger_writer
-        self._teller = teller
+        self._recorder = recorder
         self._relists = services.relists
-        self._booking = booking
+        self._group_capacity = group_capacity
         self._work = work
         self._say = say
 
@@ -76,10 +76,10 @@ class Takeover:
         """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
         while (group := self._sight.group) is not None:
             partitions = self._relists.ledger_partitions((self._owner.namespace, self._owner.group))
-            if self._booking.begin(partitions, at_all_events=group.deleting):
+            if self._group_capacity.begin(partitions, at_all_events=group.deleting):
                 return True
-            assert self._booking.problem is not None
-            self._say(self._booking.problem)
+            assert self._group_capacity.problem is not None
+            self._say(self._group_capacity.problem)
             await asyncio.sleep(SEEN_WITHIN)
         return False
 
@@ -97,12 +97,12 @@ class Takeover:
                 raise Stuck(ledger_refused(self._owner, error)) from error
             data = self._ledger_writer.forsake()
         partitions = 0 if data is None else await aside(sum(map(len, data.values())), partitions_named, data)
-        if not self._booking.begin(partitions, at_all_events=group.deleting):
-            assert self._booking.problem is not None
-            raise Stuck(self._booking.problem)  # it has more than its metadata told
+        if not self._group_capacity.begin(partitions, at_all_events=group.deleting):
+            assert self._group_capacity.problem is not None
+            raise Stuck(self._group_capacity.problem)  # it has more than its metadata told
         state, unread = await self._work.do(partitions, _read, group.full_name, data)
         if unread is not None:
-            self._teller.warn(EventReason.LEDGER_REBUILT, unread)
+            self._recorder.warn(EventReason.LEDGER_REBUILT, unread)
         return state
 
 

@@ -1,8 +1,8 @@
-"""kopf's part: it watches, and hands every event over to the mirror.
+"""kopf's part: it watches, and hands every event over to the cluster cache.
 
 Only on.event handlers, for they write nothing: no annotations and no finalizers of a framework on anybody's objects. A
 follower watches as well, so that it can lead at once. An index of kopf's would keep what vanished while a watch was broken (it
-lists again without saying what is gone), which is why the mirror has stores of its own and is put right by lists.
+lists again without saying what is gone), which is why the cluster cache has stores of its own and is put right by lists.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from baton.controller.lister import Scope
 from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.store import Manifest
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 from baton.model.names import GROUP_LABEL
 
-Hear = Callable[[Watched, str | None, Manifest], None]
+Hear = Callable[[WatchedKind, str | None, Manifest], None]
 """What is watched, an event's type (None: it was listed), and the object."""
 
 LOOK_AGAIN = 5.0
@@ -38,12 +38,12 @@ LEDGERS_AT_ONCE = 3
 """The same of ConfigMaps: a ledger may have 900 KiB. JSON is parsed in one go, and nothing else happens meanwhile."""
 
 KOPFS = (
-    (LISTED_AT_ONCE, frozenset(Watched) - {Watched.LEDGERS}),
-    (LEDGERS_AT_ONCE, frozenset({Watched.LEDGERS})),
+    (LISTED_AT_ONCE, frozenset(WatchedKind) - {WatchedKind.LEDGERS}),
+    (LEDGERS_AT_ONCE, frozenset({WatchedKind.LEDGERS})),
 )
 """How many objects each lists at once, and what it watches: one size holds for all that a kopf lists."""
 
-OWN = frozenset({Watched.QUEUES, Watched.GROUPS})
+OWN = frozenset({WatchedKind.QUEUES, WatchedKind.GROUPS})
 """Baton's own kinds, which are there once the CRDs were applied."""
 
 
@@ -54,7 +54,7 @@ class WatchEnded(Exception):  # noqa: N818 -- what became of a watch, not a mist
     """It is to be started again. The message says why."""
 
 
-def handlers(hear: Hear, kinds: Collection[Watched]) -> kopf.OperatorRegistry:
+def handlers(hear: Hear, kinds: Collection[WatchedKind]) -> kopf.OperatorRegistry:
     """A registry whose handlers tell all that they hear of these."""
     registry = kopf.OperatorRegistry()
     for of in kinds:
@@ -63,13 +63,13 @@ def handlers(hear: Hear, kinds: Collection[Watched]) -> kopf.OperatorRegistry:
     return registry
 
 
-async def _handle(hear: Hear, of: Watched, event: Any, **_: Any) -> None:
+async def _handle(hear: Hear, of: WatchedKind, event: Any, **_: Any) -> None:
     hear(of, event["type"], _looked_at(of, event["object"]))
 
 
-def _looked_at(of: Watched, manifest: Manifest) -> Manifest:
+def _looked_at(of: WatchedKind, manifest: Manifest) -> Manifest:
     """What anybody looks at: what waits to be heard is not to keep a pod's spec, which nobody bounds."""
-    if of is not Watched.PODS:
+    if of is not WatchedKind.PODS:
         return manifest
     return {part: manifest[part] for part in ("metadata", "status") if part in manifest}
 
@@ -80,7 +80,7 @@ def settings(at_once: int = LISTED_AT_ONCE) -> kopf.OperatorSettings:
     made.posting.enabled = False
     made.scanning.disabled = True
     made.peering.standalone = True
-    for of in Watched:
+    for of in WatchedKind:
         if of.selector:
             made.watching.label_selectors[of.value] = GROUP_LABEL
     # A request that hangs must not hold the watch for kopf's five minutes.
@@ -153,7 +153,7 @@ async def watch(kubeconfig: Path | None, scope: Scope, hear: Hear, began: Callab
         await asyncio.gather(_ends_when_there_is_more(api, missing), _then(ready, began), _ends_with_any(tasks))
 
 
-async def served(api: Api) -> frozenset[Watched]:
+async def served(api: Api) -> frozenset[WatchedKind]:
     """Which of Baton's own kinds the API server has. Raises what `Api` raises."""
     try:
         there = {str(resource["name"]) for resource in (await api.get(f"/apis/{GROUP_VERSION}"))["resources"]}
@@ -162,7 +162,7 @@ async def served(api: Api) -> frozenset[Watched]:
     return frozenset(of for of in OWN if of.value in there)
 
 
-async def _ends_when_there_is_more(api: Api, missing: frozenset[Watched]) -> None:
+async def _ends_when_there_is_more(api: Api, missing: frozenset[WatchedKind]) -> None:
     """kopf looks once what kinds there are."""
     while missing:
         await asyncio.sleep(LOOK_AGAIN)

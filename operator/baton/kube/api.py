@@ -18,8 +18,8 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from baton.kube.clock import ServerTime
+from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.kube.times import from_http_text
-from baton.kube.turns import Bounds, Turns
 
 Json = dict[str, Any]
 
@@ -96,7 +96,7 @@ class Api:
     def __init__(self, connection: client.ApiClient | None) -> None:
         """None: for one that answers by itself."""
         self._client: Any = connection  # its types end where the HTTP begins
-        self._turns = Turns(BOUNDS)
+        self._turns = NamespaceTurns(BOUNDS)
         self.told: ServerTime | None = None
         """By the last answer that did; in the event loop's time."""
 

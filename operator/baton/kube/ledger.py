@@ -89,7 +89,7 @@ class ServedElsewhere(Deposed):
         self.release = release
 
 
-class Landed(Exception):  # noqa: N818 -- what became of a write
+class AlreadyWritten(Exception):  # noqa: N818 -- what became of a write
     """What stands there was written by this leader earlier, and the answer was lost: what it says counts."""
 
     def __init__(self, data: Mapping[str, str]) -> None:
@@ -210,7 +210,7 @@ class Ledger:
         found = await self._see()
         if found is not None and self.wrote(found) and found.data != self.written and found.data in self._unknown:
             self._stood(found, found.data)
-            raise Landed(found.data)
+            raise AlreadyWritten(found.data)
         return found
 
     def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:

@@ -10,8 +10,8 @@ from baton.simulation.faults import ScenarioError, TooMuchWork
 from baton.simulation.history import History, history
 from baton.simulation.reading import parse_scenario, read_raw, read_scenario
 from baton.simulation.run import Result, simulate
+from baton.simulation.run_log import log_lines
 from baton.simulation.scenario import Scenario
-from baton.simulation.story import story
 from baton.simulation.svg import svg
 from baton.simulation.variants import Setting, read_setting, table, variants
 from baton.simulation.verdict import verdict
@@ -28,13 +28,13 @@ __all__ = [
     "chart",
     "failures",
     "history",
+    "log_lines",
     "palette",
     "parse_scenario",
     "read_raw",
     "read_scenario",
     "read_setting",
     "simulate",
-    "story",
     "svg",
     "table",
     "variants",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from baton.model.ranges import format_numbers
 from baton.simulation.axis import Axis, axis
-from baton.simulation.flags import lanes
+from baton.simulation.chart_labels import lanes
 from baton.simulation.history import ORDER, SEVERAL, History, Row, Stretch, WorkPhase
 from baton.simulation.timeline import time_text
 

@@ -5,14 +5,14 @@ from itertools import chain
 
 from baton.engine.step_events import Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, Partition, Uid
-from baton.simulation.world import World
+from baton.simulation.simulated_cluster import SimulatedCluster
 
 
 class ScenarioCosts:
     """Counted from the timeline and from the consumers, never by the engine."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
         self._now = 0.0
         self._unowned: set[Partition] = set()
         self._fresh: set[Partition] = set()
@@ -34,7 +34,7 @@ class ScenarioCosts:
     def pass_time(self, now: float) -> None:
         """Nothing changed from the last instant to this one."""
         if self._unowned:
-            readers = self._world.readers()
+            readers = self._cluster.readers()
             waiting = [partition for partition in self._unowned if partition.queue in readers]
             self.unowned_seconds += (now - self._now) * len(waiting)
             self.unowned_at_first += (now - self._now) * sum(partition in self._fresh for partition in waiting)
@@ -42,7 +42,7 @@ class ScenarioCosts:
 
     def queues_changed(self) -> None:
         """Partitions came (without an owner yet) or went."""
-        there = self._world.partitions
+        there = self._cluster.partitions
         if there is self._known:
             return
         self._unowned |= there - self._known
@@ -79,19 +79,19 @@ class ScenarioCosts:
 
     def try_everybody(self) -> None:
         """Every consumer acts on all it believes to own. Counts each time that a partition comes to let two of them in."""
-        held = [consumer.holds for consumer in self._world.fleet.values()]
+        held = [consumer.holds for consumer in self._cluster.fleet.values()]
         dual: set[Partition] = set()
         if len(set().union(*held)) == sum(map(len, held)):
             self._dual = dual
             return
         holders = Counter(chain.from_iterable(held))
         for partition in [partition for partition, count in holders.items() if count > 1]:
-            queue = self._world.queues.get(partition.queue)
+            queue = self._cluster.queues.get(partition.queue)
             let_in = sum(
                 partition in consumer.holds
                 and queue is not None
-                and (not queue.fenced or self._world.records.accepts(partition, consumer.uid, consumer.holds[partition]))
-                for consumer in self._world.fleet.values()
+                and (not queue.fenced or self._cluster.records.accepts(partition, consumer.uid, consumer.holds[partition]))
+                for consumer in self._cluster.fleet.values()
             )
             if let_in > 1:
                 dual.add(partition)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from baton.model.ids import Partition
 from baton.model.wording import counted
-from baton.simulation.orphans import Orphan, orphans
+from baton.simulation.orphaned_partitions import OrphanedPartition, orphaned_partitions
 from baton.simulation.run import Result
 from baton.simulation.scenario import EventPart, Scenario
+from baton.simulation.simulated_cluster import SimulatedCluster
 from baton.simulation.timeline import Line, number
-from baton.simulation.world import World
 
 OPERATOR_DOWN = "operator down"
 SEVERAL = "several members"
@@ -93,7 +93,7 @@ def history(scenario: Scenario, result: Result) -> History:
     owners = dict.fromkeys(line["member"] for line in lines if line["event"] == "grant")
     return History(
         until=until,
-        rows=_folded(_tracks(scenario, lines, orphans(result), until)),
+        rows=_folded(_tracks(scenario, lines, orphaned_partitions(result), until)),
         spells=tuple(_spells(scenario, lines, until)),
         marks=tuple(Mark(number(event.at), text) for event in in_time(scenario) for text in told(event)),
         owners={owner: place for place, owner in enumerate(owners)},
@@ -165,7 +165,7 @@ def _merge(rows: list[Row]) -> Row:
 
 
 def _tracks(
-    scenario: Scenario, lines: Iterable[Line], orphaned: Iterable[Orphan], until: float
+    scenario: Scenario, lines: Iterable[Line], orphaned: Iterable[OrphanedPartition], until: float
 ) -> dict[Partition, list[Stretch]]:
     """The stretches of every partition, from its lines, from when it exists, and from when its owner does."""
     there = _existing(scenario)
@@ -182,7 +182,7 @@ def _tracks(
     return tracks
 
 
-def _cut(track: Iterable[Stretch], by: Orphan) -> Iterator[Stretch]:
+def _cut(track: Iterable[Stretch], by: OrphanedPartition) -> Iterator[Stretch]:
     """The track, with the time of an orphan as such."""
     for stretch in track:
         start, end = max(stretch.start, by.start), min(stretch.end, by.end)
@@ -211,15 +211,15 @@ def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple
 
 def _existing(scenario: Scenario) -> dict[Partition, list[tuple[float, float]]]:
     """From when to when each partition exists."""
-    world = World(scenario)
+    cluster = SimulatedCluster(scenario)
     lives: dict[Partition, list[tuple[float, float]]] = {}
-    there: dict[Partition, float] = dict.fromkeys(world.partitions, 0.0)
+    there: dict[Partition, float] = dict.fromkeys(cluster.partitions, 0.0)
     for event in in_time(scenario):
         if not (event.scale or event.queues or event.group):
             continue
         at = number(event.at)
-        world.happen(event, at)
-        now = world.partitions
+        cluster.happen(event, at)
+        now = cluster.partitions
         for partition in [partition for partition in there if partition not in now]:
             lives.setdefault(partition, []).append((there.pop(partition), at))
         for partition in now:

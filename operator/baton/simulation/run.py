@@ -16,9 +16,9 @@ from baton.model.names import LEDGER_GROUP_KEY
 from baton.simulation.costs import ScenarioCosts
 from baton.simulation.faults import TooMuchWork
 from baton.simulation.scenario import EventPart, Scenario
+from baton.simulation.simulated_cluster import PodLife, SimulatedCluster
 from baton.simulation.timeline import Line, Timeline, number, time_text
 from baton.simulation.virtual_time import run
-from baton.simulation.world import Life, World
 
 GROUP = "simulation/group"
 
@@ -39,7 +39,7 @@ class Result:
     most_paused: int
     unowned_at_first: float
     """The part of `unowned_seconds` before the first grants of partitions: the fleet's start, and new partitions."""
-    lives: tuple[Life, ...]
+    lives: tuple[PodLife, ...]
     """Of everybody who ever joined."""
 
     @property
@@ -59,8 +59,8 @@ class _Run:
         self._batches: defaultdict[float, list[EventPart]] = defaultdict(list)
         for event in scenario.events:
             self._batches[moment(event.at)].append(event)
-        self._world = World(scenario)
-        self._tally = ScenarioCosts(self._world)
+        self._cluster = SimulatedCluster(scenario)
+        self._tally = ScenarioCosts(self._cluster)
         self._tally.queues_changed()
         self._timeline = Timeline()
         self._reasons: list[str] = []
@@ -80,7 +80,7 @@ class _Run:
     async def write(self, ledger: Mapping[str, str]) -> None:
         """The runtime's ledger. Every consumer whose key changed learns of it at once."""
         before, self._ledger = self._ledger, ledger
-        for name, consumer in sorted(self._world.fleet.items()):
+        for name, consumer in sorted(self._cluster.fleet.items()):
             text = ledger.get(name)
             if text != before.get(name):
                 entry = None if text is None else MemberEntry.from_json(text)
@@ -88,7 +88,7 @@ class _Run:
 
     def _begin(self) -> GroupRuntime:
         state = load(self._ledger) if self._ledger else GroupState.new(GROUP)
-        return GroupRuntime(state, self, self, self._world.records, LargeWork().of(""))
+        return GroupRuntime(state, self, self, self._cluster.records, LargeWork().of(""))
 
     async def to_the_end(self) -> Result:
         times = sorted(self._batches, reverse=True)
@@ -108,18 +108,18 @@ class _Run:
             until=number(self._until),
             most_paused=self._tally.most_paused,
             unowned_at_first=number(self._tally.unowned_at_first),
-            lives=tuple(self._world.lives),
+            lives=tuple(self._cluster.lives),
         )
 
     def _next(self, event: float) -> float:
         """The next instant at which anything can happen."""
         times = [event]
         if self._runtime is not None and self._behind:
-            resync = self._world.spec.resync
+            resync = self._cluster.spec.resync
             times.append(moment((math.floor(self._now / resync + 1e-9) + 1) * resync))
         if self._wake is not None and self._wake > self._now:
             times.append(self._wake)
-        times += [at for consumer in self._world.fleet.values() for at in consumer.due.values()]
+        times += [at for consumer in self._cluster.fleet.values() for at in consumer.due.values()]
         return min(times)
 
     @property
@@ -135,7 +135,7 @@ class _Run:
         self._behind |= lost
         if self._runtime is None:
             return
-        resync = self._world.spec.resync
+        resync = self._cluster.spec.resync
         noticed |= abs(self._now / resync - round(self._now / resync)) < 1e-9
         noticed |= self._wake is not None and self._now >= self._wake
         if noticed:
@@ -147,7 +147,7 @@ class _Run:
 
     def _works(self) -> None:
         """Something looks at everything."""
-        self._work += len(self._world.partitions) + len(self._world.fleet)
+        self._work += len(self._cluster.partitions) + len(self._cluster.fleet)
         if self._work > self._most_work:
             raise TooMuchWork(
                 f"this is more than a simulation can do: it came to {time_text(self._now)} of {time_text(self._until)} s; "
@@ -157,20 +157,20 @@ class _Run:
     def _occur(self, batch: list[EventPart]) -> bool:
         for event in batch:
             self._works()
-            self._world.happen(event, self._now)
+            self._cluster.happen(event, self._now)
             if event.approve and (proposal := self._written().proposal) is not None:
-                self._world.approved = proposal.id
+                self._cluster.approved = proposal.id
             if event.operator == "stop":
                 self._runtime = None
             elif event.operator == "start" and self._runtime is None:
                 self._runtime = self._begin()
         self._read_keys()
-        self._world.leave_when_idle(self._now)
+        self._cluster.leave_when_idle(self._now)
         self._tally.queues_changed()
         return bool(batch)
 
     def _let_go(self) -> bool:
-        done = [partition for consumer in self._world.fleet.values() for partition in consumer.let_go(self._now)]
+        done = [partition for consumer in self._cluster.fleet.values() for partition in consumer.let_go(self._now)]
         return bool(done)
 
     async def _settle(self, runtime: GroupRuntime) -> list[StepEvent]:
@@ -179,19 +179,19 @@ class _Run:
         for _ in range(1000):
             self._works()
             before = runtime.state
-            made = await runtime.advance(self._world.observe())
+            made = await runtime.advance(self._cluster.observe())
             changed = made.state is not before and made.state != before
             events += made.events
             self._tally.happened(list(made.events))
-            self._world.victims = made.state.victims
-            moved = self._let_go() | self._world.leave_when_idle(self._now)
-            if not changed and not moved and not self._world.records.outcomes:
+            self._cluster.victims = made.state.victims
+            moved = self._let_go() | self._cluster.leave_when_idle(self._now)
+            if not changed and not moved and not self._cluster.records.outcomes:
                 return events
         raise AssertionError(f"the engine does not come to rest at {self._now}")
 
     def _read_keys(self) -> None:
         """Who has just started reads its key, if there is one."""
-        for name, consumer in sorted(self._world.fleet.items()):
+        for name, consumer in sorted(self._cluster.fleet.items()):
             if consumer.entry is None and (text := self._ledger.get(name)) is not None:
                 self._tally.told(consumer.uid, consumer.told(MemberEntry.from_json(text), self._now))
 

@@ -7,7 +7,7 @@ from html import escape
 from baton.simulation import palette
 from baton.simulation.axis import Axis, axis
 from baton.simulation.chart import label
-from baton.simulation.flags import lanes
+from baton.simulation.chart_labels import lanes
 from baton.simulation.history import ORDER, SEVERAL, History, Row, Spell, Stretch, WorkPhase
 from baton.simulation.timeline import time_text
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from baton.model.wording import counted
-from baton.simulation.orphans import orphans
+from baton.simulation.orphaned_partitions import orphaned_partitions
 from baton.simulation.run import Result
 from baton.simulation.timeline import time_text
 
@@ -21,7 +21,7 @@ def verdict(result: Result) -> Iterator[str]:
         f"{time_text(later)} s without an owner while somebody was there to take over, and "
         f"{time_text(result.unowned_at_first)} s before the first owners (seconds are summed over partitions)."
     )
-    lost = sum(one.end - one.start for one in orphans(result))
+    lost = sum(one.end - one.start for one in orphaned_partitions(result))
     if lost:
         yield f"{time_text(lost)} s more with an owner that was gone, while no operator noticed."
     if cost["dual_ownership"] or cost["epoch_regressions"]:

@@ -3,11 +3,11 @@
 from baton.model.extras import extra
 
 with extra("spark"):
+    from baton.spark.batch_frame import SCHEMA
+    from baton.spark.environment import Cluster, Directory
     from baton.spark.fleet import Fleet
-    from baton.spark.frames import SCHEMA
     from baton.spark.settings import conf
     from baton.spark.statistics import Statistics
-    from baton.spark.surroundings import Cluster, Directory
 
 
 __all__ = ["SCHEMA", "Cluster", "Directory", "Fleet", "Statistics", "conf"]

@@ -11,17 +11,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
 from baton.model.options import function
-from baton.spark.custody import Custody
+from baton.spark.batch_frame import warm_up
+from baton.spark.environment import Cluster, FleetEnvironment
+from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executors, SparkExecutors
-from baton.spark.frames import warm_up
+from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.journal import Journal
 from baton.spark.loop import Limits, Loop, Process
 from baton.spark.queues import FleetQueues
 from baton.spark.reading import QueueAddress, ReadRanges
 from baton.spark.receipts import Receipt
 from baton.spark.statistics import Counts, Statistics
-from baton.spark.surroundings import Cluster, Surroundings
-from baton.spark.warming import Warming
 from baton.spark.watch import Watch
 
 log = logging.getLogger("baton.spark")
@@ -61,7 +61,7 @@ class Fleet:
         holdup_timeout: float = 5.0,
         ledger_wait: float = 2.0,
         repeat_wait: float = 120.0,
-        surroundings: Surroundings | None = None,
+        environment: FleetEnvironment | None = None,
         executors: Executors | None = None,
     ) -> None:
         """`group` is the ConsumerGroup's name, `queues` its queues by name with their URLs.
@@ -69,14 +69,14 @@ class Fleet:
         `limit`: entries of one partition in one batch. `tasks_per_executor`: how many tasks read in one executor (its cores).
         `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others. `ledger_wait`: how long
         a task waits for its pod's mounted ledger to be as new as the driver's. `repeat_wait`: how long a batch that the last
-        driver left unfinished waits for owners of all its partitions. All in seconds. `surroundings`: the Kubernetes cluster,
+        driver left unfinished waits for owners of all its partitions. All in seconds. `environment`: the Kubernetes cluster,
         unless told otherwise.
         """
         self._spark = spark
         self._group = group
-        self._surroundings = surroundings or Cluster()
+        self._environment = environment or Cluster()
         self._sources = {
-            QueueName(name): QueueAddress(url, f"{self._surroundings.namespace}/{name}") for name, url in queues.items()
+            QueueName(name): QueueAddress(url, f"{self._environment.namespace}/{name}") for name, url in queues.items()
         }
         cores = int(spark.sparkContext.getConf().get("spark.executor.cores", "1") or 1)
         self._limits = Limits(limit, tasks_per_executor or cores, repeat_wait)
@@ -114,19 +114,19 @@ class Fleet:
         least seconds from batch to batch. Raises TypeError for a `process` that cannot be called with these two.
         """
         function("process", process, "rows", "batch_id")
-        ledger = self._surroundings.ledger(self._group)
-        session = self._surroundings.session(self._group)
+        ledger = self._environment.ledger(self._group)
+        session = self._environment.session(self._group)
         session.say(app=self._spark.sparkContext.applicationId)
         session.acquire()
-        custody = Custody(ledger, lambda releases: session.say(releases=releases))
+        grants_in_use = GrantsInUse(ledger, lambda releases: session.say(releases=releases))
         queues = FleetQueues(self._sources)
         receipts = self._spark.sparkContext.accumulator([], _Receipts())
-        read = ReadRanges(self._sources, receipts, self._surroundings.pod, self._ledger_wait)
+        read = ReadRanges(self._sources, receipts, self._environment.pod, self._ledger_wait)
         loop = Loop(
             process,
             queues=queues,
             ledger=ledger,
-            custody=custody,
+            grants_in_use=grants_in_use,
             executors=self._executors,
             journal=Journal(self._spark, checkpoint),
             receipts=receipts,
@@ -156,15 +156,15 @@ class Fleet:
             ended=ended,
             look_up=loop.look_up,
             ledger=ledger,
-            custody=custody,
+            grants_in_use=grants_in_use,
             executors=self._executors,
             session=session,
             counts=self._counts,
-            warming=Warming(lambda executor: warm_up(self._spark, executor, read), _WARMING),
+            executor_warm_up=ExecutorWarmUp(lambda executor: warm_up(self._spark, executor, read), _WARMING),
             trouble=queues.trouble,
             patience=self._holdup_timeout,
         ).start()
-        custody.review()
+        grants_in_use.review()
         return query
 
     def statistics(self) -> Statistics:

@@ -15,11 +15,11 @@ from baton.model.ids import MemberId, QueueName
 from baton.model.wording import counted
 from baton.queues.entry import Plan
 from baton.spark.batch import Range, in_turn, part_of, plannable, tasks
-from baton.spark.custody import Custody
+from baton.spark.batch_frame import Read, batch_frame, materialise
 from baton.spark.executors import Executors
-from baton.spark.frames import Read, frame, materialise
+from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.journal import Begun, Journal
-from baton.spark.ledger import LedgerView
+from baton.spark.ledger_view import LedgerView
 from baton.spark.locality import Executor, by_pod
 from baton.spark.ownership import PartitionGrant
 from baton.spark.queues import FleetQueues
@@ -64,7 +64,7 @@ class Loop:
         *,
         queues: FleetQueues,
         ledger: LedgerView,
-        custody: Custody,
+        grants_in_use: GrantsInUse,
         executors: Executors,
         journal: Journal,
         receipts: "Accumulator[list[Receipt]]",
@@ -73,7 +73,7 @@ class Loop:
         limits: Limits,
     ) -> None:
         self._process = process
-        self._queues, self._ledger, self._custody, self._executors = queues, ledger, custody, executors
+        self._queues, self._ledger, self._grants_in_use, self._executors = queues, ledger, grants_in_use, executors
         self._journal, self._receipts, self._read, self._counts, self._limits = journal, receipts, read, counts, limits
         self._ahead: dict[PartitionGrant, Plan] = {}
         """Planned while a batch was repeated that had no place for it."""
@@ -106,7 +106,7 @@ class Loop:
                         self._journal.begin(batch_id, ranges)
                     self._run(clock.sparkSession, batch_id, fleet, ranges)
             finally:
-                self._custody.put_back([one.grant for one in ranges])
+                self._grants_in_use.put_back([one.grant for one in ranges])
 
     def _next(self, batch_id: int) -> tuple[Mapping[MemberId, Executor], list[Range]]:
         """What the queues have for anybody who is there, as soon as there is anything."""
@@ -114,7 +114,7 @@ class Loop:
             fleet, grants = self._take(None)
             ranges, _ = self._plan(in_turn(grants, self._served), lambda grant: self._limits.entries)
             planned = {one.grant for one in ranges}
-            self._custody.put_back([grant for grant in grants if grant not in planned])
+            self._grants_in_use.put_back([grant for grant in grants if grant not in planned])
             if ranges:
                 self._served |= {(one.grant.queue, one.grant.partition): batch_id for one in ranges}
                 return fleet, ranges
@@ -143,7 +143,7 @@ class Loop:
                     self._ahead[one.grant] = one.plan
             for grant in nothing:
                 del open_[grant.queue, grant.partition]
-            self._custody.put_back([grant for grant in grants if grant not in ranges])
+            self._grants_in_use.put_back([grant for grant in grants if grant not in ranges])
             if open_:
                 self._changed.wait(0.2)
                 self._changed.clear()
@@ -158,7 +158,7 @@ class Loop:
         fleet = by_pod(self._executors.registered())
         recorded = self._ledger.read().ownership()
         self._queues.let_go(recorded.owned | recorded.revoking)
-        return fleet, self._custody.take(lambda owned: plannable(owned, fleet, self._queues.names, only))
+        return fleet, self._grants_in_use.take(lambda owned: plannable(owned, fleet, self._queues.names, only))
 
     def _plan(
         self, grants: list[PartitionGrant], limit: Callable[[PartitionGrant], int]
@@ -185,7 +185,7 @@ class Loop:
         generations = {member: entry.generation for member, entry in entries.items()}
         todo = tasks(ranges, fleet, generations, self._limits.tasks_per_executor)
         self._receipts.value = []
-        rows = frame(session, todo, token, self._read)
+        rows = batch_frame(session, todo, token, self._read)
         try:
             materialise(rows)
             first = self._verdicts(token, ranges)
@@ -208,7 +208,7 @@ class Loop:
             elif first[index].outcome is ReadOutcome.READ:
                 self._counts.add("ranges_lost")
                 log.warning("%s/%d was lost with its executor and comes again", one.grant.queue, one.grant.partition)
-            self._custody.put_back([one.grant])
+            self._grants_in_use.put_back([one.grant])
 
     def _tell_refusals(self, batch_id: int, ranges: list[Range], receipts: Mapping[int, Receipt]) -> None:
         for index, receipt in receipts.items():

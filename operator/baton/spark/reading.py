@@ -15,7 +15,7 @@ from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.spark_side import BatchReader, batch_reader
 from baton.spark.batch import Range, ReceivedTask, read_task
-from baton.spark.frames import record_batch, task_texts
+from baton.spark.batch_frame import record_batch, task_texts
 from baton.spark.ownership import refusal
 from baton.spark.receipts import ReadOutcome, Receipt
 

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 
 from baton.model.wording import counted
-from baton.spark.custody import Custody
+from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executors
-from baton.spark.holdups import HoldUp, hold_up, to_kill
-from baton.spark.ledger import LedgerView
+from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.ledger_view import LedgerView
 from baton.spark.locality import Executor
 from baton.spark.scale import order
 from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
-from baton.spark.warming import Warming
+from baton.spark.stuck_executors import StuckExecutors, stuck_executors, to_kill
 
 log = logging.getLogger("baton.spark")
 
@@ -33,11 +33,11 @@ class Watch:
         ended: Callable[[], None],
         look_up: Callable[[], None],
         ledger: LedgerView,
-        custody: Custody,
+        grants_in_use: GrantsInUse,
         executors: Executors,
         session: FleetSession,
         counts: Counts,
-        warming: Warming,
+        executor_warm_up: ExecutorWarmUp,
         trouble: Callable[[], str],
         patience: float,
     ) -> None:
@@ -47,11 +47,11 @@ class Watch:
         `patience`: seconds that a batch may be held up.
         """
         self._alive, self._ended, self._look_up, self._patience = alive, ended, look_up, patience
-        self._ledger, self._custody, self._executors = ledger, custody, executors
-        self._session, self._counts, self._warming, self._trouble = session, counts, warming, trouble
+        self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
+        self._session, self._counts, self._executor_warm_up, self._trouble = session, counts, executor_warm_up, trouble
         self._fleet: frozenset[str] = frozenset()
         self._total: int | None = None
-        self._held: HoldUp | None = None
+        self._held: StuckExecutors | None = None
         self._reported = time.monotonic()
 
     def start(self) -> None:
@@ -86,7 +86,7 @@ class Watch:
             self._look_up()
         self._end_hold_ups(fleet)
         self._resize(fleet)
-        warm = self._warming.ready(fleet)
+        warm = self._executor_warm_up.ready(fleet)
         ids_of_warm, statistics = tuple(executor.id for executor in warm), self._counts.statistics().to_json()
         self._session.say(executors=ids_of_warm, statistics=statistics, trouble=self._trouble())
         if time.monotonic() - self._reported > _REPORT:
@@ -94,10 +94,10 @@ class Watch:
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())
 
     def _end_hold_ups(self, fleet: tuple[Executor, ...]) -> None:
-        members = self._custody.missed()
+        members = self._grants_in_use.missed()
         missed = frozenset(executor.id for executor in fleet if executor.pod in members)
         now = time.monotonic()
-        self._held = hold_up(self._held, fleet, missed, now)
+        self._held = stuck_executors(self._held, fleet, missed, now)
         kill = to_kill(self._held, self._patience, now)
         if kill:
             log.warning("executors %s missed a deadline and hold up the batch: they are replaced", ", ".join(sorted(kill)))
@@ -109,7 +109,7 @@ class Watch:
         ledger = self._ledger.read()
         if ledger.scale is None:
             return
-        wanted = order(ledger.scale, fleet, ledger.entries, self._custody.busy())
+        wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy())
         if wanted.target != self._total:
             log.info("the fleet is to have %s (%d wanted)", counted(wanted.target, "executor"), ledger.scale.replicas)
             self._executors.resize(wanted.target)

@@ -7,7 +7,7 @@ from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
 from baton.kube.api import core_path
-from baton.kube.bump import mark
+from baton.kube.mount_refresh import mark
 from baton.model.ids import Epoch, MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release

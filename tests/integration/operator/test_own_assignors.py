@@ -11,7 +11,7 @@ import pytest
 from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
-from baton.controller.replica import LOOK_EVERY, LOOKS
+from baton.controller.operator_replica import LOOK_EVERY, LOOKS
 from baton.kube.leases import leases_path
 from baton.kube.times import to_seconds
 

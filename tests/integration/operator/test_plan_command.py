@@ -10,7 +10,7 @@ from tests.integration.operator.world import World
 from tests.waiting import eventually
 
 from baton.kube.api import core_path
-from baton.kube.bump import mark
+from baton.kube.mount_refresh import mark
 from baton.kube.objects import groups_path
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
 

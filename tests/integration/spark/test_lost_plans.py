@@ -14,10 +14,10 @@ from tests.waiting import until
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.spark.batch import Range
-from baton.spark.custody import Custody
 from baton.spark.fleet import _Receipts
+from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.journal import Journal
-from baton.spark.ledger import LedgerSnapshot
+from baton.spark.ledger_view import LedgerSnapshot
 from baton.spark.locality import Executor
 from baton.spark.loop import Limits, Loop
 from baton.spark.queues import FleetQueues
@@ -100,7 +100,7 @@ async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room
             lambda rows, batch: None,
             queues=queues,
             ledger=board,
-            custody=Custody(board, lambda releases: None),
+            grants_in_use=GrantsInUse(board, lambda releases: None),
             executors=OneExecutor(),
             journal=disk,
             receipts=Accumulator(0, [], _Receipts()),

@@ -159,13 +159,13 @@ class World:
     ) -> StreamingQuery:
         """Start a fleet with this function, or with one that keeps the rows."""
         pod = LocalPod(self.spark.sparkContext.applicationId, self._mounted)
-        surroundings = Directory(self._ledger, pod, session=self.session)
+        environment = Directory(self._ledger, pod, session=self.session)
         queues = {str(self.name): self._url}
         self.fleet = Fleet(
             self.spark,
             group="group",
             queues=queues,
-            surroundings=surroundings,
+            environment=environment,
             ledger_wait=ledger_wait,
             holdup_timeout=holdup_timeout,
         )

@@ -15,11 +15,11 @@ from tests.simulation.api_server.memory_api import MemoryApi
 from baton.controller.watch import Backoffs
 from baton.controller.watches import CALM, FIRST_BACKOFF, LONGEST_BACKOFF
 from baton.kube.api import ApiError, UnavailableError
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 T = TypeVar("T")
-Put = Callable[[Watched, str | None, Mapping[str, Any]], None]
-"""Of a kind, an event's type (None: an object of a list) and the object; `baton.controller.feed.Feed.put` is one."""
+Put = Callable[[WatchedKind, str | None, Mapping[str, Any]], None]
+"""Of a kind, an event's type (None: an object of a list) and the object; see `WatchEvents.put`."""
 
 RECONNECT = 0.1
 """Seconds before kopf lists again after a watch that was told that its version is gone."""
@@ -52,7 +52,7 @@ class _Scope:
 
     def __init__(self, api: MemoryApi, scope: str | None, put: Put, repeats: Callable[[], bool]) -> None:
         self._scope = scope
-        self.watches = [_Watch(api, of.path(scope), of.selector, partial(put, of), repeats) for of in Watched]
+        self.watches = [_Watch(api, of.path(scope), of.selector, partial(put, of), repeats) for of in WatchedKind]
 
     def __str__(self) -> str:
         return self._scope or "all"

@@ -12,7 +12,7 @@ from tests.simulation.api_server.refusals import Refused
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.peace import REACTION
 
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 

@@ -14,8 +14,8 @@ from tests.simulation.seeds.adapter import SeedQueue
 from tests.simulation.seeds.wire import Wire
 
 from baton.controller.adapters import UnsupportedSource
-from baton.controller.feed import Feed
-from baton.controller.replica import Replica
+from baton.controller.operator_replica import Replica
+from baton.controller.watch_events import WatchEvents
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView
@@ -68,7 +68,7 @@ class Operator:
             terms=TERMS,
             namespaces=world.watched,
         )
-        feed = Feed(world.loop, self.replica.mirror.event)
+        feed = WatchEvents(world.loop, self.replica.cache.event)
         self._task("watch", WatchFeed(of_watches, feed.put, world.watched, world.repeats).run())
         self._task("replica", self.replica.run())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from baton.engine import GroupState, PartitionState, State, load, partition_states
 from baton.engine.group_state import state_of
-from baton.kube.bump import mark
+from baton.kube.mount_refresh import mark
 from baton.model.ledger import LedgerError
 
 if TYPE_CHECKING:

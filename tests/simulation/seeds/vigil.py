@@ -53,7 +53,7 @@ class Vigil:
         """Its status can be written, and the leader has ever been shown the group."""
         leader = self._world.leader
         replica = None if leader is None else leader.replica
-        if replica is not None and replica.mirror.groups.get(tenant.namespace, tenant.group) is None:
+        if replica is not None and replica.cache.groups.get(tenant.namespace, tenant.group) is None:
             return False
         status = groups_path(tenant.namespace, tenant.group) + "/status"
         return not any(window.meets("patch", status) for window in self._world.troubles.windows)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 Json = dict[str, Any]
 
@@ -18,7 +18,7 @@ class HttpApiServer:
     """Lists and watches. Everything is there and empty, until a test says otherwise."""
 
     def __init__(self) -> None:
-        self.served = set(Watched)
+        self.served = set(WatchedKind)
         """The kinds that there are."""
         self.objects: dict[tuple[str, str], list[Json]] = {}
         """By namespace and resource."""

@@ -12,9 +12,9 @@ OLD = to_text(1_000_000)
 
 class Watched:
     def __init__(self) -> None:
-        self.mirror = ClusterCache(ApiServerClock())
+        self.cache = ClusterCache(ApiServerClock())
         self.woken: list[GroupKey] = []
-        self.mirror.wake = self.woken.append
+        self.cache.wake = self.woken.append
         self._version = 0
 
     def _metadata(self, name: str, group: str | None, **fields: Any) -> dict[str, Any]:
@@ -33,27 +33,27 @@ class Watched:
         metadata = self._metadata(name, group)
         metadata["labels"] |= {"spark-role": "executor", "spark-exec-id": executor} if executor else {}
         conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready else []
-        self.mirror.pods.event("MODIFIED", {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}})
+        self.cache.pods.event("MODIFIED", {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}})
 
     def lease(self, renewal: str, executors: str = "", duration: float = 15) -> None:
         metadata = self._metadata("orders-driver", "orders", annotations={"baton.dev/executors": executors})
         spec = {"holderIdentity": "u", "leaseDurationSeconds": duration, "renewTime": renewal}
-        self.mirror.leases.event("MODIFIED", {"metadata": metadata, "spec": spec})
+        self.cache.leases.event("MODIFIED", {"metadata": metadata, "spec": spec})
 
     def group(self, name: str, queue: str = "orders") -> None:
         metadata = self._metadata(name, None, generation=1)
-        self.mirror.groups.event("MODIFIED", {"metadata": metadata, "spec": {"queues": [{"name": queue}]}})
+        self.cache.groups.event("MODIFIED", {"metadata": metadata, "spec": {"queues": [{"name": queue}]}})
 
     def queue(self, name: str, partitions: int = 4) -> None:
         metadata = self._metadata(name, None, generation=1)
-        self.mirror.queues.event(
+        self.cache.queues.event(
             "MODIFIED", {"metadata": metadata, "spec": {"source": {"type": "External"}, "partitions": partitions}}
         )
 
     def eligible(self, name: str) -> float | None:
-        pod = self.mirror.pods.get("shop", name)
+        pod = self.cache.pods.get("shop", name)
         assert pod is not None
-        return self.mirror.take_eligible_since(("shop", "orders"), pod)
+        return self.cache.take_eligible_since(("shop", "orders"), pod)
 
 
 def test_a_heartbeat_wakes_nobody() -> None:
@@ -71,10 +71,10 @@ def test_a_heartbeat_wakes_nobody() -> None:
 def test_of_config_maps_only_the_ledger_is_one() -> None:
     one = Watched()
     heard: list[tuple[str, str]] = []
-    one.mirror.ledger_changed = lambda key, kind, manifest: heard.append(key)
+    one.cache.ledger_changed = lambda key, kind, manifest: heard.append(key)
     for name in ("orders-assignments", "orders-settings"):
         metadata = {"namespace": "shop", "name": name, "labels": {"baton.dev/group": "orders"}, "resourceVersion": "1"}
-        one.mirror.ledger_event("MODIFIED", {"metadata": metadata})
+        one.cache.ledger_event("MODIFIED", {"metadata": metadata})
     assert heard == [("shop", "orders")]
 
 
@@ -117,15 +117,15 @@ def test_nothing_is_kept_of_executors_that_have_no_pod() -> None:
     one = Watched()
     one.pod("e", ready=OLD, executor="3")
     one.lease("10:00:00", executors=",".join(map(str, range(9_000))))
-    assert len(one.mirror._registered) == 1
+    assert len(one.cache._registered) == 1
     one.lease("10:00:01", executors="4")
-    assert one.mirror._registered == {}
+    assert one.cache._registered == {}
 
 
 def test_an_executor_is_eligible_when_its_driver_has_registered_it_too() -> None:
     one = Watched()
     one.pod("e", executor="3")
     one.pod("e", ready=OLD, executor="3")
-    ready = one.mirror._became_ready[Uid("u-e")]
+    ready = one.cache._became_ready[Uid("u-e")]
     one.lease("10:00:00", executors="3")
     assert (one.eligible("e") or 0) > ready

@@ -6,7 +6,7 @@ import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 from baton.controller.cluster_cache import ClusterCache
-from baton.controller.group_objects import SESSION_WITHIN, GroupSight
+from baton.controller.group_objects import SESSION_WITHIN, GroupObjects
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
@@ -48,8 +48,8 @@ class Seen:
     """A pod that is Ready, and perhaps its Lease."""
 
     def __init__(self) -> None:
-        self.mirror = ClusterCache(ApiServerClock())
-        self.sight = GroupSight(KEY, "uid", self.mirror)
+        self.cache = ClusterCache(ApiServerClock())
+        self.sight = GroupObjects(KEY, "uid", self.cache)
         self._version = 0
 
     def _metadata(self, name: str) -> dict[str, Any]:
@@ -59,12 +59,12 @@ class Seen:
 
     def pod(self, name: str, ready: bool = True) -> None:
         conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-11-21T10:00:00Z"}]
-        self.mirror.pods.event("ADDED", {"metadata": self._metadata(name), "status": {"conditions": conditions}})
+        self.cache.pods.event("ADDED", {"metadata": self._metadata(name), "status": {"conditions": conditions}})
 
     def lease(self, pod: str, trouble: str | None = None, holder: str | None = None) -> None:
         said = {} if trouble is None else {"annotations": {"baton.dev/trouble": trouble}}
         lease = {"metadata": self._metadata(f"baton-{pod}") | said, "spec": {"holderIdentity": holder or f"u-{pod}"}}
-        self.mirror.leases.event("MODIFIED", lease)
+        self.cache.leases.event("MODIFIED", lease)
 
     def told(self, now: float) -> list[str]:
         return [message.split(":")[0] for message in self.messages(Reason.NO_SESSION, now)]

@@ -12,7 +12,16 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.leases import leases_path
-from baton.kube.ledger import PARTITIONS_ANNOTATION, Deposed, ForeignConfigMap, Landed, Ledger, LedgerOwner, partitions_of, size
+from baton.kube.ledger import (
+    PARTITIONS_ANNOTATION,
+    AlreadyWritten,
+    Deposed,
+    ForeignConfigMap,
+    Ledger,
+    LedgerOwner,
+    partitions_of,
+    size,
+)
 from baton.kube.releases import OperatorReleases
 
 OWNER = LedgerOwner("shop", "orders", "uid-1")
@@ -235,7 +244,7 @@ async def test_a_write_that_the_watch_shows_and_nobody_answers_is_looked_for() -
     with pytest.raises(UnavailableError):
         await ledger_writer.write({"group": "2"})
     api.mute = False
-    with pytest.raises(Landed):
+    with pytest.raises(AlreadyWritten):
         await ledger_writer.check()
 
 
@@ -252,7 +261,7 @@ async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     if shown:
         ledger_writer.event("MODIFIED", api.objects[OWNER.path])
-    with pytest.raises(Landed) as landed:
+    with pytest.raises(AlreadyWritten) as landed:
         await (ledger_writer.check() if shown else ledger_writer.write({"group": "3"}))
     assert landed.value.data == {"group": "2"}
     assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version, "it is nobody else's"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests.waiting import eventually
 
+from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.large_work import LargeWork
 from baton.controller.lookups import THREADS
 from baton.controller.offload import MUCH, aside
-from baton.controller.stalls import Stalls
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisQueue
 
@@ -69,5 +69,5 @@ def test_steps_others_and_the_operator_itself_go_on(resolver: Resolver) -> None:
         assert all("blackhole.example:6379 does not answer" in words for words in told)
         resolver.ends.set()
 
-    with asyncio.Runner(loop_factory=Stalls().loop) as runner:
+    with asyncio.Runner(loop_factory=EventLoopStalls().loop) as runner:
         runner.run(story())

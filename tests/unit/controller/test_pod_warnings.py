@@ -27,10 +27,10 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         clock = ApiServerClock(lambda: 1_800_000_000.0, lambda: self.now)
-        self.mirror, self.events, self.metrics = ClusterCache(clock), Told(), Metrics(clock)
-        self.warnings = PodWarnings(self.mirror, self.events, self.metrics, clock)
-        self.mirror.pod_changed = self.warnings.pod_changed
-        self.mirror.group_came_or_went = self.warnings.group_changed
+        self.cache, self.events, self.metrics = ClusterCache(clock), Told(), Metrics(clock)
+        self.warnings = PodWarnings(self.cache, self.events, self.metrics, clock)
+        self.cache.pod_changed = self.warnings.pod_changed
+        self.cache.group_came_or_went = self.warnings.group_changed
         self.warnings.begin()
         self._version = 0
 
@@ -44,11 +44,11 @@ class World:
             name, {"baton.dev/group": group}, annotations={f"baton.dev/{k}": v for k, v in annotations.items()}
         )
         conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": "2020-01-01T00:00:00Z"}]
-        self.mirror.pods.event(kind, {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}})
+        self.cache.pods.event(kind, {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}})
 
     def group(self, name: str, kind: str = "MODIFIED") -> None:
         metadata = self._metadata(name, {}, generation=1)
-        self.mirror.groups.event(kind, {"metadata": metadata, "spec": {"queues": [{"name": "orders"}]}})
+        self.cache.groups.event(kind, {"metadata": metadata, "spec": {"queues": [{"name": "orders"}]}})
 
     def after(self, seconds: float) -> None:
         self.now += seconds
@@ -128,7 +128,7 @@ def test_thousands_of_pods_whose_group_was_deleted_are_looked_at_once_and_only_s
     world.after(AFTER)
     while world.warnings._due:
         world.after(2)
-    world.mirror.__class__ = Counting
+    world.cache.__class__ = Counting
     Counting.looked = 0
     world.group("orders", kind="DELETED")
     world.after(AFTER)
@@ -173,4 +173,4 @@ def test_a_pod_that_changes_its_label_is_counted_where_it_is() -> None:
     world.pod("a", "two")
     world.after(AFTER)
     assert world.gauge == {"two": 1.0}
-    assert isinstance(world.mirror.pods.get("shop", "a"), PodView)
+    assert isinstance(world.cache.pods.get("shop", "a"), PodView)

@@ -13,12 +13,12 @@ from tests.unit.kube.memory_api import ShopApi
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.controller.adapters import open_queue
+from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.operator_metrics import ProcessMetrics
+from baton.controller.operator_replica import Replica
 from baton.controller.problems import Reason
-from baton.controller.replica import Replica
-from baton.controller.stalls import Stalls
 from baton.controller.watches import Watches
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
@@ -64,7 +64,7 @@ def families() -> dict[str, set[str]]:
     replica.services.capacity.book(("shop", "orders"), 4)
     replica.services.capacity.wait(("shop", "orders"), 1)
     replica.fleet.elsewhere.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
-    metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), Stalls()))
+    metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), EventLoopStalls()))
     return {
         family.name + ("_total" if family.type == "counter" else ""): {
             label for sample in family.samples for label in sample.labels

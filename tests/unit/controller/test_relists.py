@@ -12,7 +12,7 @@ from baton.controller.relists import PATIENCE, Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.clock import ApiServerClock
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 from baton.simulation import virtual_time
 
 POD = {
@@ -75,9 +75,9 @@ class Served:
         loop = asyncio.get_running_loop()
         self.clock = ApiServerClock(loop.time, loop.time)
         self.api = Lists()
-        self.mirror = ClusterCache(self.clock)
+        self.cache = ClusterCache(self.clock)
         self.tasks = Tasks(self.clock)
-        self.relists = Relists(self.api, self.mirror, self.clock, self.tasks, ["shop", "bank"])
+        self.relists = Relists(self.api, self.cache, self.clock, self.tasks, ["shop", "bank"])
         self.told: list[float] = []
         self.blind: list[tuple[str | None, float]] = []
         self.relists.blind_changed = lambda scope: self.blind.append((scope, self.clock.ticks()))
@@ -101,11 +101,11 @@ def test_what_vanished_while_nobody_looked_is_noticed() -> None:
     async def story(one: Served) -> None:
         one.want(0)
         await asyncio.sleep(1)
-        assert one.mirror.pods.get("shop", "a") is not None
+        assert one.cache.pods.get("shop", "a") is not None
         one.api.pods = []
         one.want(one.clock.ticks())
         await asyncio.sleep(1)
-        assert one.mirror.pods.get("shop", "a") is None
+        assert one.cache.pods.get("shop", "a") is None
         assert one.relists.ledger_version(("shop", "orders")) == "7"
         assert one.relists.ledger_version(("shop", "returns")) is None
         assert len(one.told) == 2
@@ -141,7 +141,7 @@ def test_a_list_that_was_begun_before_is_not_new_enough() -> None:
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-@pytest.mark.parametrize("resource", [of.value for of in Watched])
+@pytest.mark.parametrize("resource", [of.value for of in WatchedKind])
 def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: Exception | str, resource: str) -> None:
     async def story(one: Served) -> None:
         one.api.refused["bank", resource] = failure
@@ -172,8 +172,8 @@ def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: E
 def test_lists_that_hang_in_many_namespaces_leave_turns_for_others() -> None:
     async def story(one: Served) -> None:
         many = [f"bank-{number}" for number in range(100)]
-        relists = Relists(one.api, one.mirror, one.clock, one.tasks, [*many, "shop"])
-        one.api.refused = {(namespace, of.value): HANG for namespace in many for of in Watched}
+        relists = Relists(one.api, one.cache, one.clock, one.tasks, [*many, "shop"])
+        one.api.refused = {(namespace, of.value): HANG for namespace in many for of in WatchedKind}
         relists.want_all(one.clock.ticks())
         await asyncio.sleep(REQUEST_TIMEOUT * 5 * len(many))
         begun = one.clock.ticks()
@@ -187,7 +187,7 @@ def test_lists_that_hang_in_many_namespaces_leave_turns_for_others() -> None:
 
 def test_a_group_begins_when_its_own_namespace_has_been_seen() -> None:
     async def story(one: Served) -> None:
-        one.api.refused = {("bank", of.value): FAILURES["403"] for of in Watched}
+        one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
         leads_since = one.clock.ticks()
         assert await one.relists.seen("shop", leads_since, 5)
         assert one.clock.ticks() == leads_since
@@ -204,7 +204,7 @@ def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has() -> None:
     async def story(one: Served) -> None:
         assert await one.relists.seen("shop", one.clock.ticks(), 5)
         await asyncio.sleep(50)
-        one.api.refused = {("shop", of.value): FAILURES["503"] for of in Watched}
+        one.api.refused = {("shop", of.value): FAILURES["503"] for of in WatchedKind}
         leads_since = one.clock.ticks()
         assert await one.relists.seen("shop", leads_since, 60)
         assert one.clock.ticks() == leads_since + PATIENCE
@@ -212,8 +212,8 @@ def test_a_group_does_not_wait_for_ever_for_newer_lists_than_it_has() -> None:
     played(story)
 
 
-@pytest.mark.parametrize("resource", [Watched.PODS, Watched.LEASES, Watched.QUEUES])
-def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(resource: Watched) -> None:
+@pytest.mark.parametrize("resource", [WatchedKind.PODS, WatchedKind.LEASES, WatchedKind.QUEUES])
+def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(resource: WatchedKind) -> None:
     async def story(one: Served) -> None:
         one.api.refused["shop", resource.value] = FAILURES["403"]
         assert not await one.relists.seen("shop", one.clock.ticks(), 5 * PATIENCE)
@@ -223,12 +223,12 @@ def test_a_group_does_not_begin_without_ever_having_seen_who_is_there(resource: 
 
 def test_what_was_listed_once_and_is_refused_since_counts_as_seen() -> None:
     async def story(one: Served) -> None:
-        one.api.refused = {("bank", of.value): FAILURES["403"] for of in Watched}
+        one.api.refused = {("bank", of.value): FAILURES["403"] for of in WatchedKind}
         assert await one.relists.seen("shop", one.clock.ticks(), 5)
         one.relists.want_all(one.clock.ticks())
         await asyncio.sleep(100)
         assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 100)
-        one.api.refused = {("shop", of.value): FAILURES["403"] for of in Watched}
+        one.api.refused = {("shop", of.value): FAILURES["403"] for of in WatchedKind}
         one.relists.want_all(one.clock.ticks())
         await asyncio.sleep(100)
         assert (one.relists.refused_for("shop"), one.relists.refused_for("bank")) == (0, 0)
@@ -240,20 +240,20 @@ def test_after_lists_of_sessions_have_failed_for_long_everybody_gets_a_full_term
     async def story(one: Served) -> None:
         one.want(one.clock.ticks())
         await asyncio.sleep(1)
-        session = one.mirror.leases.get("shop", "baton-a")
+        session = one.cache.leases.get("shop", "baton-a")
         assert session is not None
-        one.api.refused["shop", Watched.LEASES.value] = FAILURES["503"]
+        one.api.refused["shop", WatchedKind.LEASES.value] = FAILURES["503"]
         one.want(one.clock.ticks())
         await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF)
         one.api.refused.clear()
         await asyncio.sleep(LONGEST_BACKOFF)
         assert one.relists.problems("shop") == []
-        left = one.mirror.sessions.lapses_at(session) - one.clock.ticks()
+        left = one.cache.sessions.lapses_at(session) - one.clock.ticks()
         assert 0 < left <= session.duration, "who could not renew while the server was away"
         await asyncio.sleep(left)
         one.want(one.clock.ticks())
         await asyncio.sleep(1)
-        assert one.mirror.sessions.lapsed(session, one.clock.ticks())
+        assert one.cache.sessions.lapsed(session, one.clock.ticks())
 
     played(story)
 
@@ -286,10 +286,10 @@ def test_a_list_comes_in_pages_of_one_version() -> None:
             return {"items": [pod], "metadata": {"resourceVersion": "9", "continue": str(at + 1) if at < 4 else ""}}
 
     async def story(one: Served) -> None:
-        relists = Relists(Paged(), one.mirror, one.clock, one.tasks, ["shop"])
+        relists = Relists(Paged(), one.cache, one.clock, one.tasks, ["shop"])
         relists.want(SHOP, 0, lambda: None)
         await asyncio.sleep(1)
-        assert set(one.mirror.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
+        assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
         await relists.stop()
 
     played(story)
@@ -317,10 +317,10 @@ def test_a_list_of_large_objects_comes_in_small_pages_until_they_are_gone() -> N
     async def story(one: Served) -> None:
         api = Large()
         api.asked = []
-        relists = Relists(api, one.mirror, one.clock, one.tasks, ["shop"])
+        relists = Relists(api, one.cache, one.clock, one.tasks, ["shop"])
         relists.want(SHOP, 0, lambda: None)
         await asyncio.sleep(1)
-        assert set(one.mirror.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(30)}
+        assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(30)}
         assert api.asked == [PAGE, 62, 15, *[3] * 10]
         api.asked.clear()
         api.largest = PAGE

@@ -11,7 +11,7 @@ from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
 from baton.kube.api import UnavailableError
-from baton.kube.ledger import Landed
+from baton.kube.ledger import AlreadyWritten
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 ORDERS = QueueName("orders")
@@ -72,7 +72,7 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
     around.mute = False
-    made = await runtime.adopt(Landed(around.stands).data)
+    made = await runtime.adopt(AlreadyWritten(around.stands).data)
     assert made is not None
     assert runtime.state == load(around.stands)
     granted = {one.partition: (one.uid, one.epoch) for one in around.wanted if isinstance(one, Grant)}

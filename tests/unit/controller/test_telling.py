@@ -46,14 +46,14 @@ class Said(Events):
         self.said.append((reason, note, kind))
 
 
-def teller(events: Events) -> EventRecorder:
+def recorder(events: Events) -> EventRecorder:
     return EventRecorder(KEY, ABOUT, events, Metrics(ApiServerClock()))
 
 
 def told(*events: StepEvent, unacknowledged: dict[Partition, int | None] | None = None) -> list[tuple[str, str, Kind]]:
     """What is said of one step when the queues have answered."""
     said = Said()
-    one = teller(said)
+    one = recorder(said)
 
     async def lives() -> None:
         await one.tell(events, 0.0)
@@ -97,7 +97,7 @@ def test_where_the_queue_cannot_say_or_does_not_answer_the_deadline_is_told(answ
 
 async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
     said = Said()
-    one = teller(said)
+    one = recorder(said)
     await one.tell([revoked(5)], 10.0)
     assert said.said == []
     assert one.due_at == 11.0
@@ -203,7 +203,7 @@ def test_scattered_partitions_are_not_all_listed() -> None:
 
 async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> None:
     said = Said()
-    one = teller(said)
+    one = recorder(said)
     for tick in range(6000):  # ten a second, one partition at a time
         await one.tell([Granted(partition(tick), MemberId(f"m{tick % 50}"), Epoch(2), A, 0.1)], tick / 10)
     assert 40 < len(said.said) < 250
@@ -213,7 +213,7 @@ async def test_a_rebalance_that_goes_on_and_on_is_told_less_and_less_often() -> 
 
 def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
     said = Said()
-    one = teller(said)
+    one = recorder(said)
     for problem in (None, Problem(Reason.NO_MEMBERS, "label the pods"), Problem(Reason.NO_MEMBERS, "label the pods"), None, None):
         one.trouble(problem, 0.0)
     assert said.said == [
@@ -224,7 +224,7 @@ def test_what_is_wrong_is_told_when_it_begins_and_when_it_is_over() -> None:
 
 def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -> None:
     said = Said()
-    one = teller(said)
+    one = recorder(said)
 
     def due_at() -> float | None:
         return one.due_at
@@ -246,7 +246,7 @@ def test_another_trouble_of_the_same_reason_is_told_too_and_not_all_the_time() -
 
 async def test_what_is_left_is_told_at_the_end() -> None:
     said = Said()
-    one = teller(said)
+    one = recorder(said)
     await one.tell([revoked(5)], 10.0)
     one.flush()
     assert len(said.said) == 1
@@ -254,10 +254,10 @@ async def test_what_is_left_is_told_at_the_end() -> None:
 
 async def test_pauses_and_holddowns_are_measured() -> None:
     metrics = Metrics(ApiServerClock())
-    teller = EventRecorder(KEY, ABOUT, Said(), metrics)
-    await teller.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
-    await teller.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
-    await teller.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
+    recorder = EventRecorder(KEY, ABOUT, Said(), metrics)
+    await recorder.tell([StateChanged(State.HOLDDOWN, until=5.0)], 0.0)
+    await recorder.tell([StateChanged(State.HOLDDOWN, until=7.0)], 1.0)
+    await recorder.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(2), B, paused_for=0.5)], 5.0)
     samples = {sample.name: sample.value for family in metrics.registry.collect() for sample in family.samples if sample.labels}
     assert samples["baton_holddown_seconds_sum"] == 5.0
     assert samples["baton_pause_seconds_sum"] == 0.5

@@ -14,11 +14,11 @@ from tests.waiting import eventually
 
 from baton.controller import watch as watch_module
 from baton.controller import watches as watches_module
-from baton.controller.feed import Feed
 from baton.controller.watch import settings, watch
+from baton.controller.watch_events import WatchEvents
 from baton.controller.watches import Watches
 from baton.kube.store import Manifest
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 
 def test_a_watch_is_tried_again_soon_and_for_ever() -> None:
@@ -39,14 +39,14 @@ class Watching:
 
     def __init__(self, server: HttpApiServer, kubeconfig: Path) -> None:
         self.server = server
-        self.heard: list[tuple[Watched, str, str]] = []
-        feed = Feed(asyncio.get_running_loop(), self._hear)
+        self.heard: list[tuple[WatchedKind, str, str]] = []
+        feed = WatchEvents(asyncio.get_running_loop(), self._hear)
         self.watches = Watches(lambda scope, began: watch(kubeconfig, scope, feed.put, began), ["shop", "bank"])
 
-    def _hear(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
+    def _hear(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         self.heard.append((of, manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
 
-    async def watched(self, namespace: str, of: Watched, name: str) -> None:
+    async def watched(self, namespace: str, of: WatchedKind, name: str) -> None:
         """An event there arrives."""
         self.server.event(namespace, of.value, "ADDED", manifest(namespace, name))
 
@@ -77,14 +77,14 @@ async def _begun(one: Watching) -> AsyncIterator[Watching]:
     one.watches.start()
     try:
         for namespace in ("shop", "bank"):
-            await one.watched(namespace, Watched.PODS, "first")
+            await one.watched(namespace, WatchedKind.PODS, "first")
         yield one
     finally:
         await asyncio.to_thread(one.watches.stop)
 
 
 async def test_what_is_there_and_what_comes_is_heard_of(watching: Watching) -> None:
-    for of in Watched:
+    for of in WatchedKind:
         for namespace in ("shop", "bank"):
             await watching.watched(namespace, of, "one")
     assert watching.watches.begun
@@ -93,12 +93,12 @@ async def test_what_is_there_and_what_comes_is_heard_of(watching: Watching) -> N
 
 async def test_ledgers_are_listed_by_few_and_all_of_them(watching: Watching) -> None:
     there = {f"one-{number}" for number in range(26)}
-    for of in (Watched.LEDGERS, Watched.PODS):
+    for of in (WatchedKind.LEDGERS, WatchedKind.PODS):
         watching.server.objects["bank", of.value] = [manifest("bank", name) for name in sorted(there)]
     watching.server.pages.clear()
     watching.server.say("bank", "pods", ENDS["gone"])
     await watching.restarted("bank")
-    for of, at_once in ((Watched.LEDGERS, 3), (Watched.PODS, 5)):
+    for of, at_once in ((WatchedKind.LEDGERS, 3), (WatchedKind.PODS, 5)):
         await watching.watched("bank", of, "after")
         assert {name for kind, _, name in watching.heard if kind is of} >= there
         assert max(watching.server.pages["bank", of.value]) == at_once
@@ -117,7 +117,7 @@ async def test_large_objects_are_neither_kept_nor_copied(watching: Watching) -> 
         watching.server.objects["bank", "pods"] = there
         watching.server.say("bank", "pods", ENDS["gone"])
         await watching.restarted("bank")
-        await watching.watched("bank", Watched.PODS, "listed")
+        await watching.watched("bank", WatchedKind.PODS, "listed")
         assert {name for _, _, name in watching.heard} >= {f"large-{number}" for number in range(25)}
         assert tracemalloc.get_traced_memory()[1] < 15 * size, "two pages of five, and what came of their text"
     finally:
@@ -138,8 +138,8 @@ ENDS = {
 async def test_a_watch_that_cannot_be_read_on_stops_no_other_namespace(watching: Watching, line: bytes) -> None:
     watching.server.say("bank", "pods", line)
     await watching.restarted("bank")
-    await watching.watched("shop", Watched.PODS, "second")
-    await watching.watched("bank", Watched.PODS, "second")
+    await watching.watched("shop", WatchedKind.PODS, "second")
+    await watching.watched("bank", WatchedKind.PODS, "second")
     assert watching.watches.restarts["shop"] == 0
 
 
@@ -150,25 +150,25 @@ async def test_a_namespace_that_is_refused_stops_no_other_and_is_watched_when_it
     watching.server.refused["bank", "pods"] = status
     watching.server.say("bank", "pods", ENDS["gone"])
     await watching.restarted("bank", 2)
-    await watching.watched("shop", Watched.PODS, "second")
+    await watching.watched("shop", WatchedKind.PODS, "second")
     del watching.server.refused["bank", "pods"]
     watching.server.objects["bank", "pods"] = [manifest("bank", "third")]
-    await watching.watched("bank", Watched.PODS, "second")
-    assert (Watched.PODS, "bank", "third") in watching.heard
+    await watching.watched("bank", WatchedKind.PODS, "second")
+    assert (WatchedKind.PODS, "bank", "third") in watching.heard
     assert watching.watches.restarts["shop"] == 0
 
 
 async def test_a_kind_that_comes_later_is_watched_then(watching: Watching) -> None:
-    watching.server.served.remove(Watched.QUEUES)
-    watching.server.refused["bank", Watched.QUEUES.value] = 404
-    watching.server.say("bank", Watched.QUEUES.value, ENDS["gone"])
+    watching.server.served.remove(WatchedKind.QUEUES)
+    watching.server.refused["bank", WatchedKind.QUEUES.value] = 404
+    watching.server.say("bank", WatchedKind.QUEUES.value, ENDS["gone"])
     await watching.restarted("bank")
-    await watching.watched("bank", Watched.PODS, "second")  # without that kind
+    await watching.watched("bank", WatchedKind.PODS, "second")  # without that kind
     before = watching.watches.restarts["bank"]
-    watching.server.served.add(Watched.QUEUES)
+    watching.server.served.add(WatchedKind.QUEUES)
     watching.server.refused.clear()
     await watching.restarted("bank", before + 1)
-    await watching.watched("bank", Watched.QUEUES, "orders")
+    await watching.watched("bank", WatchedKind.QUEUES, "orders")
 
 
 async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,14 +216,14 @@ async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
     class UnforeseenError(Exception):
         """Of no kind that anybody could have named."""
 
-    def deliver(of: Watched, kind: str | None, one: Manifest) -> None:
+    def deliver(of: WatchedKind, kind: str | None, one: Manifest) -> None:
         if one["metadata"]["name"] == "bad":
             raise UnforeseenError
         heard.append((one["metadata"]["name"], kind))
 
-    feed = Feed(asyncio.get_running_loop(), deliver)
+    feed = WatchEvents(asyncio.get_running_loop(), deliver)
     for name in ("bad", *(f"pod-{number}" for number in range(1000))):
-        feed.put(Watched.PODS, "ADDED", manifest("shop", name))  # all before any is delivered
+        feed.put(WatchedKind.PODS, "ADDED", manifest("shop", name))  # all before any is delivered
     for _ in range(1000):  # turns of the event loop
         await asyncio.sleep(0)
     assert len(heard) == 1000
@@ -231,10 +231,10 @@ async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:
 
 async def test_of_an_object_only_the_newest_event_waits() -> None:
     heard: list[tuple[str | None, str]] = []
-    feed = Feed(asyncio.get_running_loop(), lambda of, kind, one: heard.append((kind, one["metadata"]["resourceVersion"])))
-    feed.put(Watched.PODS, "ADDED", manifest("shop", "a", 1))
-    feed.put(Watched.PODS, "DELETED", manifest("shop", "a", 2))
-    feed.put(Watched.PODS, "ADDED", manifest("shop", "a", 10))
-    feed.put(Watched.PODS, "MODIFIED", manifest("shop", "a", 9))
+    feed = WatchEvents(asyncio.get_running_loop(), lambda of, kind, one: heard.append((kind, one["metadata"]["resourceVersion"])))
+    feed.put(WatchedKind.PODS, "ADDED", manifest("shop", "a", 1))
+    feed.put(WatchedKind.PODS, "DELETED", manifest("shop", "a", 2))
+    feed.put(WatchedKind.PODS, "ADDED", manifest("shop", "a", 10))
+    feed.put(WatchedKind.PODS, "MODIFIED", manifest("shop", "a", 9))
     await asyncio.sleep(0)
     assert heard == [("ADDED", "10")]

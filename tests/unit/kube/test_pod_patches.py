@@ -6,8 +6,8 @@ from dataclasses import replace
 from tests.unit.kube.memory_api import ShopApi
 
 from baton.kube.api import BOUNDS
-from baton.kube.bump import SHOWN_WITHIN, Bumper, bumps, mark
 from baton.kube.clock import ApiServerClock
+from baton.kube.mount_refresh import SHOWN_WITHIN, MountRefresher, due_refreshes, mark
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, marks, victims
 from baton.model.ids import MemberId, Uid
@@ -24,22 +24,22 @@ def put(api: ShopApi, pod: PodView) -> str:
 
 
 def test_only_pods_whose_key_changed_are_told() -> None:
-    assert [bump.pod for bump in bumps(LEDGER, [A, B])] == ["a"]
-    assert [bump.pod for bump in bumps({**LEDGER, "b": "new"}, [A, B])] == ["a", "b"]
-    assert bumps({"group": "g"}, [A, replace(A, name=MemberId("group"))]) == []
+    assert [bump.pod for bump in due_refreshes(LEDGER, [A, B])] == ["a"]
+    assert [bump.pod for bump in due_refreshes({**LEDGER, "b": "new"}, [A, B])] == ["a", "b"]
+    assert due_refreshes({"group": "g"}, [A, replace(A, name=MemberId("group"))]) == []
 
 
 async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     api = ShopApi()
     path = put(api, A)
-    bumper = Bumper(api, ApiServerClock())
+    bumper = MountRefresher(api, ApiServerClock())
     api.away = True
-    await bumper.carry_out(bumps(LEDGER, [A]))
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))
     api.away = False
-    await bumper.carry_out(bumps(LEDGER, [A]))
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
     version = api.objects[path]["metadata"]["resourceVersion"]
-    await bumper.carry_out(bumps(LEDGER, [A]))  # the watch has not shown it yet
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))  # the watch has not shown it yet
     assert api.objects[path]["metadata"]["resourceVersion"] == version
 
 
@@ -47,14 +47,14 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     api = ShopApi()
     path = put(api, A)
     now = 0.0
-    bumper = Bumper(api, ApiServerClock(monotonic=lambda: now))
-    await bumper.carry_out(bumps(LEDGER, [A]))
+    bumper = MountRefresher(api, ApiServerClock(monotonic=lambda: now))
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))
     put(api, A)
     now = SHOWN_WITHIN - 1
-    await bumper.carry_out(bumps(LEDGER, [A]))
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))
     assert "annotations" not in api.objects[path]["metadata"], "the watch may only be late"
     now = SHOWN_WITHIN
-    await bumper.carry_out(bumps(LEDGER, [A]))
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
 
 
@@ -63,10 +63,10 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
     path = put(api, A)
     delays = iter([0.02])
     api.latency = lambda: next(delays, 0.0)
-    bumper = Bumper(api, ApiServerClock())
-    first = asyncio.create_task(bumper.carry_out(bumps(LEDGER, [A])))
+    bumper = MountRefresher(api, ApiServerClock())
+    first = asyncio.create_task(bumper.carry_out(due_refreshes(LEDGER, [A])))
     await asyncio.sleep(0)
-    await bumper.carry_out(bumps({"a": "a later entry of a"}, [A]))
+    await bumper.carry_out(due_refreshes({"a": "a later entry of a"}, [A]))
     await first
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("a later entry of a")}
 
@@ -74,11 +74,11 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
 async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_same() -> None:
     api = ShopApi()
     put(api, A)
-    bumper = Bumper(api, ApiServerClock())
-    await bumper.carry_out(bumps(LEDGER, [A]))
+    bumper = MountRefresher(api, ApiServerClock())
+    await bumper.carry_out(due_refreshes(LEDGER, [A]))
     again = replace(A, uid=Uid("u-a2"))
     path = put(api, again)
-    await bumper.carry_out(bumps(LEDGER, [again]))
+    await bumper.carry_out(due_refreshes(LEDGER, [again]))
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
 
 
@@ -88,21 +88,21 @@ async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * BOUNDS.each)]
     ledger: dict[str, str] = {pod.name: "entry" for pod in pods}
     paths = [put(api, pod) for pod in pods]
-    bumper = Bumper(api, ApiServerClock())
+    bumper = MountRefresher(api, ApiServerClock())
     for rounds in range(2):  # before any has begun, and in the midst of it
-        under_way = asyncio.create_task(bumper.carry_out(bumps(ledger, pods)))
+        under_way = asyncio.create_task(bumper.carry_out(due_refreshes(ledger, pods)))
         for _ in range(rounds):
             await asyncio.sleep(0)
         under_way.cancel()
         await asyncio.gather(under_way, return_exceptions=True)
     assert not all("annotations" in api.objects[path]["metadata"] for path in paths)
-    await bumper.carry_out(bumps(ledger, pods))
+    await bumper.carry_out(due_refreshes(ledger, pods))
     assert all("annotations" in api.objects[path]["metadata"] for path in paths)
 
 
 async def test_a_pod_that_is_gone_needs_no_bump() -> None:
     api = ShopApi()
-    await Bumper(api, ApiServerClock()).carry_out(bumps(LEDGER, [A]))
+    await MountRefresher(api, ApiServerClock()).carry_out(due_refreshes(LEDGER, [A]))
     assert api.objects == {}
 
 

@@ -7,13 +7,13 @@ from tests.unit.spark.builders import entry, executor
 
 from baton.model import MemberId
 from baton.model.ledger import MemberEntry
-from baton.spark.custody import Custody
-from baton.spark.ledger import LedgerSnapshot
+from baton.spark.executor_warm_up import ExecutorWarmUp
+from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.ledger_view import LedgerSnapshot
 from baton.spark.locality import Executor
 from baton.spark.scale import RequestedScale
 from baton.spark.session import SilentSession
 from baton.spark.statistics import Counts
-from baton.spark.warming import Warming
 from baton.spark.watch import Watch
 
 
@@ -57,7 +57,7 @@ class Board:
 class Scene:
     def __init__(self) -> None:
         self.scheduler, self.board, self.session = Scheduler(), Board(), SilentSession()
-        self.custody = Custody(self.board, lambda releases: None)
+        self.grants_in_use = GrantsInUse(self.board, lambda releases: None)
         self.looked_up: list[int] = []
         self.trouble = ""
         self.watch = Watch(
@@ -65,11 +65,11 @@ class Scene:
             ended=lambda: None,
             look_up=lambda: self.looked_up.append(1),
             ledger=self.board,
-            custody=self.custody,
+            grants_in_use=self.grants_in_use,
             executors=self.scheduler,
             session=self.session,
             counts=Counts(),
-            warming=Warming(lambda executor: None, patience=0),
+            executor_warm_up=ExecutorWarmUp(lambda executor: None, patience=0),
             trouble=lambda: self.trouble,
             patience=0,
         )
@@ -127,7 +127,7 @@ def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) 
 def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
     scene.board.write(entry("exec-1", {0: 1}))
-    scene.custody.take(lambda ownership: ownership.owned)
+    scene.grants_in_use.take(lambda ownership: ownership.owned)
     scene.watch.look()
     assert scene.scheduler.ended == []
     scene.board.write(entry("exec-1"), entry("exec-2", {0: 2}))

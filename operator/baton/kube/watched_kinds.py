@@ -9,7 +9,7 @@ from baton.kube.objects import GROUP_VERSION, groups_path, queues_path
 from baton.model.names import GROUP_LABEL
 
 
-class Watched(StrEnum):
+class WatchedKind(StrEnum):
     """By plural, as rules of RBAC name them."""
 
     PODS = "pods"
@@ -27,18 +27,18 @@ class Watched(StrEnum):
     @property
     def selector(self) -> Mapping[str, str]:
         """What narrows a list or a watch at the server."""
-        return {} if self in (Watched.QUEUES, Watched.GROUPS) else {"labelSelector": GROUP_LABEL}
+        return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
 
     def path(self, namespace: str | None) -> str:
         """Of all in this namespace; None: of all namespaces."""
         match self:
-            case Watched.LEASES:
+            case WatchedKind.LEASES:
                 return leases_path(namespace)
-            case Watched.QUEUES:
+            case WatchedKind.QUEUES:
                 return queues_path(namespace)
-            case Watched.GROUPS:
+            case WatchedKind.GROUPS:
                 return groups_path(namespace)
         return core_path(namespace, self.value)
 
 
-_GROUP_VERSIONS = {Watched.LEASES: LEASES, Watched.QUEUES: GROUP_VERSION, Watched.GROUPS: GROUP_VERSION}
+_GROUP_VERSIONS = {WatchedKind.LEASES: LEASES, WatchedKind.QUEUES: GROUP_VERSION, WatchedKind.GROUPS: GROUP_VERSION}

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 
 from baton.model.ids import MemberId
 from baton.model.session import Release
-from baton.spark.ledger import LedgerView
+from baton.spark.ledger_view import LedgerView
 from baton.spark.ownership import Ownership, PartitionGrant
 
 
-class Custody:
+class GrantsInUse:
     """Thread-safe: the batch takes and puts back, the ledger's watch and the session's renewals ask."""
 
     def __init__(self, ledger: LedgerView, tell: Callable[[frozenset[Release]], None]) -> None:

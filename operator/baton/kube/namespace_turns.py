@@ -42,7 +42,7 @@ class Bounds:
     """Seconds after which a call takes long."""
 
 
-class Turns:
+class NamespaceTurns:
     """For the calls of one client."""
 
     def __init__(self, bounds: Bounds) -> None:

@@ -17,7 +17,7 @@ Warm = Callable[[Executor], object]
 """Runs an empty task in an executor, and returns when it is done."""
 
 
-class Warming:
+class ExecutorWarmUp:
     """Which executors are warm. One that cannot be warmed counts all the same, after `patience` seconds or when the try has
     failed.
     """

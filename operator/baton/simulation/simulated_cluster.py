@@ -14,7 +14,7 @@ from baton.simulation.queue import FencedQueues
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
 
 
-class Life(NamedTuple):
+class PodLife(NamedTuple):
     """One pod, from when it joined to when it was gone."""
 
     member: MemberId
@@ -23,7 +23,7 @@ class Life(NamedTuple):
     end: float = math.inf
 
 
-class World:
+class SimulatedCluster:
     """Facts only. What the engine knows of them is what it is shown."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -34,7 +34,7 @@ class World:
         self.approved: str | None = None
         """The proposal that somebody approved last."""
         self.fleet: dict[MemberId, SimulatedConsumer] = {}
-        self.lives: list[Life] = []
+        self.lives: list[PodLife] = []
         """Of everybody who ever joined, in the order of joining."""
         self._open: dict[MemberId, int] = {}
         self.records = FencedQueues()
@@ -125,7 +125,7 @@ class World:
             if old is not None:
                 self._ends(name, now)
             self._open[name] = len(self.lives)
-            self.lives.append(Life(name, uid, now))
+            self.lives.append(PodLife(name, uid, now))
             self.fleet[name] = SimulatedConsumer(name, seen, self._consumers.release_of(member.id))
 
     def _read(self) -> None:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from baton.model.ids import Partition
 from baton.simulation.run import Result
+from baton.simulation.simulated_cluster import PodLife
 from baton.simulation.timeline import Line, number
-from baton.simulation.world import Life
 
 
-class Orphan(NamedTuple):
+class OrphanedPartition(NamedTuple):
     """One partition, from when its owner was gone to when that was noticed, the owner was back, or the scenario ended."""
 
     partition: Partition
@@ -19,13 +19,13 @@ class Orphan(NamedTuple):
     end: float
 
 
-def orphans(result: Result) -> tuple[Orphan, ...]:
+def orphaned_partitions(result: Result) -> tuple[OrphanedPartition, ...]:
     """In order of time, then by partition."""
-    lives: defaultdict[str, list[Life]] = defaultdict(list)
+    lives: defaultdict[str, list[PodLife]] = defaultdict(list)
     for life in result.lives:
         lives[life.member].append(life)
     found = [
-        Orphan(partition, owner, start, end)
+        OrphanedPartition(partition, owner, start, end)
         for partition, owner, since, to in _ownerships(result.lines[:-1], result.until)
         for start, end in _without(lives[owner], since, to)
     ]
@@ -47,7 +47,7 @@ def _ownerships(lines: Iterable[Line], until: float) -> Iterator[tuple[Partition
         yield partition, *before, until
 
 
-def _without(lives: Sequence[Life], start: float, end: float) -> Iterator[tuple[float, float]]:
+def _without(lives: Sequence[PodLife], start: float, end: float) -> Iterator[tuple[float, float]]:
     """The part of a time in which the pod that was there at its beginning was not."""
     uid = [life.uid for life in lives if number(life.start) <= start][-1]
     for life in lives:

@@ -13,21 +13,21 @@ from itertools import islice
 import structlog
 
 from baton.kube.store import Manifest
-from baton.kube.watched import Watched
+from baton.kube.watched_kinds import WatchedKind
 
 AT_ONCE = 50
 """Events that are delivered before others have their turn."""
 
-Key = tuple[Watched, str, str]
+Key = tuple[WatchedKind, str, str]
 Event = tuple[str | None, Manifest]
 
 log = structlog.get_logger("baton.watch")
 
 
-class Feed:
+class WatchEvents:
     """`put` may be called from any thread; `deliver` is called on the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[Watched, str | None, Manifest], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[WatchedKind, str | None, Manifest], None]) -> None:
         self._loop = loop
         self._deliver = deliver
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class Feed:
         self._called = False
         """The event loop knows that something waits."""
 
-    def put(self, of: Watched, kind: str | None, manifest: Manifest) -> None:
+    def put(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         """A watch's event; see `ClusterCache.event`."""
         metadata = manifest["metadata"]
         key = (of, metadata["namespace"], metadata["name"])

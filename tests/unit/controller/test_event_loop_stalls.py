@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from baton.controller.stalls import BUCKET, BUCKETS, Stalls
+from baton.controller.event_loop_stalls import BUCKET, BUCKETS, EventLoopStalls
 
 
 class Hands:
@@ -16,7 +16,7 @@ class Hands:
         return self.now
 
 
-def busy(stalls: Stalls, clock: Hands, seconds: float) -> None:
+def busy(stalls: EventLoopStalls, clock: Hands, seconds: float) -> None:
     stalls.answered()
     clock.now += seconds
     stalls.asks()
@@ -24,7 +24,7 @@ def busy(stalls: Stalls, clock: Hands, seconds: float) -> None:
 
 def test_the_longest_stall_is_told_for_five_minutes_and_since_the_start() -> None:
     clock = Hands()
-    stalls = Stalls(clock)
+    stalls = EventLoopStalls(clock)
     stalls.asks()
     busy(stalls, clock, 0.2)
     busy(stalls, clock, 0.1)
@@ -36,7 +36,7 @@ def test_the_longest_stall_is_told_for_five_minutes_and_since_the_start() -> Non
 
 def test_a_stall_that_lasts_is_seen() -> None:
     clock = Hands()
-    stalls = Stalls(clock)
+    stalls = EventLoopStalls(clock)
     stalls.asks()
     stalls.answered()
     clock.now += 7
@@ -47,7 +47,7 @@ def test_a_stall_that_lasts_is_seen() -> None:
 
 
 def test_an_event_loop_is_measured() -> None:
-    stalls = Stalls(time.thread_time)
+    stalls = EventLoopStalls(time.thread_time)
 
     async def work() -> None:
         await asyncio.sleep(0.01)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from baton.api import PartitionedQueueSpec
-from baton.controller.booking import Booking, holds
 from baton.controller.capacity import Capacity
+from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
@@ -68,7 +68,7 @@ def having(*queues: QueueSight, withdrawn: int = 0) -> GroupState:
 )
 def test_what_is_booked_and_what_finds_no_room(sights: list[QueueSight], members: bool, without: set[str], booked: int) -> None:
     books = Capacity(100)
-    booking = Booking(KEY, books)
+    booking = GroupCapacity(KEY, books)
     assert booking.take(having(*sights), sights, members=members) == without
     assert books.booked(KEY) == booked
     assert (booking.problem is not None) is bool(without)
@@ -80,7 +80,7 @@ def test_what_is_booked_and_what_finds_no_room(sights: list[QueueSight], members
 
 def test_what_was_withdrawn_counts_a_quarter_and_comes_back_in_its_place() -> None:
     books = Capacity(100)
-    booking = Booking(KEY, books)
+    booking = GroupCapacity(KEY, books)
     small = sight("a", 20, 20, facts=QueueFacts(partitions=20))
     shrunk = having(small, withdrawn=80)
     assert holds(shrunk) == 40
@@ -94,7 +94,7 @@ def test_what_was_withdrawn_counts_a_quarter_and_comes_back_in_its_place() -> No
 def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
     books = Capacity(100)
     books.book(("shop", "other"), 50)
-    booking = Booking(KEY, books)
+    booking = GroupCapacity(KEY, books)
     assert not booking.begin(51, at_all_events=False)
     told = booking.problem
     assert told is not None
@@ -120,7 +120,7 @@ def test_whoever_is_refused_hears_which_bound_it_is(others: dict[tuple[str, str]
     books = Capacity(100, shared=True)
     for key, partitions in others.items():
         books.book(key, partitions)
-    booking = Booking(KEY, books)
+    booking = GroupCapacity(KEY, books)
     booking.take(having(sight("a", 20)), [sight("a", 20)], members=True)
     assert booking.problem is not None
     assert told in booking.problem.message

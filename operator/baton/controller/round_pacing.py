@@ -11,7 +11,7 @@ AT_ONCE = 10
 """Rounds that are begun on one turn of the event loop."""
 
 
-class Pace:
+class RoundPacing:
     """Of one event loop."""
 
     def __init__(self) -> None:

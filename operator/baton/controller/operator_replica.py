@@ -15,18 +15,18 @@ from baton.controller.group_loops import GroupLoops
 from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
 from baton.controller.operator_metrics import ReplicaMetrics
-from baton.controller.pace import Pace
-from baton.controller.queue_reports import QueueBoard
+from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
+from baton.controller.round_pacing import RoundPacing
 from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end
 from baton.kube.api import Api
-from baton.kube.bump import Bumper
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.events import Events
 from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
 
@@ -43,7 +43,7 @@ log = structlog.get_logger("baton.operator")
 
 
 class Replica:
-    """What a replica consists of. Whoever runs it feeds `mirror` with watch events."""
+    """What a replica consists of. Whoever runs it feeds `cache` with watch events."""
 
     def __init__(
         self,
@@ -70,25 +70,25 @@ class Replica:
         self.clock = clock
         self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
-        self.mirror = ClusterCache(clock)
+        self.cache = ClusterCache(clock)
         self.elector = Elector(
             of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify(), serves=namespaces
         )
         self.events = Events(api, identity, clock)
-        relists = Relists(api, self.mirror, clock, self.tasks, namespaces)
+        relists = Relists(api, self.cache, clock, self.tasks, namespaces)
         self.services = Services(
             api=api,
             open_queue=open_queue,
-            mirror=self.mirror,
+            cache=self.cache,
             clock=clock,
             tasks=self.tasks,
-            pace=Pace(),
+            pacing=RoundPacing(),
             events=self.events,
             metrics=self.metrics,
             elector=self.elector,
-            bumper=Bumper(api, clock),
+            refresher=MountRefresher(api, clock),
             scaler=Scaler(api),
-            board=QueueBoard(api, self.mirror, clock, self.tasks, relists.groups_seen),
+            board=QueueReports(api, self.cache, clock, self.tasks, relists.groups_seen),
             releases=OperatorReleases(api, clock),
             relists=relists,
             capacity=Capacity(most_partitions, shared=len(namespaces) != 1),

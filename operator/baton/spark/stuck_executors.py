@@ -12,7 +12,7 @@ from baton.spark.locality import Executor
 
 
 @dataclass(frozen=True, slots=True)
-class HoldUp:
+class StuckExecutors:
     """Since when (seconds) nothing but these executors has been at work, and how many tasks they had finished by then."""
 
     executors: frozenset[str]
@@ -20,7 +20,9 @@ class HoldUp:
     since: float
 
 
-def hold_up(before: HoldUp | None, executors: Iterable[Executor], missed: frozenset[str], now: float) -> HoldUp | None:
+def stuck_executors(
+    before: StuckExecutors | None, executors: Iterable[Executor], missed: frozenset[str], now: float
+) -> StuckExecutors | None:
     """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to somebody
     else.
 
@@ -34,9 +36,9 @@ def hold_up(before: HoldUp | None, executors: Iterable[Executor], missed: frozen
     finished = sum(executor.finished_tasks for executor in fleet)
     if before is not None and before.executors == at_work and before.finished == finished:
         return before
-    return HoldUp(at_work, finished, now)
+    return StuckExecutors(at_work, finished, now)
 
 
-def to_kill(found: HoldUp | None, patience: float, now: float) -> frozenset[str]:
+def to_kill(found: StuckExecutors | None, patience: float, now: float) -> frozenset[str]:
     """The ids of the executors to do without, once the hold-up has lasted for `patience` seconds."""
     return found.executors if found is not None and now - found.since >= patience else frozenset()

@@ -11,17 +11,18 @@ from functools import partial
 import structlog
 
 from baton.api import ConsumerGroupSpec
-from baton.controller.booking import Booking, holds
-from baton.controller.bumping import Bumping
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.deletion_wait import patience
 from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
-from baton.controller.group_objects import GroupSight
+from baton.controller.group_capacity import GroupCapacity, holds
+from baton.controller.group_objects import GroupObjects
+from baton.controller.group_steps import GroupSteps
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.controller.ledger_writer import LedgerWriter
+from baton.controller.mount_refreshes import MountRefreshes
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_workers import QueueWorkers
@@ -31,7 +32,6 @@ from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.services import Services
-from baton.controller.steps import Steps
 from baton.controller.takeover import Takeover
 from baton.engine import GroupState
 from baton.kube.events import Regarding
@@ -61,20 +61,20 @@ class GroupLoop:
         self._leads_since = leads_since
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
-        self._sight = GroupSight(self.key, group.uid, services.mirror)
+        self._sight = GroupObjects(self.key, group.uid, services.cache)
         self._news = asyncio.Event()
         self._finalizer = Finalizer(services.api, *self.key)
-        self._booking = Booking(self.key, services.capacity)
+        self._group_capacity = GroupCapacity(self.key, services.capacity)
         elector, booked = services.elector, partial(services.capacity.booked, self.key)
         ledger = Ledger(services.api, self._owner, elector.term, elector.release, services.releases, booked)
         self._ledger_writer = LedgerWriter(ledger, services.elector, services.clock)
         self._workers = QueueWorkers(
-            self.key, group.uid, services.mirror, services.clock, services.tasks, services.open_queue, self.wake
+            self.key, group.uid, services.cache, services.clock, services.tasks, services.open_queue, self.wake
         )
         self._ends = False
         """It has been seen that the group is being deleted."""
-        self._bumping = Bumping(services.bumper, services.tasks, self.key)
-        self._teller = EventRecorder(self.key, about, services.events, services.metrics)
+        self._refreshes = MountRefreshes(services.refresher, services.tasks, self.key)
+        self._recorder = EventRecorder(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(self.key, services.scaler, services.tasks, self.wake)
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         state = GroupState.new(group.full_name)
@@ -82,13 +82,13 @@ class GroupLoop:
         self._retrying = Retrying(services.clock, self._stuck, self._log)
         work = services.large_work.of(group.namespace, self._retrying.elsewhere)
         self._runtime = GroupRuntime(state, services.clock, self._ledger_writer, self._workers, work)
-        self._steps = Steps(
+        self._steps = GroupSteps(
             self._owner,
             self._runtime,
             self._ledger_writer,
             self._workers,
             self._sight,
-            self._teller,
+            self._recorder,
             self._reporter,
             services.clock,
             services.ledger_limit,
@@ -101,8 +101,8 @@ class GroupLoop:
             self._sight,
             self._finalizer,
             self._ledger_writer,
-            self._teller,
-            self._booking,
+            self._recorder,
+            self._group_capacity,
             services,
             work,
             self._stuck,
@@ -144,8 +144,8 @@ class GroupLoop:
             self._log.info("another leader has taken over")
         finally:
             writing.cancel()
-            self._teller.flush()
-            self._bumping.close()
+            self._recorder.flush()
+            self._refreshes.close()
             self._scaling.close()
             self._services.relists.forget(self.key)
             self._reporter.close()
@@ -155,12 +155,12 @@ class GroupLoop:
     def _stuck(self, problem: Problem) -> None:
         """It cannot go on before that is over."""
         self._steps.trouble_told = True
-        self._teller.trouble(problem, self._services.clock.now())
+        self._recorder.trouble(problem, self._services.clock.now())
         if (group := self._sight.group) is not None:
             self._reporter.halted(group, problem, self._ledger_writer)
 
     async def _begin(self) -> bool:
-        await self._services.pace.turn()
+        await self._services.pacing.turn()
         state = await self._takeover.state()
         if state is None:
             return False
@@ -171,10 +171,10 @@ class GroupLoop:
     async def _cycle(self) -> bool:
         """Once around; False when the group is gone and nothing is left to do."""
         await self._ledger_writer.gather()
-        await self._services.pace.turn()
+        await self._services.pacing.turn()
         self._news.clear()
         self._looked_at = self._services.clock.ticks()
-        await self._teller.hear(self._workers.unacknowledged, self._services.clock.now())
+        await self._recorder.hear(self._workers.unacknowledged, self._services.clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -186,7 +186,7 @@ class GroupLoop:
         held = holds(self._state)
         known = self._workers.known(() if group.deleting else names, self._state.queues)
         seen = self._sight.membership(spec, known, self._services.clock.ticks())
-        without = self._booking.take(self._state, known, members=bool(seen.members))
+        without = self._group_capacity.take(self._state, known, members=bool(seen.members))
         self._workers.sync(() if self._ends else names, self._state.queues, without)
         self._ends = group.deleting
         wait = patience(self._ledger_writer.forsaken) if group.deleting else None
@@ -198,16 +198,16 @@ class GroupLoop:
             self._services.relists.want_sessions(self.key, since, self.wake)
         if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
             self.wake()
-        for reason, note in self._resizings.news(self._workers.facts, partial(self._services.mirror.queues.get, self.key[0])):
-            self._teller.say(reason, note)
-        self._bumping.follow(self._ledger_writer.written or {}, self._sight.pods)
+        for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
+            self._recorder.say(reason, note)
+        self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)
         await self._apply_scale(group, spec, seen)
         done = await self._let_go(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
         await self._reporter.look_at(self._state)
         trouble = self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
-        self._teller.trouble(trouble, self._services.clock.now())
+        self._recorder.trouble(trouble, self._services.clock.now())
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
@@ -225,11 +225,11 @@ class GroupLoop:
                 continue
             self._runtime.state = in_doubt(self._state, queue)
             self._workers.distrust(queue)
-            self._teller.warn(*told_of(self._state, queue, records, numbers, first=first))
+            self._recorder.warn(*told_of(self._state, queue, records, numbers, first=first))
 
     async def _resync(self) -> bool:
         """Every now and then have the facts listed, in case a notification was lost; what differs wakes the loop."""
-        await self._services.pace.turn()
+        await self._services.pacing.turn()
         group, now = self._sight.group, self._services.clock.ticks()
         every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
         if now >= self._resync_at:
@@ -244,7 +244,7 @@ class GroupLoop:
         self._ledger_writer.listed(self._services.relists.ledger_version(self.key))
         if self._ledger_writer.doubtful:
             self.wake()
-        self._bumping.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again
+        self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again
         if not self._retrying.failing:
             self._reporter.beat()
 
@@ -254,8 +254,8 @@ class GroupLoop:
         unowned = 0 if view is None else view.numbers.unowned
         problems += self._sight.problems(spec, seen, self._services.clock.ticks(), asked_for, unowned)
         problems += self._services.relists.problems(self.key[0]) + self._steps.problems()
-        if self._booking.problem is not None:
-            problems.append(self._booking.problem)
+        if self._group_capacity.problem is not None:
+            problems.append(self._group_capacity.problem)
         if self._scaling.problem is not None:
             problems.append(self._scaling.problem)
         if group.deleting:
@@ -265,9 +265,9 @@ class GroupLoop:
     async def _let_go(self, group: GroupView) -> bool:
         """Release queues whose partitions have all been taken back; True when a deleted group has nothing else to do."""
         for queue, why in self._workers.given_up().items():
-            self._teller.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
+            self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
         named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
-        released = self._release({name for name in named if self._services.mirror.queues.get(self.key[0], name)})
+        released = self._release({name for name in named if self._services.cache.queues.get(self.key[0], name)})
         if not group.deleting or self._state.records or not released:
             return False
         if self._scaling.spared and await self._finalizer.take_off(group):
@@ -287,7 +287,7 @@ class GroupLoop:
         owned = Counter(record.owner for record in self._state.records.values() if record.owner is not None)
         scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
         if scaled is not None:
-            self._teller.say(EventReason.SCALED, scaled)
+            self._recorder.say(EventReason.SCALED, scaled)
 
     def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
         return [QueueName(queue.name) for queue in spec.queues]
@@ -301,7 +301,7 @@ class GroupLoop:
         retry_at = self._ledger_writer.attempts.retry_at
         # A ledger that cannot be written: before the next attempt nothing that is due for the engine can be done.
         wake_at = self._runtime.wake_at if retry_at is None else None
-        due = [ticks + at - clock.now() for at in (wake_at, self._teller.due_at) if at is not None]
+        due = [ticks + at - clock.now() for at in (wake_at, self._recorder.due_at) if at is not None]
         due += self._sight.due_after(self._looked_at)  # also what has become due since, as during a resync
         if retry_at is not None:
             due.append(retry_at)

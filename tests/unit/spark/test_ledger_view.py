@@ -5,7 +5,7 @@ from tests.unit.spark.builders import entry
 
 from baton.model import MemberId
 from baton.model.ledger import MemberEntry
-from baton.spark.ledger import MountedLedger, parse
+from baton.spark.ledger_view import MountedLedger, parse
 from baton.spark.scale import RequestedScale
 
 

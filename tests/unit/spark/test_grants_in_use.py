@@ -5,8 +5,8 @@ from tests.unit.spark.builders import entry, grant
 
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
-from baton.spark.custody import Custody
-from baton.spark.ledger import LedgerSnapshot
+from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.ledger_view import LedgerSnapshot
 from baton.spark.ownership import Ownership, PartitionGrant
 
 Said = list[frozenset[Release]]
@@ -45,78 +45,78 @@ def said() -> Said:
 
 
 @pytest.fixture
-def custody(board: Board, said: Said) -> Custody:
-    return Custody(board, said.append)
+def grants_in_use(board: Board, said: Said) -> GrantsInUse:
+    return GrantsInUse(board, said.append)
 
 
 def owned(ownership: Ownership) -> list[PartitionGrant]:
     return sorted(ownership.owned)
 
 
-def test_what_no_batch_has_is_released_at_once(board: Board, custody: Custody, said: Said) -> None:
+def test_what_no_batch_has_is_released_at_once(board: Board, grants_in_use: GrantsInUse, said: Said) -> None:
     board.write(entry("exec-1", {1: 1}, {0: 1}))
     assert said == [{grant("exec-1", 0).released()}]
 
 
-def test_what_a_batch_has_is_released_when_its_part_is_done(board: Board, custody: Custody, said: Said) -> None:
+def test_what_a_batch_has_is_released_when_its_part_is_done(board: Board, grants_in_use: GrantsInUse, said: Said) -> None:
     board.write(entry("exec-1", {0: 1, 1: 1}))
-    assert custody.take(owned) == [grant("exec-1", 0), grant("exec-1", 1)]
+    assert grants_in_use.take(owned) == [grant("exec-1", 0), grant("exec-1", 1)]
     board.write(entry("exec-1", {1: 1}, {0: 1}))
     assert said == []
-    custody.put_back([grant("exec-1", 1)])
+    grants_in_use.put_back([grant("exec-1", 1)])
     assert said == []
-    custody.put_back([grant("exec-1", 0)])
+    grants_in_use.put_back([grant("exec-1", 0)])
     assert said == [{grant("exec-1", 0).released()}]
 
 
-def test_a_partition_that_is_to_be_let_go_is_never_taken(board: Board, custody: Custody) -> None:
+def test_a_partition_that_is_to_be_let_go_is_never_taken(board: Board, grants_in_use: GrantsInUse) -> None:
     board.write(entry("exec-1", {}, {0: 1}))
-    assert custody.take(owned) == []
+    assert grants_in_use.take(owned) == []
 
 
-def test_a_release_is_withdrawn_once_the_ledger_has_moved_on(board: Board, custody: Custody, said: Said) -> None:
+def test_a_release_is_withdrawn_once_the_ledger_has_moved_on(board: Board, grants_in_use: GrantsInUse, said: Said) -> None:
     board.write(entry("exec-1", {}, {0: 1}))
     board.write(entry("exec-1"), entry("exec-2", {0: 2}))
     assert said[-1] == frozenset()
 
 
-def test_the_same_ledger_again_is_not_told_again(board: Board, custody: Custody, said: Said) -> None:
+def test_the_same_ledger_again_is_not_told_again(board: Board, grants_in_use: GrantsInUse, said: Said) -> None:
     board.write(entry("exec-1", {}, {0: 1}))
     board.write(entry("exec-1", {}, {0: 1}, generation=2))
     assert len(said) == 1
 
 
-def test_members_with_a_part_in_the_batch_are_busy(board: Board, custody: Custody) -> None:
+def test_members_with_a_part_in_the_batch_are_busy(board: Board, grants_in_use: GrantsInUse) -> None:
     board.write(entry("exec-1", {0: 1}), entry("exec-2"))
-    custody.take(owned)
-    assert custody.busy() == {"exec-1"}
-    custody.put_back([grant("exec-1", 0)])
-    assert custody.busy() == frozenset()
+    grants_in_use.take(owned)
+    assert grants_in_use.busy() == {"exec-1"}
+    grants_in_use.put_back([grant("exec-1", 0)])
+    assert grants_in_use.busy() == frozenset()
 
 
-def test_who_lost_its_part_to_somebody_else_has_missed_a_deadline(board: Board, custody: Custody) -> None:
+def test_who_lost_its_part_to_somebody_else_has_missed_a_deadline(board: Board, grants_in_use: GrantsInUse) -> None:
     board.write(entry("exec-1", {0: 1}))
-    custody.take(owned)
+    grants_in_use.take(owned)
     board.write(entry("exec-1"), entry("exec-2", {0: 2}))
-    assert custody.missed() == {"exec-1"}
+    assert grants_in_use.missed() == {"exec-1"}
 
 
-def test_who_is_to_let_go_has_not_missed_anything_yet(board: Board, custody: Custody) -> None:
+def test_who_is_to_let_go_has_not_missed_anything_yet(board: Board, grants_in_use: GrantsInUse) -> None:
     board.write(entry("exec-1", {0: 1}))
-    custody.take(owned)
+    grants_in_use.take(owned)
     board.write(entry("exec-1", {}, {0: 1}))
-    assert custody.missed() == frozenset()
+    assert grants_in_use.missed() == frozenset()
 
 
-def test_a_ledger_that_was_deleted_makes_nobody_late(board: Board, custody: Custody) -> None:
+def test_a_ledger_that_was_deleted_makes_nobody_late(board: Board, grants_in_use: GrantsInUse) -> None:
     board.write(entry("exec-1", {0: 1}))
-    custody.take(owned)
+    grants_in_use.take(owned)
     board.write()
-    assert custody.missed() == frozenset()
+    assert grants_in_use.missed() == frozenset()
 
 
-def test_an_owner_that_was_asserted_again_at_a_new_epoch_is_not_late(board: Board, custody: Custody) -> None:
+def test_an_owner_that_was_asserted_again_at_a_new_epoch_is_not_late(board: Board, grants_in_use: GrantsInUse) -> None:
     board.write(entry("exec-1", {0: 1}))
-    custody.take(owned)
+    grants_in_use.take(owned)
     board.write(entry("exec-1", {0: 5}))
-    assert custody.missed() == frozenset()
+    assert grants_in_use.missed() == frozenset()

@@ -58,7 +58,7 @@ def task_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
         yield from batch.column(0).to_pylist()
 
 
-def frame(session: SparkSession, tasks: Sequence[Task], batch: str, read: Read) -> DataFrame:
+def batch_frame(session: SparkSession, tasks: Sequence[Task], batch: str, read: Read) -> DataFrame:
     """What the tasks read, computed once and then kept."""
     return _given(session, tasks, batch).mapInArrow(read, SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
 

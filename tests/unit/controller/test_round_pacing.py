@@ -4,11 +4,11 @@ import asyncio
 
 from tests.waiting import PATIENCE
 
-from baton.controller.pace import AT_ONCE, Pace
+from baton.controller.round_pacing import AT_ONCE, RoundPacing
 
 
 async def test_others_have_their_turn_between_some_and_the_next() -> None:
-    pace = Pace()
+    pace = RoundPacing()
     went: list[str] = []
 
     async def one(name: str) -> None:
@@ -26,7 +26,7 @@ async def test_others_have_their_turn_between_some_and_the_next() -> None:
 
 
 async def test_who_is_cancelled_holds_up_nobody() -> None:
-    pace = Pace()
+    pace = RoundPacing()
     waiting = [asyncio.create_task(pace.turn()) for _ in range(3 * AT_ONCE)]
     await asyncio.sleep(0)
     for one in waiting[AT_ONCE:]:

@@ -12,7 +12,7 @@ from baton.api import ConsumerGroupSpec
 from baton.controller.deletion_wait import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
-from baton.controller.group_objects import GroupSight
+from baton.controller.group_objects import GroupObjects
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem
@@ -21,7 +21,7 @@ from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
 from baton.kube.clock import ApiServerClock
-from baton.kube.ledger import Landed, LedgerOwner, TooLarge
+from baton.kube.ledger import AlreadyWritten, LedgerOwner, TooLarge
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 
@@ -29,7 +29,7 @@ FITS_AFTER = 10.0
 """Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""
 
 
-class Steps:
+class GroupSteps:
     """See above. Methods raise Deposed."""
 
     def __init__(
@@ -38,8 +38,8 @@ class Steps:
         runtime: GroupRuntime,
         ledger_writer: LedgerWriter,
         workers: QueueWorkers,
-        sight: GroupSight,
-        teller: EventRecorder,
+        sight: GroupObjects,
+        recorder: EventRecorder,
         reporter: Reporter,
         clock: ApiServerClock,
         ledger_limit: int,
@@ -50,7 +50,7 @@ class Steps:
         self._ledger_writer = ledger_writer
         self._workers = workers
         self._sight = sight
-        self._teller = teller
+        self._recorder = recorder
         self._reporter = reporter
         self._clock = clock
         self._ledger_limit = ledger_limit
@@ -66,7 +66,7 @@ class Steps:
             await self._restore(group)
             await self._advance(group, spec, sights, seen)
             self.trouble_told = False
-        except Landed as landed:
+        except AlreadyWritten as landed:
             await self._adopt(landed)
             return True
         except REFUSALS as error:
@@ -85,7 +85,7 @@ class Steps:
         try:
             await self._restore(group)
             self.trouble_told = False
-        except Landed as landed:
+        except AlreadyWritten as landed:
             await self._adopt(landed)
             return True
         except REFUSALS as error:
@@ -111,22 +111,22 @@ class Steps:
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))
             self._workers.settle(sights)
-            await self._teller.tell(made.events, now)
+            await self._recorder.tell(made.events, now)
         self._ledger_writer.settled()
         if self._runtime.held_back is not None:
             self._runtime.wake_at = min(now + FITS_AFTER, self._runtime.wake_at or float("inf"))
         if self._ledger_writer.tally.restored > restored and not group.deleting:
             self._tell_restored()
 
-    async def _adopt(self, landed: Landed) -> None:
+    async def _adopt(self, landed: AlreadyWritten) -> None:
         """What the ledger was thought not to say, it says."""
         made = await self._runtime.adopt(landed.data)
         if made is not None:
-            await self._teller.tell(made.events, self._clock.now())
+            await self._recorder.tell(made.events, self._clock.now())
         self._ledger_writer.settled()
 
     def _tell_restored(self) -> None:
-        self._teller.warn(
+        self._recorder.warn(
             EventReason.LEDGER_RESTORED,
             "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
             "ConsumerGroup instead",

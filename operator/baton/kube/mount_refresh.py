@@ -29,7 +29,7 @@ _Key = tuple[str, MemberId]
 
 
 @dataclass(frozen=True, slots=True)
-class Bump:
+class MountRefresh:
     """One pod whose annotation is to change."""
 
     namespace: str
@@ -48,25 +48,25 @@ def mark(entry: str) -> str:
     return sha256(entry.encode()).hexdigest()[:16]
 
 
-def bumps(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Bump]:
+def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[MountRefresh]:
     """The pods that have not been told of what the ledger says of them."""
     return [
-        Bump(pod.namespace, pod.name, pod.uid, wanted)
+        MountRefresh(pod.namespace, pod.name, pod.uid, wanted)
         for pod in pods
         if pod.nameable and (entry := ledger.get(pod.name)) is not None and pod.told != (wanted := mark(entry))
     ]
 
 
-class Bumper:
+class MountRefresher:
     """Carries bumps out, each once, as long as the watch may still be about to show it."""
 
     def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
         self._clock = clock
-        self._sent: OrderedDict[_Key, tuple[Bump, float]] = OrderedDict()
+        self._sent: OrderedDict[_Key, tuple[MountRefresh, float]] = OrderedDict()
         """What each pod is to be told last, and when that was said; in that order."""
 
-    async def carry_out(self, wanted: Iterable[Bump]) -> None:
+    async def carry_out(self, wanted: Iterable[MountRefresh]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
         now = self._clock.ticks()
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
@@ -89,7 +89,7 @@ class Bumper:
                 error=failed[0],
             )
 
-    async def _tell(self, bump: Bump, left: set[_Key]) -> str | None:
+    async def _tell(self, bump: MountRefresh, left: set[_Key]) -> str | None:
         """Returns why the pod could not be told. A request may overtake an earlier one: the earlier one's answer comes last then,
         and what is to stay is sent once more."""
         told = None
@@ -102,13 +102,13 @@ class Bumper:
         left.discard(bump.key)
         return None
 
-    async def _patch(self, bump: Bump) -> None:
+    async def _patch(self, bump: MountRefresh) -> None:
         patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
         try:
             await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
         except (NotFoundError, ConflictError):
             log.debug("a pod is gone before it was told", namespace=bump.namespace, pod=bump.pod)
 
-    def _last_sent(self, key: _Key) -> Bump | None:
+    def _last_sent(self, key: _Key) -> MountRefresh | None:
         sent = self._sent.get(key)
         return None if sent is None else sent[0]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.kube.turns import OVERSHOOT, PATIENCE, Bounds, Turns
+from baton.kube.namespace_turns import OVERSHOOT, PATIENCE, Bounds, NamespaceTurns
 from baton.simulation import virtual_time
 
 BOUNDS = Bounds(answered=8, unanswered=8, each=4, each_unanswered=2, long=1.0)
@@ -18,7 +18,7 @@ class Server:
     """Counts what is under way, by namespace."""
 
     def __init__(self) -> None:
-        self.turns = Turns(BOUNDS)
+        self.turns = NamespaceTurns(BOUNDS)
         self.now = asyncio.get_running_loop().time
         self.under_way: dict[str, int] = {}
         self.most = 0
@@ -181,7 +181,7 @@ def test_a_server_that_is_slow_for_all_still_answers_all() -> None:
 
 def test_too_many_that_take_long_are_ended() -> None:
     async def story(server: Server) -> None:
-        server.turns = Turns(replace(BOUNDS, unanswered=1))
+        server.turns = NamespaceTurns(replace(BOUNDS, unanswered=1))
         for number in range(100):
             server.calls(1, f"busy-{number}", HANGS)
         await asyncio.sleep(5)

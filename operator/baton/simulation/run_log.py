@@ -5,16 +5,16 @@ from heapq import merge
 from typing import Any
 
 from baton.model.ranges import format_numbers
-from baton.simulation.orphans import Orphan, orphans
+from baton.simulation.orphaned_partitions import OrphanedPartition, orphaned_partitions
 from baton.simulation.run import Result
 from baton.simulation.timeline import Line
 
 
-def story(result: Result) -> Iterator[str]:
+def log_lines(result: Result) -> Iterator[str]:
     """Lines of text: time, what happens, and why. What is alike in one instant stands together, where it happened first."""
     told: dict[tuple[Any, ...], list[Line]] = {}
     happened = zip(result.lines[:-1], result.reasons, strict=True)
-    unnoticed = ((_lost(one), "nobody has noticed") for one in orphans(result))
+    unnoticed = ((_lost(one), "nobody has noticed") for one in orphaned_partitions(result))
     for place, (line, why) in enumerate(merge(happened, unnoticed, key=lambda one: one[0]["t"])):
         key = (line["t"], place if line["event"] == "state" else None, *_alike(line), why)
         told.setdefault(key, []).append(line)
@@ -25,7 +25,7 @@ def story(result: Result) -> Iterator[str]:
         yield f"{when:>9}  {_sentence(lines):<58}{f'  {why}' if why else ''}".rstrip()
 
 
-def _lost(one: Orphan) -> Line:
+def _lost(one: OrphanedPartition) -> Line:
     queue, partition = one.partition
     return {"t": one.start, "event": "lost", "queue": queue, "partition": partition, "member": one.owner}
 

@@ -5,24 +5,24 @@ from collections.abc import Iterable, Mapping
 
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.supervision import Tasks
-from baton.kube.bump import Bumper, bumps
+from baton.kube.mount_refresh import MountRefresher, due_refreshes
 from baton.kube.pods import PodView
 
 
-class Bumping:
+class MountRefreshes:
     """One group's."""
 
-    def __init__(self, bumper: Bumper, tasks: Tasks, key: GroupKey) -> None:
-        self._bumper = bumper
+    def __init__(self, refresher: MountRefresher, tasks: Tasks, key: GroupKey) -> None:
+        self._refresher = refresher
         self._tasks = tasks
         self._key = key
         self._under_way: set[asyncio.Task[None]] = set()
 
     def follow(self, ledger: Mapping[str, str], pods: Iterable[PodView]) -> None:
         """The ledger says so now."""
-        wanted = bumps(ledger, pods)
+        wanted = due_refreshes(ledger, pods)
         if wanted:
-            task = self._tasks.start("bump", self._bumper.carry_out(wanted), namespace=self._key[0], group=self._key[1])
+            task = self._tasks.start("bump", self._refresher.carry_out(wanted), namespace=self._key[0], group=self._key[1])
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

@@ -16,7 +16,7 @@ from baton.model.ids import QueueName
 from baton.model.wording import counted, first_of
 
 
-class Booking:
+class GroupCapacity:
     """See above."""
 
     def __init__(self, key: GroupKey, capacity: Capacity) -> None:

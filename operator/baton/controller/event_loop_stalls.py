@@ -15,7 +15,7 @@ BUCKET, BUCKETS = 30.0, 10
 """Seconds, and how many of them are told: the last five minutes."""
 
 
-class Stalls:
+class EventLoopStalls:
     """Of one event loop. Written on its thread, read on any."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Stalls:
 
 
 class _Selector(selectors.DefaultSelector):
-    def __init__(self, stalls: Stalls) -> None:
+    def __init__(self, stalls: EventLoopStalls) -> None:
         super().__init__()
         self._stalls = stalls
 

@@ -12,13 +12,13 @@ from typing import Protocol
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
-from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
+from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.reading import ExecutorPod, TaskPod
 from baton.spark.session import DriverSession, FleetSession, SilentSession
 from baton.spark.settings import EXECUTOR_LEDGER
 
 
-class Surroundings(Protocol):
+class FleetEnvironment(Protocol):
     """See `Cluster` and `Directory`."""
 
     namespace: str
