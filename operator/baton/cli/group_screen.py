@@ -1,107 +1,117 @@
 """A group on one screen: what is going on, why, and how long it can last. What does not fit is summed up. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypeVar
 
 from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from baton.cli.group_view import UNKNOWN, is_idle
-from baton.cli.printing import table
+from baton.api import ConditionStatus
+from baton.api.enums import Approval
+from baton.cli.group_view import UNKNOWN, GroupLook, PartitionRow, QueueLook, is_idle, numbers
+from baton.cli.leader import Leader
+from baton.cli.move_text import handoff, pause, proposed
+from baton.cli.printing import printable, table
 from baton.engine.partition_state import PartitionState
-from baton.kube.times import to_seconds
+from baton.engine.partition_text import spell_numbers
+from baton.kube.times import read_seconds
+from baton.model.ids import MemberId, QueueName
+from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.wording import counted, first_of
 
-Json = Mapping[str, Any]
+T = TypeVar("T")
 
-STATES = [one.value for one in PartitionState]
 MOST_HANDOFFS, MOST_QUEUES, MOST_PROPOSED, LEAST_MEMBERS = 5, 5, 4, 3
 
 
-def screen(one: Json, now: float, console: Console, lines: int | None) -> Iterator[RenderableType]:
+def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[RenderableType]:
     """`lines`: how many there are on the console; None: as many as it takes."""
-    top = [*_head(one, now), *_problems(one, now)]
-    queues = _queues(one["queues"], None if lines is None else MOST_QUEUES)
-    bottom = [*_slots(one, now), *_handoffs(one, now, None if lines is None else MOST_HANDOFFS), *_proposal(one, lines)]
+    top = [*_head(look), *_problems(look)]
+    queues = _queues(look.queues, None if lines is None else MOST_QUEUES)
+    bottom = [*_slots(look), *_handoffs(look, None if lines is None else MOST_HANDOFFS), *_proposal(look, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
     fixed: list[ConsoleRenderable] = [*top, queues, *bottom]
     taken = sum(len(console.render_lines(part)) for part in fixed) + 4
     room = None if lines is None else max(LEAST_MEMBERS, lines - taken)
     yield from top
-    if one["queues"]:
+    if look.queues:
         yield queues
-    yield from _members(one["owners"], room)
+    yield from _members(look.members, room)
     yield from bottom
 
 
-def partition_table(rows: Iterable[Json]) -> Table:
+def partition_table(rows: Iterable[PartitionRow]) -> Table:
     """Every partition."""
-    fields = ("queue", "partition", "state", "owner", "epoch", "to", "deadline", "reason")
-    head = ("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY")
-    return table(head, ([row[field] for field in fields] for row in rows))
+    return table(("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY"), rows)
 
 
-def group_table(views: Iterable[Json], now: float) -> Table:
+def group_table(looks: Iterable[GroupLook]) -> Table:
     """A line for each group."""
     rows = []
-    for one in views:
-        ready = one["conditions"].get("Ready", {})
-        numbers = [one[name] for name in ("partitions", "unowned", "members", "moving")]
-        seen = None if one["lastLookTime"] is None else f"{_ago(one['lastLookTime'], now)} ago"
-        rows.append((one["namespace"], one["group"], one["state"], *numbers, ready.get("reason"), seen))
+    for look in looks:
+        ready, looked, status = look.condition("Ready"), look.looked_at, look.status
+        shown = [getattr(status, name) if name in status.model_fields_set else None for name in _NUMBERS]
+        seen = "" if looked is None else f"{_ago(looked, look.now)} ago"
+        rows.append((look.group.namespace, look.group.name, look.shown_state, *shown, ready and ready.reason, seen))
     return table(("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN"), rows)
 
 
-def _head(one: Json, now: float) -> Iterator[Text]:
-    until = f" for {_left(one['holdUntil'], now)} more, until {one['holdUntil']}" if one["holdUntil"] else ""
-    why = f": {one['why']}" if one["why"] else ""
-    yield _line((f"{one['namespace']}/{one['group']}", "bold"), ": ", (one["state"], "bold"), until, why)
-    approval = ", approval Manual" if one["approval"] == "Manual" else ""
-    unowned = f" ({one['unowned']:,} without an owner)" if one["unowned"] else ""
+_NUMBERS = ("partitions", "unowned", "members", "moving")
+
+
+def _head(look: GroupLook) -> Iterator[Text]:
+    status = look.status
+    until = "" if status.hold_until is None else f"{_for(look, status.hold_until)}, until {status.hold_until}"
+    why = f": {look.why}" if look.why else ""
+    yield _line((look.group.full_name, "bold"), ": ", (look.shown_state or "-", "bold"), until, why)
+    approval = ", approval Manual" if look.approval is Approval.MANUAL else ""
+    unowned = f" ({status.unowned:,} without an owner)" if status.unowned else ""
     yield _line(
-        f"{counted(one['partitions'] or 0, 'partition')}{unowned}, {counted(one['members'] or 0, 'member')} "
-        f"({one['standbys'] or 0:,} standing by), "
-        f"{one['moving'] or 0:,} moving; assignor {one['assignor'] or '-'}{approval}"
+        f"{counted(status.partitions, 'partition')}{unowned}, {counted(status.members, 'member')} "
+        f"({status.standbys:,} standing by), {status.moving:,} moving; assignor {status.assignor or '-'}{approval}"
     )
     yield _line(
-        f"so far {counted(one['moves'] or 0, 'move')} (the least possible: {one['lowerBound'] or 0:,}), "
-        f"{counted(one['deadlineMisses'] or 0, 'deadline')} missed"
+        f"so far {counted(status.moves, 'move')} (the least possible: {status.lower_bound:,}), "
+        f"{counted(status.deadline_misses, 'deadline')} missed"
     )
 
 
-def _problems(one: Json, now: float) -> Iterator[Text]:
-    if one["deletedAt"]:
-        yield _line(("Deleted", "yellow"), f" at {one['deletedAt']}; it goes when its partitions are taken back")
-    if one["state"] == UNKNOWN:
-        looked, as_of = one["lastLookTime"], f"all this is as of then ({one['lastState']})"
-        since = " yet" if looked is None else f" since {looked} ({_ago(looked, now)} ago): {as_of}"
+def _problems(look: GroupLook) -> Iterator[Text]:
+    group, status = look.group, look.status
+    if group.deleted_at:
+        yield _line(("Deleted", "yellow"), f" at {group.deleted_at}; it goes when its partitions are taken back")
+    if look.shown_state == UNKNOWN:
+        looked, as_of = look.looked_at, f"all this is as of then ({status.state})"
+        since = " yet" if looked is None else f" since {status.last_look_time} ({_ago(looked, look.now)} ago): {as_of}"
         yield _line(("No operator has looked", "red"), f"{since}. Nothing is moved meanwhile.")
         yield _line(
-            f"{_leader(one['leader'], now)}Does one run, and does it serve namespace {one['namespace']}? "
+            f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? "
             "See kubectl get pods -A -l app.kubernetes.io/component=operator",
         )
-    elif not one["specSeen"]:
+    elif not look.spec_seen:
         yield _line(("Out of date", "red"), ": no operator has seen the last change; does one run and serve this namespace?")
-    if one["ledgerProblem"]:
-        yield _line(("The ledger does not read as one", "red"), f": {one['ledgerProblem']}")
-    for kind, condition in one["conditions"].items():
-        if condition["status"] != "True" and _says_more(kind, condition["reason"]):
-            colour = "red" if kind == "Ready" else "yellow"
-            yield _line((f"{kind} is {condition['status']}: {condition['reason']}", colour), f": {condition['message']}")
-    yield from _queue_problems(one["queues"], one["conditions"].get("Ready", {}).get("message", ""))
-    rebalancing = one["conditions"].get("Rebalancing", {})
-    if "waited for" in rebalancing.get("message", ""):
-        yield _line(("Overdue", "yellow"), f": {rebalancing['message']}")
+    if look.ledger_problem:
+        yield _line(("The ledger does not read as one", "red"), f": {look.ledger_problem}")
+    for mistake in look.unread:
+        yield _line(("This cannot be read", "red"), f" (is this command as old as the operator?): {mistake}")
+    for one in status.conditions:
+        if one.status is not ConditionStatus.TRUE and _says_more(one.type, one.reason):
+            colour = "red" if one.type == "Ready" else "yellow"
+            yield _line((f"{one.type} is {one.status}: {one.reason}", colour), f": {one.message}")
+    ready, rebalancing = look.condition("Ready"), look.condition("Rebalancing")
+    yield from _queue_problems(look.queues, ready.message if ready else "")
+    if rebalancing and "waited for" in rebalancing.message:
+        yield _line(("Overdue", "yellow"), f": {rebalancing.message}")
 
 
-def _queue_problems(queues: Json, told: str) -> Iterator[Text]:
+def _queue_problems(queues: Mapping[str, QueueLook], told: str) -> Iterator[Text]:
     """What is wrong with queues, besides what the group's condition Ready says (`told`). Those of one server share it."""
     alike: dict[tuple[str, str, str, str], list[str]] = {}
     for name, queue in queues.items():
-        for kind, one in queue["conditions"].items():
-            if one["status"] != "True" and one["message"] not in told:
-                alike.setdefault((kind, one["status"], one["reason"], one["message"]), []).append(name)
+        for one in queue.status.conditions:
+            if one.status is not ConditionStatus.TRUE and one.message not in told:
+                alike.setdefault((one.type, one.status, one.reason, one.message), []).append(name)
     shown, rest = _cut(alike.items(), MOST_QUEUES)
     for (kind, status, reason, message), names in shown:
         yield _line((f"{kind} of {first_of(names, MOST_QUEUES)} is {status}: {reason}", "yellow"), f": {message}")
@@ -109,20 +119,19 @@ def _queue_problems(queues: Json, told: str) -> Iterator[Text]:
         yield _line(f"and {counted(len(rest), 'more condition')} of queues (kubectl describe pq)")
 
 
-def _leader(one: Json | None, now: float) -> str:
+def _leader(one: Leader | None, now: float) -> str:
     """Of the operator that looked last."""
     if one is None:
         return ""
-    namespace, _, name = one["lease"].partition("/")
-    if not one["readable"]:
+    namespace, _, name = one.lease.partition("/")
+    if not one.readable:
         return f"Look at the Lease of its leader: kubectl get lease -n {namespace} {name}. "
-    ago = None if one["renewTime"] is None else _ago(one["renewTime"], now)
-    if ago is None:
+    if one.renewed is None:
         how = "does not exist any more"
-    elif one["holder"] is None:
-        how = f"was given up, and last renewed {ago} ago"
+    elif one.holder is None:
+        how = f"was given up, and last renewed {_ago(one.renewed, now)} ago"
     else:
-        how = f"was last renewed {ago} ago, by {one['holder']}"
+        how = f"was last renewed {_ago(one.renewed, now)} ago, by {one.holder}"
     return f"The Lease of its leader, {name} in namespace {namespace}, {how}. "
 
 
@@ -133,35 +142,33 @@ def _says_more(kind: str, reason: str) -> bool:
     return kind not in ("Rebalancing", "ProposalReady") and reason != "ScaledToZero"
 
 
-def _queues(queues: Json, most: int | None) -> Table:
-    shown, rest = _cut(list(queues.items()), most)
-    rows = [
-        [name, of["partitions"], *(of["states"].get(state, 0) for state in STATES), of["scaleStatus"] or "-"]
-        for name, of in shown
+def _queues(queues: Mapping[str, QueueLook], most: int | None) -> Table:
+    shown, rest = _cut(queues.items(), most)
+    rows: list[list[object]] = [
+        [name, one.partitions, *(one.states.get(state, 0) for state in PartitionState), one.status.partition_scale_status or "-"]
+        for name, one in shown
     ]
     if rest:
-        sums = [sum(of["states"].get(state, 0) for _, of in rest) for state in STATES]
-        rows.append([f"{len(rest)} more", sum(of["partitions"] for _, of in rest), *sums, None])
-    return table(("QUEUE", "PARTITIONS", *(state.upper() for state in STATES), "SCALE"), rows)
+        sums = [sum(queue.states.get(state, 0) for _, queue in rest) for state in PartitionState]
+        rows.append([f"{len(rest)} more", sum(queue.partitions for _, queue in rest), *sums, None])
+    return table(("QUEUE", "PARTITIONS", *(state.upper() for state in PartitionState), "SCALE"), rows)
 
 
-def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
-    if not owners:
-        return
-    active = {name: entry for name, entry in owners.items() if not is_idle(entry)}
-    standbys = [name for name in owners if name not in active]
-    busy = sorted(active, key=lambda name: (not active[name].get("revoking") and "problem" not in active[name], name))
-    shown, rest = _cut(busy, most)
+def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | None) -> Iterator[RenderableType]:
+    busy = {name: entry for name, entry in members.items() if not is_idle(entry)}
+    standbys = [name for name in members if name not in busy]
+    ranked = sorted(busy.items(), key=lambda one: (isinstance(one[1], MemberEntry) and not any(one[1].revoking.values()), one[0]))
+    shown, rest = _cut(ranked, most)
     rows = [
-        (name, "?", entry["problem"], None)
-        if "problem" in entry
-        else (name, entry["count"], _ranges(entry["owned"]), _ranges(entry["revoking"]))
-        for name, entry in ((name, active[name]) for name in sorted(shown))
+        (name, entry.count, _ranges(numbers(entry.owned)), _ranges(numbers(entry.revoking)))
+        if isinstance(entry, MemberEntry)
+        else (name, "?", entry, None)
+        for name, entry in sorted(shown, key=lambda one: one[0])
     ]
     if rows:
         yield table(("MEMBER", "N", "OWNS", "LETS GO OF"), rows)
     if rest:
-        counts = [active[name].get("count", 0) for name in rest]
+        counts = [entry.count if isinstance(entry, MemberEntry) else 0 for _, entry in rest]
         yield _line(
             f"and {len(rest):,} more, with {min(counts):,} to {counted(max(counts), 'partition')} each (--members shows all)"
         )
@@ -170,77 +177,64 @@ def _members(owners: Json, most: int | None) -> Iterator[RenderableType]:
         yield _line("standing by: ", ", ".join(names) + (f" and {len(others):,} more" if others else ""))
 
 
-def _slots(one: Json, now: float) -> Iterator[Text]:
-    slots, rest = _cut(one["vacantSlots"], 3)
+def _slots(look: GroupLook) -> Iterator[Text]:
+    slots, rest = _cut(look.vacant, 3)
     for slot in slots:
-        until = f" for {_left(slot['until'], now)} more" if slot["until"] else ""
-        yield _line(f"the slot of {slot['member']} is kept{until}: {_ranges(slot['partitions'])}")
+        until = "" if slot.expires is None else f" for {max(0.0, slot.expires - look.now):.0f} s more"
+        yield _line(f"the slot of {slot.member} is kept{until}: {_ranges(spell_numbers(slot.vacated or ()))}")
     if rest:
         yield _line(f"and {counted(len(rest), 'more slot')}")
 
 
-def _handoffs(one: Json, now: float, most: int | None) -> Iterator[Text]:
-    shown, rest = _cut(one["handoffs"], most)
+def _handoffs(look: GroupLook, most: int | None) -> Iterator[Text]:
+    moves = look.status.handoffs
+    shown, rest = _cut(moves, most)
     for move in shown:
-        yield _line(handoff(move, now))
-    hidden = len(rest) + max(0, (one["moving"] or 0) - len(one["handoffs"]))
-    if hidden:
+        yield _line(handoff(move, look.now))
+    if hidden := len(rest) + max(0, look.status.moving - len(moves)):
         yield _line(f"and {hidden:,} more on their way or planned (--partitions shows all)")
 
 
-def handoff(move: Json, now: float) -> str:
-    """`partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, 3 s left`"""
-    why = f": {move['reason']}" if move.get("reason") else ""
-    waits = []
-    if (messages := move.get("unacknowledged")) is not None:
-        waits.append(f"waits for {counted(messages, 'unacknowledged message')}")
-    if move.get("deadline"):
-        left = to_seconds(move["deadline"]) - now
-        waits.append(f"{left:.0f} s left" if left > 0 else "overdue")
-    way = f"from {move.get('from', 'nobody')} to {move.get('to', 'nobody')}"
-    return f"partition {move['partition']} of {move['queue']} goes {way}{why}" + (f"; {', '.join(waits)}" if waits else "")
-
-
-def _proposal(one: Json, lines: int | None) -> Iterator[Text]:
-    proposal = one["proposal"]
-    if not proposal:
+def _proposal(look: GroupLook, lines: int | None) -> Iterator[Text]:
+    proposal = look.status.proposal
+    if proposal is None:
         return
-    longest = proposal.get("longestPauseSeconds")
-    pause = "until the consumer lets go" if longest is None else f"for {longest} s at most"
     yield _line(
-        (f"proposal {proposal['id']}", "bold"),
-        f": {proposal['moves']:,} would move, {proposal['pausedAtOnce']:,} at once, each paused {pause} "
-        f"({proposal.get('reason', '')})",
+        (f"proposal {proposal.id}", "bold"),
+        f": {proposal.moves:,} would move, {proposal.paused_at_once:,} at once, each paused {pause(proposal)} "
+        f"({proposal.reason})",
     )
-    shown, _ = _cut(proposal.get("handoffs") or [], None if lines is None else MOST_PROPOSED)
+    shown, _ = _cut(proposal.handoffs, None if lines is None else MOST_PROPOSED)
     for move in shown:
-        yield _line(f"  {move['queue']} {move['partitions']}: {move['from']} -> {move['to']}")
-    yield _line(f"  to carry it out: baton approve {one['group']} -n {one['namespace']}")
+        yield _line(f"  {proposed(move)}")
+    yield _line(f"  to carry it out: baton approve {look.group.name} -n {look.group.namespace}")
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
     """Words, or words and their style."""
-    return Text.assemble(*parts, no_wrap=False, overflow="ellipsis")
+    told = (printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts)
+    return Text.assemble(*told, no_wrap=False, overflow="ellipsis")
 
 
-def _cut(those: Any, most: int | None) -> tuple[list[Any], list[Any]]:
+def _cut(those: Iterable[T], most: int | None) -> tuple[list[T], list[T]]:
     """The first of them, and the rest; a rest of one is shown instead of counted."""
-    those = list(those)
-    return (those, []) if most is None or len(those) <= most + 1 else (those[:most], those[most:])
+    every = list(those)
+    return (every, []) if most is None or len(every) <= most + 1 else (every[:most], every[most:])
 
 
-def _left(until: str, now: float) -> str:
-    return f"{max(0.0, to_seconds(until) - now):.0f} s"
+def _for(look: GroupLook, until: str) -> str:
+    end = read_seconds(until, None)
+    return "" if end is None else f" for {max(0.0, end - look.now):.0f} s more"
 
 
-def _ago(then: str, now: float) -> str:
+def _ago(then: float, now: float) -> str:
     """`12 s`, `7 min`, `3 h`, `5 d`"""
-    seconds = max(0.0, now - to_seconds(then))
+    seconds = max(0.0, now - then)
     for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < most:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds / 86_400:.0f} d"
 
 
-def _ranges(of: Mapping[str, str]) -> str:
-    return "  ".join(f"{queue} {numbers}" for queue, numbers in of.items())
+def _ranges(of: Mapping[QueueName, str]) -> str:
+    return "  ".join(f"{queue} {those}" for queue, those in of.items())

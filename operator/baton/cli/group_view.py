@@ -1,19 +1,26 @@
-"""All that is shown of a group, from its manifest, its ledger and its queues. Pure."""
+"""A group as it was read at one moment: the object, its ledger, its queues; and what is told of it. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from baton.api import Condition, ConsumerGroupStatus, PartitionedQueueStatus
+from baton.api.enums import Approval
 from baton.cli.leader import Leader
 from baton.engine import GroupState, LedgerError, load
+from baton.engine.group_state import state_of, why_of
 from baton.engine.partition_state import PartitionState, partition_states
-from baton.kube.times import to_seconds, to_text
-from baton.model.ids import Partition
+from baton.engine.partition_text import spell_numbers
+from baton.engine.state import MemberSlot
+from baton.kube.objects import GroupView, group_view, queue_view
+from baton.kube.times import read_seconds, to_text
+from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
-from baton.model.ranges import format_numbers
+from baton.model.ranges import Grants, format_numbers
 
-Json = dict[str, object]
+Json = dict[str, Any]
 Manifest = Mapping[str, Any]
 
 UNKNOWN = "Unknown"
@@ -22,104 +29,191 @@ UNKNOWN = "Unknown"
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
 
-COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
+COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lower_bound", "deadline_misses", "assignor")
+"""Fields of the status, in the order in which programs get them."""
 
 
-def view(
+@dataclass(frozen=True, slots=True)
+class QueueLook:
+    """One of its queues."""
+
+    states: Mapping[PartitionState, int]
+    """How many partitions are in each state; those in which none is have no entry."""
+    status: PartitionedQueueStatus
+
+    @property
+    def partitions(self) -> int:
+        return sum(self.states.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLook:
+    """A group, as far as it could be read."""
+
+    group: GroupView
+    status: ConsumerGroupStatus
+    """Members and standbys are counted as the ledger lists them."""
+    now: float
+    """Unix seconds, as all times here."""
+    leader: Leader | None = None
+    """Of the operator, as far as known."""
+    state: GroupState | None = None
+    """Of the ledger; None: there is none, or it does not read as one."""
+    members: Mapping[MemberId, MemberEntry | LedgerError] = field(default_factory=dict)
+    """By name."""
+    queues: Mapping[str, QueueLook] = field(default_factory=dict)
+    """By name."""
+    ledger_problem: str | None = None
+    unread: tuple[str, ...] = ()
+    """What else could not be read, each with its field."""
+
+    @property
+    def looked_at(self) -> float | None:
+        """When an operator looked last."""
+        return read_seconds(self.status.last_look_time, None)
+
+    @property
+    def shown_state(self) -> str | None:
+        looked = self.looked_at
+        gone = looked is None or self.now > looked + UNSEEN_AFTER or (self.leader is not None and self.leader.gone(self.now))
+        return UNKNOWN if gone else self.status.state
+
+    @property
+    def spec_seen(self) -> bool:
+        """An operator has seen the last change."""
+        return self.status.observed_generation == self.group.generation
+
+    @property
+    def approval(self) -> Approval:
+        return Approval.AUTOMATIC if self.group.spec is None else self.group.spec.approval
+
+    @property
+    def why(self) -> str:
+        """Why the group is in its state, where the ledger is as far as the status."""
+        if self.state is None or self.status.state is None or state_of(self.state).value != self.status.state.value:
+            return ""
+        return why_of(self.state)
+
+    @property
+    def vacant(self) -> list[MemberSlot]:
+        """Slots that wait for somebody."""
+        return [slot for slot in self.state.member_slots if slot.vacated] if self.state is not None else []
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((one for one in self.status.conditions if one.type == kind), None)
+
+    def to_json(self) -> Json:
+        """For programs."""
+        status, leader = self.status, self.leader
+        written = status.model_dump(mode="json", exclude_unset=True, by_alias=True)
+        return {
+            "namespace": self.group.namespace,
+            "group": self.group.name,
+            "state": self.shown_state,
+            "lastState": status.state,
+            "lastLookTime": None if self.looked_at is None else status.last_look_time,
+            "leader": None if leader is None else leader.to_json(),
+            "deletedAt": self.group.deleted_at,
+            "specSeen": self.spec_seen,
+            "why": self.why,
+            "holdUntil": status.hold_until,
+            **{alias: written.get(alias) for name in COUNTS if (alias := type(status).model_fields[name].alias or name)},
+            "approval": self.approval,
+            "proposal": written.get("proposal"),
+            "conditions": _conditions(status.conditions),
+            "queues": {
+                name: {
+                    "partitions": queue.partitions,
+                    "states": dict(queue.states),
+                    "scaleStatus": queue.status.partition_scale_status,
+                    "conditions": _conditions(queue.status.conditions),
+                }
+                for name, queue in self.queues.items()
+            },
+            "owners": {name: _member(entry) for name, entry in self.members.items()},
+            "vacantSlots": [
+                {
+                    "member": slot.member,
+                    "partitions": spell_numbers(slot.vacated or ()),
+                    "until": None if slot.expires is None else to_text(slot.expires),
+                }
+                for slot in self.vacant
+            ],
+            "handoffs": written.get("handoffs") or [],
+            "ledgerProblem": self.ledger_problem,
+            "unread": list(self.unread),
+        }
+
+
+def look(
     group: Manifest,
     ledger: Mapping[str, str],
     queues: Iterable[Manifest] = (),
     leader: Leader | None = None,
     *,
     now: float,
-) -> Json:
-    """JSON for programs; the screen is made of it too. `leader`: of the operator, as far as known; `now` in unix seconds."""
-    told = group.get("status") or {}
-    looked = _seconds(told.get("lastLookTime"))
-    unseen = looked is None or now > looked + UNSEEN_AFTER or (leader is not None and leader.gone(now))
-    state, problem = _load(ledger)
-    named = [one["name"] for one in group["spec"].get("queues") or ()]
-    owners = {key: _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY}
-    manifests = {one["metadata"]["name"]: one for one in queues}
-    return {
-        "namespace": group["metadata"]["namespace"],
-        "group": group["metadata"]["name"],
-        "state": UNKNOWN if unseen else told.get("state"),
-        "lastState": told.get("state"),
-        "lastLookTime": None if looked is None else to_text(looked),
-        "leader": None if leader is None else _leader(leader),
-        "deletedAt": group["metadata"].get("deletionTimestamp"),
-        "specSeen": told.get("observedGeneration") == group["metadata"].get("generation"),
-        "why": _why(state, told),
-        "holdUntil": told.get("holdUntil"),
-        **{name: told.get(name) for name in COUNTS},
-        **_members(told, owners),
-        "approval": group["spec"].get("approval") or "Automatic",
-        "proposal": told.get("proposal"),
-        "conditions": _conditions(told),
-        "queues": _queues(state, named, manifests),
-        "owners": owners,
-        "vacantSlots": _vacant(state),
-        "handoffs": told.get("handoffs") or [],
-        "ledgerProblem": problem,
-    }
+) -> GroupLook:
+    """Read all of it. `ledger`: the ConfigMap's data, empty where there is none."""
+    view = group_view(group)
+    status, mistake = view.read_status()
+    state, ledger_problem = _load(ledger)
+    members = {MemberId(key): _entry(text) for key, text in sorted(ledger.items()) if key != LEDGER_GROUP_KEY}
+    if members:
+        # The status is written a moment after the ledger. Newcomers only the status counts: they have no key yet.
+        counted = {"members": max(len(members), status.members), "standbys": sum(map(is_idle, members.values()))}
+        status = status.model_copy(update=counted)
+    views = {one.name: one.read_status() for one in map(queue_view, queues)}
+    named = {one.name for one in view.spec.queues} if view.spec is not None else set()
+    mistakes = [view.problem, mistake, *(f"queue {name}: {told}" for name, (_, told) in views.items() if told and name in named)]
+    return GroupLook(
+        group=view,
+        status=status,
+        now=now,
+        leader=leader,
+        state=state,
+        members=members,
+        queues=_queues(state, named, {name: status for name, (status, _) in views.items()}),
+        ledger_problem=ledger_problem,
+        unread=tuple(filter(None, mistakes)),
+    )
 
 
-def _conditions(status: Manifest) -> Json:
-    return {
-        one["type"]: {"status": one["status"], "reason": one["reason"], "message": one.get("message", "")}
-        for one in status.get("conditions") or ()
-    }
+def is_idle(entry: MemberEntry | LedgerError) -> bool:
+    """It stands by."""
+    return isinstance(entry, MemberEntry) and not entry.active and not any(entry.revoking.values())
 
 
-def _members(told: Manifest, owners: Mapping[str, Json]) -> Json:
-    """How many there are, as the list of them has it: the status is written a moment after the ledger. Newcomers only the status
-    counts; they are not in the ledger before they have a part in the assignment."""
-    if not owners:
-        return {}
-    idle = sum(is_idle(entry) for entry in owners.values())
-    return {"members": max(len(owners), told.get("members") or 0), "standbys": idle}
+def numbers(queues: Mapping[QueueName, Grants]) -> dict[QueueName, str]:
+    """`{"orders": "0-3,7"}`, of a member's entry."""
+    return {queue: format_numbers(grants) for queue, grants in queues.items() if grants}
 
 
-def is_idle(entry: Manifest) -> bool:
-    """A member's entry of the view says that it stands by."""
-    return "problem" not in entry and not entry["active"] and not entry["revoking"]
+class PartitionRow(NamedTuple):
+    """A partition: what it is doing, whose it is, at which epoch, and where it goes."""
+
+    queue: str
+    partition: int
+    state: str
+    owner: MemberId | None
+    epoch: int
+    to: MemberId | None
+    deadline: str | None
+    reason: str
 
 
-def _leader(one: Leader) -> Json:
-    renewed = None if one.renewed is None else to_text(one.renewed)
-    return {"lease": one.lease, "readable": one.readable, "holder": one.holder, "renewTime": renewed}
-
-
-def _seconds(text: object) -> float | None:
-    """None for what is no time."""
-    try:
-        return to_seconds(str(text))
-    except (ValueError, OverflowError):
-        return None
-
-
-def partitions(ledger: Mapping[str, str]) -> list[Json]:
-    """Every partition: what it is doing, whose it is, at which epoch, and where it goes. Raises LedgerError."""
-    if not ledger:
+def partitions(state: GroupState | None) -> list[PartitionRow]:
+    """Every partition of the ledger; None: there is no ledger."""
+    if state is None:
         return []
-    state = load(ledger)
     return [_partition(state, partition, doing) for partition, doing in partition_states(state).items()]
 
 
-def _partition(state: GroupState, partition: Partition, doing: PartitionState) -> Json:
+def _partition(state: GroupState, partition: Partition, doing: PartitionState) -> PartitionRow:
     record, move = state.records[partition], state.moves.get(partition)
-    going = move.receiver if move is not None and not move.quiet else state.waiting.get(partition)
-    return {
-        "queue": partition.queue,
-        "partition": partition.number,
-        "state": doing.value,
-        "owner": record.owner,
-        "epoch": record.epoch,
-        "to": going,
-        "deadline": None if move is None or move.giver is None or move.quiet else to_text(move.deadline),
-        "reason": "" if move is None or move.quiet else move.why,
-    }
+    if move is None or move.quiet:
+        return PartitionRow(*partition, doing.value, record.owner, record.epoch, state.waiting.get(partition), None, "")
+    deadline = None if move.giver is None else to_text(move.deadline)
+    return PartitionRow(*partition, doing.value, record.owner, record.epoch, move.receiver, deadline, move.why)
 
 
 def _load(ledger: Mapping[str, str]) -> tuple[GroupState | None, str | None]:
@@ -131,56 +225,37 @@ def _load(ledger: Mapping[str, str]) -> tuple[GroupState | None, str | None]:
         return None, str(error)
 
 
-def _why(state: GroupState | None, told: Manifest) -> str:
-    match told.get("state"):
-        case "Holddown" if state is not None and state.holddown is not None:
-            return state.holddown.why
-        case "Rebalancing" if state is not None and state.rebalance is not None:
-            return state.rebalance.why
-    return ""
-
-
-def _queues(state: GroupState | None, named: list[str], manifests: Mapping[str, Manifest]) -> Json:
-    counts = Counter((p.queue, one) for p, one in partition_states(state).items()) if state is not None else Counter()
-    known = {str(queue) for queue in state.queues} if state is not None else set()
-    told: Json = {}
-    for name in sorted({*named, *known}):
-        status = manifests.get(name, {}).get("status") or {}
-        of = {one.value: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
-        new = (status.get("partitions") or 0) - sum(of.values()) if name in named and name not in known else 0
-        if new > 0:  # a pause, or a ledger without room, keeps them for later
-            of[PartitionState.UNASSIGNED.value] = new
-        told[name] = {
-            "partitions": sum(of.values()),
-            "states": of,
-            "scaleStatus": status.get("partitionScaleStatus"),
-            "conditions": _conditions(status),
-        }
-    return told
-
-
-def _vacant(state: GroupState | None) -> list[Json]:
-    """Member slots that wait for somebody."""
-    slots = [slot for slot in state.member_slots if slot.vacated] if state is not None else []
-    return [
-        {
-            "member": slot.member,
-            "partitions": {queue: format_numbers(p.number for p in slot.vacated or () if p.queue == queue) for queue in queues},
-            "until": None if slot.expires is None else to_text(slot.expires),
-        }
-        for slot in slots
-        for queues in [sorted({p.queue for p in slot.vacated or ()})]
-    ]
-
-
-def _entry(text: str) -> Json:
+def _entry(text: str) -> MemberEntry | LedgerError:
     try:
-        entry = MemberEntry.from_json(text)
+        return MemberEntry.from_json(text)
     except LedgerError as error:
-        return {"problem": str(error)}
+        return error
+
+
+def _member(entry: MemberEntry | LedgerError) -> Json:
+    if isinstance(entry, LedgerError):
+        return {"problem": str(entry)}
     return {
         "active": entry.active,
-        "owned": {queue: format_numbers(grants) for queue, grants in entry.owned.items() if grants},
-        "revoking": {queue: format_numbers(grants) for queue, grants in entry.revoking.items() if grants},
-        "count": sum(map(len, entry.owned.values())),
+        "owned": numbers(entry.owned),
+        "revoking": numbers(entry.revoking),
+        "count": entry.count,
     }
+
+
+def _queues(state: GroupState | None, named: set[str], statuses: Mapping[str, PartitionedQueueStatus]) -> dict[str, QueueLook]:
+    counts = Counter((p.queue, one) for p, one in partition_states(state).items()) if state is not None else Counter()
+    known = {str(queue) for queue in state.queues} if state is not None else set()
+    seen: dict[str, QueueLook] = {}
+    for name in sorted(named | known):
+        status = statuses.get(name, PartitionedQueueStatus())
+        of = {one: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
+        new = (status.partitions or 0) - sum(of.values()) if name in named and name not in known else 0
+        if new > 0:  # a pause, or a ledger without room, keeps them for later
+            of[PartitionState.UNASSIGNED] = new
+        seen[name] = QueueLook(of, status)
+    return seen
+
+
+def _conditions(those: Iterable[Condition]) -> Json:
+    return {one.type: {"status": one.status, "reason": one.reason, "message": one.message} for one in those}

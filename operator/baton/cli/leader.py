@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.leases import leases_path
 from baton.kube.releases import release_of
-from baton.kube.times import to_seconds
+from baton.kube.times import read_seconds, to_text
 
 GIVEN_UP_FOR = 30.0
 """Seconds for which nobody may hold the Lease: the next replica may be on its way."""
@@ -35,6 +35,11 @@ class Leader:
         bound = GIVEN_UP_FOR if self.holder is None else NOT_RENEWED_FOR
         return self.renewed is None or now > self.renewed + bound
 
+    def to_json(self) -> Mapping[str, object]:
+        """For programs."""
+        renewed = None if self.renewed is None else to_text(self.renewed)
+        return {"lease": self.lease, "readable": self.readable, "holder": self.holder, "renewTime": renewed}
+
 
 async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | None:
     """Of the operator that wrote this ledger; None: it names none."""
@@ -48,8 +53,4 @@ async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | N
         return Leader(release)
     except ApiError:
         return Leader(release, readable=False)
-    try:
-        renewed = to_seconds(str(spec.get("renewTime")))
-    except (ValueError, OverflowError):
-        renewed = None
-    return Leader(release, holder=spec.get("holderIdentity") or None, renewed=renewed)
+    return Leader(release, holder=spec.get("holderIdentity") or None, renewed=read_seconds(spec.get("renewTime"), None))

@@ -12,7 +12,7 @@ from baton.kube.api import Api, core_path
 from baton.kube.leases import leases_path
 from baton.kube.members import membership
 from baton.kube.objects import group_view, groups_path, queue_view, queues_path
-from baton.kube.times import to_seconds
+from baton.kube.times import read_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
 
@@ -37,7 +37,7 @@ async def read_group(api: Api, namespace: str, name: str) -> tuple[GroupState, O
         name,
         [pod for one in found["items"] if (pod := pods.view(one)) is not None],
         [lease for one in sessions["items"] if (lease := leases.view(one)) is not None],
-        lambda lease: lease.holder is not None and _renewed(lease) + lease.duration < now,
+        lambda lease: lease.holder is not None and read_seconds(lease.renewal, 0.0) + lease.duration < now,
         group.spec.membership.identity_label,
         sessions_required=sessions_required(group.spec, [one.spec for one in sights if one.spec is not None]),
     )
@@ -65,10 +65,3 @@ async def _sight(api: Api, namespace: str, name: QueueName, state: GroupState) -
         facts=QueueFacts(partitions=told),
         recorded=None if known is None else known.partitions,
     )
-
-
-def _renewed(lease: leases.LeaseView) -> float:
-    try:
-        return to_seconds(lease.renewal) if lease.renewal else 0.0
-    except (ValueError, OverflowError):
-        return 0.0

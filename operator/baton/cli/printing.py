@@ -1,7 +1,7 @@
 """All that the commands print. Names and messages come from outside: no character of theirs moves a cursor, colours or hides
 anything, or begins a line.
 
-`say` is for lines, `console` for what rich draws, `clean` for values that are drawn; JSON for programs has escapes of its own.
+`say` is for lines, `console` for what rich draws; JSON for programs has escapes of its own.
 """
 
 import json
@@ -26,19 +26,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in text)
-
-
-def clean(value: Any) -> Any:
-    """A value of JSON, with all its texts printable."""
-    match value:
-        case str():
-            return printable(value)
-        case dict():
-            return {clean(key): clean(one) for key, one in value.items()}
-        case list() | tuple():
-            return [clean(one) for one in value]
-        case _:
-            return value
 
 
 def say(text: str = "", *, error: bool = False) -> None:

@@ -12,13 +12,12 @@ import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.group_view import UNKNOWN, Json, partitions, view
-from baton.cli.leader import Leader, leader_of
+from baton.cli.group_view import UNKNOWN, GroupLook, PartitionRow, look, partitions
+from baton.cli.leader import leader_of
 from baton.cli.names import GROUP
-from baton.cli.printing import clean, console, printable, say, say_json
+from baton.cli.printing import console, printable, say, say_json
 from baton.kube.api import Api, UnavailableError, core_path
 from baton.kube.objects import groups_path, queues_path
-from baton.model.ledger import LedgerError
 from baton.model.names import ledger_name
 
 if TYPE_CHECKING:
@@ -63,11 +62,11 @@ def status(
         ask(_list(target, all_namespaces, as_json))
         return
     name, target = target.within(group)
-    shown = _Shown(each, everybody, as_json)
+    shown = _Shown(each, everybody)
     if watch:
         with suppress(KeyboardInterrupt):
             ask(_watch(name, target, shown))
-    elif ask(_show(name, target, shown)) == UNKNOWN:
+    elif ask(_show(name, target, shown, as_json)) == UNKNOWN:
         sys.exit(UNSEEN)
 
 
@@ -77,11 +76,11 @@ async def _list(target: ClusterTarget, everywhere: bool, as_json: bool) -> None:
     async with cluster(target) as (api, where):
         found = (await api.get(groups_path(None if everywhere else where)))["items"]
     now = time.time()
-    views = [view(one, {}, now=now) for one in found]
+    looks = [look(one, {}, now=now) for one in found]
     if as_json:
-        say_json([{key: value for key, value in one.items() if key not in _OF_LEDGER} for one in views])
-    elif views:
-        _print([group_table(clean(views), now)])
+        say_json([{key: value for key, value in one.to_json().items() if key not in _OF_LEDGER} for one in looks])
+    elif looks:
+        _print([group_table(looks)])
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
@@ -97,37 +96,37 @@ class _Shown:
 
     each: bool
     everybody: bool
-    as_json: bool
 
-    def value(self, group: Json, ledger: dict[str, str], queues: list[Json], leader: Leader | None) -> Any:
-        """For programs, and what is drawn."""
-        if not self.each:
-            return view(group, ledger, queues, leader, now=time.time())
-        try:
-            return partitions(ledger)
-        except LedgerError as error:
-            raise NoAnswerError(f"the ledger does not read as one: {error}") from None
+    def json(self, group: GroupLook) -> object:
+        """For programs."""
+        return [row._asdict() for row in _rows(group)] if self.each else group.to_json()
 
-    def drawn(self, value: Any) -> Renderables:
+    def drawn(self, group: GroupLook) -> Renderables:
         """For people."""
         from baton.cli.group_screen import partition_table, screen
 
         if self.each:
-            return [partition_table(clean(value))]
+            return [partition_table(_rows(group))]
         on = console()
         lines = None if self.everybody else on.height if sys.stdout.isatty() else LINES
-        return screen(clean(value), time.time(), on, lines)
+        return screen(group, on, lines)
 
 
-async def _show(group: str, target: ClusterTarget, shown: _Shown) -> str | None:
+def _rows(group: GroupLook) -> list[PartitionRow]:
+    if group.ledger_problem:
+        raise NoAnswerError(f"the ledger does not read as one: {group.ledger_problem}")
+    return partitions(group.state)
+
+
+async def _show(group: str, target: ClusterTarget, shown: _Shown, as_json: bool) -> str | None:
     """The group's state, where it is shown."""
     async with cluster(target) as (api, where):
-        value = shown.value(*await _look(api, where, group))
-    if shown.as_json:
-        say_json(value)
+        seen = await _look(api, where, group)
+    if as_json:
+        say_json(shown.json(seen))
     else:
-        _print(shown.drawn(value))
-    return None if shown.each else value["state"]
+        _print(shown.drawn(seen))
+    return None if shown.each else seen.shown_state
 
 
 async def _watch(group: str, target: ClusterTarget, shown: _Shown) -> None:
@@ -136,26 +135,26 @@ async def _watch(group: str, target: ClusterTarget, shown: _Shown) -> None:
     from rich.text import Text
 
     async with cluster(target) as (api, where):
-        seen = Group(*shown.drawn(shown.value(*await _look(api, where, group))))
+        seen = Group(*shown.drawn(await _look(api, where, group)))
         with Live(seen, console=console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
                 await asyncio.sleep(EVERY)
                 try:
-                    seen = Group(*shown.drawn(shown.value(*await _look(api, where, group))))
+                    seen = Group(*shown.drawn(await _look(api, where, group)))
                 except UnavailableError as error:
                     live.update(Group(Text(printable(f"As last seen: {error}"), "red"), seen), refresh=True)
                 else:
                     live.update(seen, refresh=True)
 
 
-async def _look(api: Api, namespace: str, group: str) -> tuple[Json, dict[str, str], list[Json], Leader | None]:
-    """The group, its ledger's data, the queues of the namespace, and who leads the operator."""
+async def _look(api: Api, namespace: str, group: str) -> GroupLook:
     manifest, ledger, queues = await asyncio.gather(
         api.get(groups_path(namespace, group)),
         api.find(core_path(namespace, "configmaps", ledger_name(group))),
         api.get(queues_path(namespace)),
     )
-    return manifest, (ledger or {}).get("data") or {}, queues["items"], await leader_of(api, ledger)
+    data = (ledger or {}).get("data") or {}
+    return look(manifest, data, queues["items"], await leader_of(api, ledger), now=time.time())
 
 
 def _print(those: Renderables) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
 from baton.kube.clock import ApiServerClock
-from baton.kube.times import to_seconds, to_text
+from baton.kube.times import read_seconds, to_text
 
 APART = 0.25
 FIRST_RETRY, LONGEST_RETRY = 1.0, 30.0
@@ -54,7 +54,7 @@ class StatusWriter:
         """This is how it should read; `known` is how it reads, as far as it was seen."""
         if self._written is None:
             self._written = _without_look(known)
-            self._beat_at = min(_seconds(known.get(LAST_LOOK)), self._clock.now()) + self._every
+            self._beat_at = min(read_seconds(known.get(LAST_LOOK), -math.inf), self._clock.now()) + self._every
         status = _without_look(status)
         if status != self._wanted:
             self._wanted = status
@@ -110,11 +110,3 @@ def _without_look(status: Mapping[str, object]) -> Json:
 def _of_another(error: Exception) -> bool:
     """The test of the UID failed. A 409 is another thing: so many wrote the object at once that the server gave up."""
     return isinstance(error, ConflictError) and error.status == INVALID
-
-
-def _seconds(text: object) -> float:
-    """Of a time that stood in a status, which anybody may have written."""
-    try:
-        return to_seconds(str(text))
-    except ValueError:
-        return -math.inf

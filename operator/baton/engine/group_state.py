@@ -24,7 +24,8 @@ def why_of(state: GroupState) -> str:
     """The reason of the group's state; empty for Ready and Paused."""
     match state_of(state):
         case State.REBALANCING:
-            return next((move.why for move in state.moves.values() if not move.quiet), "")
+            planned = "" if state.rebalance is None else state.rebalance.why
+            return next((move.why for move in state.moves.values() if not move.quiet), planned)
         case State.HOLDDOWN if state.holddown is not None:
             return state.holddown.why
         case State.HOLDDOWN:

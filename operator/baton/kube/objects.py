@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import ValidationError
-
-from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
+from baton.api import ConsumerGroupSpec, ConsumerGroupStatus, PartitionedQueueSpec, PartitionedQueueStatus
+from baton.api.reading import read_what_can_be, read_whole
 from baton.kube.api import group_path
 from baton.model.names import API_GROUP, API_VERSION, TAKE_OVER_ANNOTATION
-
-S = TypeVar("S", ConsumerGroupSpec, PartitionedQueueSpec)
 
 FINALIZER = "baton.dev/release"
 """On a ConsumerGroup: it goes only when its partitions have been taken back and its queues released."""
@@ -24,8 +21,6 @@ APPROVE_ANNOTATION = "baton.dev/approve"
 
 LONGEST_WORD = 64
 """Characters of an annotation that are kept as they are."""
-
-LONGEST_MISTAKE = 500
 
 GROUP_VERSION = f"{API_GROUP}/{API_VERSION}"
 
@@ -41,7 +36,8 @@ class GroupView:
     spec: ConsumerGroupSpec | None
     """None: it does not read as one; see `problem`."""
     problem: str | None = None
-    deleting: bool = False
+    deleted_at: str | None = None
+    """As Kubernetes writes times; None: it is not being deleted."""
     finalizers: tuple[str, ...] = ()
     request: str | None = None
     """The id of the last manual request to rebalance."""
@@ -50,6 +46,7 @@ class GroupView:
     takes_over: frozenset[str] = frozenset()
     """UIDs of groups that are gone for good, from which it takes its queues over."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """As it was written."""
     version: str = field(default="", compare=False)
 
     @property
@@ -59,6 +56,14 @@ class GroupView:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def deleting(self) -> bool:
+        return self.deleted_at is not None
+
+    def read_status(self) -> tuple[ConsumerGroupStatus, str | None]:
+        """The status, and what of it does not read."""
+        return read_what_can_be(ConsumerGroupStatus, self.status, "status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class QueueView:
     problem: str | None = None
     deleting: bool = False
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """As it was written."""
 
     @property
     def group(self) -> str:
@@ -81,6 +87,10 @@ class QueueView:
     @property
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def read_status(self) -> tuple[PartitionedQueueStatus, str | None]:
+        """The status, and what of it does not read."""
+        return read_what_can_be(PartitionedQueueStatus, self.status, "status")
 
 
 def groups_path(namespace: str | None, name: str = "") -> str:
@@ -96,7 +106,7 @@ def queues_path(namespace: str | None, name: str = "") -> str:
 def group_view(manifest: Mapping[str, Any]) -> GroupView:
     """A ConsumerGroup's manifest."""
     metadata = manifest["metadata"]
-    spec, problem = _spec(ConsumerGroupSpec, manifest)
+    spec, problem = read_whole(ConsumerGroupSpec, manifest.get("spec"), "spec")
     return GroupView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -104,7 +114,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
         generation=int(metadata.get("generation") or 0),
         spec=spec,
         problem=problem,
-        deleting="deletionTimestamp" in metadata,
+        deleted_at=metadata.get("deletionTimestamp"),
         finalizers=tuple(metadata.get("finalizers") or ()),
         request=_word((metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION)),
         approved=_word((metadata.get("annotations") or {}).get(APPROVE_ANNOTATION)),
@@ -117,7 +127,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
 def queue_view(manifest: Mapping[str, Any]) -> QueueView:
     """A PartitionedQueue's manifest."""
     metadata = manifest["metadata"]
-    spec, problem = _spec(PartitionedQueueSpec, manifest)
+    spec, problem = read_whole(PartitionedQueueSpec, manifest.get("spec"), "spec")
     return QueueView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -145,12 +155,3 @@ def _word(text: str | None) -> str | None:
     if not text or (len(text) <= LONGEST_WORD and text.isprintable()):
         return text or None
     return f"sha256:{sha256(text.encode(errors='replace')).hexdigest()[:16]}"
-
-
-def _spec(model: type[S], manifest: Mapping[str, Any]) -> tuple[S | None, str | None]:
-    """The spec, or the first mistake in it, with its field."""
-    try:
-        return model.model_validate(manifest.get("spec") or {}), None
-    except ValidationError as error:
-        mistake = error.errors(include_url=False)[0]
-        return None, f"spec.{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"[:LONGEST_MISTAKE]

@@ -11,7 +11,7 @@ from re import ASCII, fullmatch
 from typing import Any
 
 from baton.assignors import BUILT_IN, INSTALLED_NAME
-from baton.kube.times import to_seconds
+from baton.kube.times import read_seconds
 from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.names import (
     ASSIGNORS_ANNOTATION,
@@ -133,16 +133,8 @@ def _ready_since(status: Mapping[str, Any]) -> float | None:
         return None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return _seconds(condition.get("lastTransitionTime"))
+            return read_seconds(condition.get("lastTransitionTime"), 0.0)  # of no time, or no year: an old pod
     return None
-
-
-def _seconds(text: str | None) -> float:
-    """Unix seconds; 0 for what is no time (or one of a year that Python does not know), which makes the pod an old one."""
-    try:
-        return to_seconds(text) if text else 0.0
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _labels(labels: Mapping[str, str], problems: list[str]) -> tuple[tuple[str, str], ...]:

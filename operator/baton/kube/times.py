@@ -3,11 +3,25 @@
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def to_seconds(text: str) -> float:
     """`2026-11-21T09:48:00Z` (or with a fraction or an offset) as unix seconds. Raises ValueError."""
-    return datetime.fromisoformat(text).timestamp()
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).timestamp()
+    except OverflowError:
+        raise ValueError(f"{text} is in no year from 1 to 9999") from None
+
+
+def read_seconds(text: object, otherwise: T) -> float | T:
+    """The same of what anybody may have written; `otherwise` for what is no time."""
+    try:
+        return to_seconds(str(text))
+    except ValueError:
+        return otherwise
 
 
 def to_text(seconds: float) -> str:

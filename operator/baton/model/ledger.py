@@ -37,6 +37,11 @@ class MemberEntry:
     owned: Mapping[QueueName, Grants] = field(default_factory=dict)
     revoking: Mapping[QueueName, Grants] = field(default_factory=dict)
 
+    @property
+    def count(self) -> int:
+        """How many partitions it owns, without those that it lets go of."""
+        return sum(map(len, self.owned.values()))
+
     def to_json(self) -> str:
         """The text in the ConfigMap; equal entries give equal text."""
         return _ENCODER.encode(

@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, rebalancing
+from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
 
-from baton.cli import approve
+from baton.api import ProposalStatus
 from baton.cli.group_screen import group_table, partition_table, screen
-from baton.cli.group_view import view
+from baton.cli.group_view import look, partitions
+from baton.cli.move_text import proposal_in_lines
 from baton.cli.plan import plan
-from baton.cli.printing import clean, console, printable, say
+from baton.cli.printing import console, printable, say
 from baton.cli.simulate import simulate
 from baton.engine import dump
 
@@ -127,25 +128,23 @@ LEDGER = dump(rebalancing().state)
 @given(key=st.sampled_from(sorted(LEDGER)), data=st.data(), word=st.sampled_from(["[/]", "[bold]x", "\x1b[1m", "a\nb", "\u202e"]))
 def test_a_group_of_which_everything_was_written_by_somebody_else(key: str, data: st.DataObject, word: str) -> None:
     text = data.draw(spoilt([LEDGER[key]], r'"[^"]*"|\d+|\[\]|\{\}', JSON)).decode(errors="surrogateescape")
-    condition = {"type": word, "status": "False", "reason": word, "message": word}
     status = {
         **MANIFEST["status"],
         "state": word,
         "holdUntil": None,
-        "conditions": [condition],
+        "conditions": [condition(word, "False", word, word)],
         "handoffs": [{**MOVE, "reason": word}],
     }
-    queue = {"metadata": {"name": "orders"}, "status": {"partitionScaleStatus": word}}
-    lines = shown({**MANIFEST, "status": status}, {**LEDGER, key: text}, [queue])
+    lines = shown({**MANIFEST, "status": status}, {**LEDGER, key: text}, [queue("orders", partitionScaleStatus=word)])
     assert all(printable(line) == line for line in lines)
     assert sum("[/]" in line for line in lines) >= (word == "[/]"), "what looks like rich's markup is shown as it is"
 
 
 def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: Sequence[Mapping[str, Any]]) -> list[str]:
     on = console(width=100, file=io.StringIO())
-    one = view(manifest, ledger, queues, now=5.0)
-    json.dumps(one)
-    for part in (*screen(clean(one), 5.0, on, 24), group_table([clean(one)], 5.0), partition_table(clean([]))):
+    one = look(manifest, ledger, queues, now=5.0)
+    json.dumps(one.to_json())
+    for part in (*screen(one, on, 24), group_table([one]), partition_table(partitions(one.state))):
         on.print(part)
     assert isinstance(on.file, io.StringIO)
     return on.file.getvalue().split("\n")
@@ -157,9 +156,41 @@ def test_a_name_with_a_line_break_begins_no_line_of_its_own() -> None:
     assert not any(line.startswith("shop/orders: Ready") for line in lines)
 
 
+NO_YEAR = "0001-01-01T00:00:00+14:00"
+"""A time, as far as the API server can tell."""
+
+
+def test_what_does_not_read_of_a_status_is_said_and_the_rest_is_shown() -> None:
+    status = {
+        **MANIFEST["status"],
+        "state": "Dancing",
+        "conditions": [condition("Ready", "False", "QueueUnreachable", "it is away"), {"type": "Odd", "status": "Perhaps"}],
+        "handoffs": [{**MOVE, "epoch": "x"}, {**MOVE, "from": 3}, MOVE],
+        "proposal": {"moves": 3},
+        "holdUntil": NO_YEAR,
+    }
+    text = " ".join(" ".join(shown({**MANIFEST, "status": status}, LEDGER, [queue("orders", partitions="many")])).split())
+    assert "status.state: Input should be 'Ready'" in text and "queue orders: status.partitions: Input should be" in text
+    assert "it is away" in text and "exec-3 to exec-7: exec-7 joined" in text and "Odd" not in text
+
+
+@pytest.mark.parametrize("time", [NO_YEAR, "9999-12-31T23:59:59-14:00", "soon"])
+def test_a_time_of_no_year_is_shown_as_it_stands_and_reckoned_with_nowhere(time: str) -> None:
+    status = {**MANIFEST["status"], "state": "Holddown", "holdUntil": time, "handoffs": [{**MOVE, "deadline": time}]}
+    text = " ".join(shown({**MANIFEST, "status": status}, LEDGER, QUEUES))
+    assert f"Holddown, until {time}" in text and "2 unacknowledged messages" in text
+    assert "No operator has looked yet" in " ".join(shown({**MANIFEST, "status": {"lastLookTime": time}}, {}, []))
+
+
+def test_a_group_whose_spec_does_not_read_is_shown_with_the_mistake() -> None:
+    spec = {"queues": [{"name": "orders"}], "protocol": "Rude"}
+    text = " ".join(" ".join(shown({**MANIFEST, "spec": spec}, LEDGER, QUEUES)).split())
+    assert "spec.protocol: Input should be 'Cooperative' or 'Eager'" in text and "orders" in text
+
+
 def test_a_proposal_is_shown_without_what_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     proposal = {"id": "1", "createdAt": "now", "moves": 1, "paused": 1, "pausedAtOnce": 1, "reason": "\x1b[2Jjoined\nforged"}
-    for line in approve.told(proposal):
+    for line in proposal_in_lines(ProposalStatus.model_validate(proposal)):
         say(line)
     assert capsys.readouterr().out.splitlines()[0].endswith("(�[2Jjoined forged)")
 

@@ -9,17 +9,19 @@ from click.testing import CliRunner
 from rich.console import Console
 from tests.unit.engine.group import Group
 
+from baton.api import Handoff
 from baton.api.enums import Approval
-from baton.cli.group_screen import handoff, screen
-from baton.cli.group_view import Json, partitions, view
+from baton.cli.group_screen import screen
+from baton.cli.group_view import GroupLook, look, partitions
 from baton.cli.leader import Leader
 from baton.cli.main import main
+from baton.cli.move_text import handoff
 from baton.cli.printing import console, table
 from baton.engine import dump
 from baton.engine.observation import GroupSpec
 
 MANIFEST: Mapping[str, Any] = {
-    "metadata": {"namespace": "shop", "name": "orders", "generation": 1},
+    "metadata": {"namespace": "shop", "name": "orders", "uid": "u", "resourceVersion": "1", "generation": 1},
     "spec": {"queues": [{"name": "orders"}]},
     "status": {
         "observedGeneration": 1,
@@ -33,7 +35,14 @@ MANIFEST: Mapping[str, Any] = {
         "lowerBound": 0,
     },
 }
-QUEUES = [{"metadata": {"name": "orders"}, "status": {"partitions": 4, "partitionScaleStatus": "ScalingUp"}}]
+
+
+def queue(name: str, **status: object) -> Mapping[str, Any]:
+    metadata = {"namespace": "shop", "name": name, "uid": f"of-{name}"}
+    return {"metadata": metadata, "spec": {"source": {"type": "External"}, "partitions": 4}, "status": status}
+
+
+QUEUES = [queue("orders", partitions=4, partitionScaleStatus="ScalingUp")]
 MOVE = {
     "queue": "orders",
     "partition": 5,
@@ -46,14 +55,16 @@ MOVE = {
 }
 
 
-def seen(group: Mapping[str, Any], ledger: Mapping[str, str], queues: Iterable[Mapping[str, Any]] = (), now: float = 5.0) -> Json:
+def seen(
+    group: Mapping[str, Any], ledger: Mapping[str, str], queues: Iterable[Mapping[str, Any]] = (), now: float = 5.0
+) -> GroupLook:
     """A look at a group that an operator looks after."""
-    return view(group, ledger, queues, now=now)
+    return look(group, ledger, queues, now=now)
 
 
-def shown(one: Mapping[str, Any], now: float = 5.0, lines: int | None = 24) -> str:
+def shown(one: GroupLook, lines: int | None = 24) -> str:
     console = Console(width=80, file=io.StringIO(), highlight=False)
-    for part in screen(one, now, console, lines):
+    for part in screen(one, console, lines):
         console.print(part)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -67,10 +78,11 @@ def rebalancing() -> Group:
 
 
 def test_a_hand_off_is_a_sentence() -> None:
-    assert handoff(MOVE, 5.0) == (
+    move = Handoff.model_validate(MOVE)
+    assert handoff(move, 5.0) == (
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, 3 s left"
     )
-    assert handoff({**MOVE, "unacknowledged": None}, 10.0).endswith("exec-7 joined; overdue")
+    assert handoff(move.model_copy(update={"unacknowledged": None}), 10.0).endswith("exec-7 joined; overdue")
 
 
 def test_a_small_group_is_shown_whole() -> None:
@@ -89,21 +101,21 @@ def test_partitions_that_nobody_owns_are_counted_also_those_that_the_ledger_does
     group = Group(12, GroupSpec(paused=True)).join("a", "b")
     group.settle(100)
     status = {**MANIFEST["status"], "state": "Paused", "partitions": 12, "unowned": 12, "members": 2, "moving": 0}
-    queues = [{"metadata": {"name": "orders"}, "status": {"partitions": 12, "partitionScaleStatus": "Ready"}}]
+    queues = [queue("orders", partitions=12, partitionScaleStatus="Ready")]
     text = shown(seen({**MANIFEST, "status": status}, dump(group.state), queues))
     assert "12 partitions (12 without an owner), 2 members" in text
     assert "orders  12          12          0      0       0        Ready" in text
 
 
 def test_what_a_partition_is_doing_stands_in_the_whole_table() -> None:
-    rows = partitions(dump(rebalancing().state))
-    assert [(row["partition"], row["state"], row["owner"], row["to"]) for row in rows] == [
+    rows = partitions(rebalancing().state)
+    assert [(row.partition, row.state, row.owner, row.to) for row in rows] == [
         (0, "Ready", "a", None),
         (1, "Ready", "b", None),
         (2, "Ready", "a", None),
         (3, "Paused", "b", "c"),
     ]
-    assert rows[3]["reason"] == "c joined"
+    assert rows[3].reason == "c joined"
 
 
 def test_a_large_group_is_summed_up_on_one_screen() -> None:
@@ -141,7 +153,8 @@ def test_newcomers_that_the_ledger_does_not_know_yet_are_counted() -> None:
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
-    return {"type": kind, "status": status, "reason": reason, "message": message}
+    at = "1970-01-01T00:00:00Z"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
 
 
 def test_what_is_wrong_with_a_queue_is_shown_too_once_for_all_that_share_it() -> None:
@@ -149,7 +162,7 @@ def test_what_is_wrong_with_a_queue_is_shown_too_once_for_all_that_share_it() ->
     at_risk = condition("Durable", "False", "AtRisk", "redis:6379 has appendonly no: set it to yes")
     well = condition("Ready", "True", "Reachable", "the queue answers")
     names = {"orders": [well, at_risk], "mail": [well, at_risk], "returns": [away]}
-    queues = [{"metadata": {"name": name}, "status": {"partitions": 4, "conditions": told}} for name, told in names.items()]
+    queues = [queue(name, partitions=4, conditions=told) for name, told in names.items()]
     group = {
         **MANIFEST,
         "spec": {"queues": [{"name": name} for name in names]},
@@ -223,9 +236,9 @@ def led(holder: str | None, renewed: float | None, readable: bool = True) -> Lea
 )
 def test_it_is_said_when_no_operator_looks(leader: Leader | None, now: float, unknown: bool, said: str) -> None:
     """By the last look at this group, and by the Lease of those who looked."""
-    one = view(MANIFEST, {}, (), leader, now=now)
-    assert (one["state"] == "Unknown", one["lastState"]) == (unknown, "Rebalancing")
-    text = " ".join(shown(one, now).split())
+    one = look(MANIFEST, {}, (), leader, now=now)
+    assert (one.to_json()["state"] == "Unknown", one.to_json()["lastState"]) == (unknown, "Rebalancing")
+    text = " ".join(shown(one).split())
     assert said in text
     assert ("No operator has looked" in text) is unknown
 

@@ -120,7 +120,7 @@ def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
 
 
 def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
-    seen = observation(replace(GROUP, deleting=True), SPEC, [sight(named=False)], GroupMembers())
+    seen = observation(replace(GROUP, deleted_at="2026-11-22T00:00:00Z"), SPEC, [sight(named=False)], GroupMembers())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
     assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].let_go) == (0, True)
 

@@ -114,6 +114,9 @@ def test_a_server_that_may_lose_entries_is_named() -> None:
 FINE_SO_FAR = [ready(None, "")]
 
 
+DELETED_AT = "2026-11-22T00:00:00Z"
+
+
 def group_view(**spec: Any) -> GroupView:
     made = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], **spec})
     return GroupView("shop", "orders", "uid", 2, made)
@@ -160,7 +163,7 @@ def told_of(
     group: Group, *problems: Problem, asked_for: int | None = None, deleting: bool = False, **spec: Any
 ) -> tuple[str, dict[str, tuple[str, str]]]:
     """The state in one word, and each condition with its reason."""
-    view = replace(group_view(**spec), deleting=deleting)
+    view = replace(group_view(**spec), deleted_at=DELETED_AT if deleting else None)
     whole = summary(group.state)
     told = group_conditions(view, whole, [], list(problems), NOW, sessions_are_bound=True, asked_for=asked_for)
     status = group_status(view, whole, GroupMembers(), told, NOW, {})
@@ -262,5 +265,5 @@ def test_a_group_for_which_nothing_is_done_keeps_what_was_said_but_that_all_is_w
         "Fenced": "True",
         "SessionsBound": "True",
     }
-    gone = halted_status(replace(group_view(), status=before, deleting=True), Problem(Reason.INVALID_SPEC, "?"), NOW)
+    gone = halted_status(replace(group_view(), status=before, deleted_at=DELETED_AT), Problem(Reason.INVALID_SPEC, "?"), NOW)
     assert gone["state"] == "Deleting"
