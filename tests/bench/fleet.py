@@ -12,7 +12,7 @@ from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.model.ranges import format_grants
-from baton.model.session import Said
+from baton.model.session import PodReleases
 
 QUEUE = QueueName("orders")
 DELAY = 5.0
@@ -26,7 +26,7 @@ class Fleet:
     partitions: int
     state: GroupState = field(default_factory=lambda: GroupState.new("shop/orders"))
     now: float = 0.0
-    words: Mapping[Uid, Said] = field(default_factory=dict)
+    words: Mapping[Uid, PodReleases] = field(default_factory=dict)
     """Who says that it has let go of what."""
 
     def facts(self) -> tuple[list[PodView], list[LeaseView]]:
@@ -84,4 +84,4 @@ class Fleet:
             if move.giver is not None:
                 uid = self.state.known[move.giver].uid
                 words.setdefault(uid, {})[partition.number] = self.state.records[partition].epoch
-        self.words = {uid: Said(json.dumps({QUEUE: format_grants(grants)})) for uid, grants in words.items()}
+        self.words = {uid: PodReleases(json.dumps({QUEUE: format_grants(grants)})) for uid, grants in words.items()}

@@ -87,7 +87,7 @@ class AssignorOptions(Shape):
     ) = None
     """For machine-room-nearby: the assignor inside each room; average without it. Its own options stand beside it."""
 
-    def told(self) -> dict[str, object]:
+    def as_arguments(self) -> dict[str, object]:
         """By name, as the assignors' functions take them."""
         raw = {
             "virtualNodes": self.virtual_nodes,

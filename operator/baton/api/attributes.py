@@ -55,9 +55,9 @@ class PartitionAttributes(Shape):
         ]
         | None
     ) = None
-    """Where they have replicas, in the words of the pods' label topology.kubernetes.io/zone. Without it nobody says."""
+    """The zones with replicas of these partitions, as in the pods' label topology.kubernetes.io/zone. Default: unknown."""
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Their share of the load, each, beside 1 for a partition of which nobody says. For minimal and assignors of your own."""
+    """The load of each of these partitions; other partitions have 1. For minimal and assignors of your own."""
 
 
 @dataclass(frozen=True, slots=True)

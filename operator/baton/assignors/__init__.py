@@ -1,4 +1,4 @@
-"""Who should own what: pure functions of a request, by name. `get("solace")(Request(...))` returns an `Answer`.
+"""Assignors by name: pure functions that plan the owners of partitions. `get("solace")(Request(...))` returns an `Answer`.
 
 An assignor of the user's own imports from here only: the modules below are not a public interface.
 """

@@ -26,8 +26,10 @@ class AssignorError(Exception):
 
 
 def checked(name: str, assignor: Assignor) -> Assignor:
-    """The assignor with its answers checked and sorted. An answer may leave out members that get nothing, and may list partitions
-    in any order. Raises AssignorError."""
+    """The assignor with its answers checked and sorted. It raises AssignorError for an answer that breaks the contract.
+
+    An answer may leave out members without partitions, and may list partitions in any order.
+    """
 
     def ask(request: Request) -> Answer:
         try:
@@ -35,7 +37,7 @@ def checked(name: str, assignor: Assignor) -> Assignor:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also one that would end the caller, such as SystemExit
-            raise AssignorError(name, f"failed{_where(error)} with {told(error)}") from error
+            raise AssignorError(name, f"failed{_where(error)} with {describe(error)}") from error
         if not isinstance(answer, Answer):
             raise AssignorError(name, f"answered with {type(answer).__name__} instead of baton.assignors.Answer")
         made = Answer(
@@ -49,7 +51,7 @@ def checked(name: str, assignor: Assignor) -> Assignor:
 
 
 def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
-    """The assignor, asked twice: the second time members and queues are listed in reverse. Raises AssignorError where the answers
+    """The assignor, called twice: the second time with members and queues in reverse. It raises AssignorError if the answers
     differ."""
 
     def ask(request: Request) -> Answer:
@@ -63,7 +65,7 @@ def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
     return ask
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """The exception's type and message on one line, at most LONGEST characters of the message."""
     words = " ".join(str(error).split())
     words = words if len(words) <= LONGEST else words[:LONGEST] + "…"

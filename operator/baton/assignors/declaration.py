@@ -1,4 +1,4 @@
-"""What an assignor declares: its name, its function, its source, its options, and the traits that the engine relies on."""
+"""The declaration of an assignor: its name, function, source, options, and the traits that the engine relies on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from baton.assignors.request import Assignor, Request
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the engine relies on. It asks for a trait and never for a name. An installed assignor has none.
+    """The properties that the engine relies on. It asks for a trait and never for a name. An installed assignor has none.
 
     `docs/concepts/assignors.md` has a row for each field, with its source.
     """

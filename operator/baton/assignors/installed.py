@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from baton.assignors.contract import checked, told
+from baton.assignors.contract import checked, describe
 from baton.assignors.request import Assignor
 
 INSTALLED_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[a-z0-9]([-._a-z0-9]*[a-z0-9])?"
@@ -36,4 +36,4 @@ class Installed:
         try:
             return checked(name, self.loaders()[name]())
         except (Exception, SystemExit) as error:
-            return str(error) if isinstance(error, ValueError) else told(error)
+            return str(error) if isinstance(error, ValueError) else describe(error)

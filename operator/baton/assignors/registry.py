@@ -45,8 +45,11 @@ _installed = Installed(dict)
 
 
 def install(find: Callable[[], Mapping[str, Loader]]) -> None:
-    """Says where installed assignors come from, by name. The first name that is not built in calls `find`; the first request for
-    an assignor calls its loader. A user reads a loader's ValueError as it is, so it must name the cure."""
+    """Set the source of installed assignors.
+
+    The first name that is not built in calls `find`, and the first request for an assignor calls its loader. Users read the
+    message of a loader's ValueError unchanged, so it must name the cure.
+    """
     global _installed
     _installed = Installed(find)
 
@@ -65,7 +68,7 @@ def get(name: str) -> Assignor:
 
 
 def traits_of(name: str) -> Traits:
-    """What a built-in assignor declares. Any other has no traits."""
+    """The traits of a built-in assignor. Any other assignor has none."""
     return DECLARED[name].traits if name in DECLARED else Traits()
 
 

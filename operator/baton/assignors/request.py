@@ -17,7 +17,7 @@ class Member:
     subscribed: frozenset[QueueName]
     """The queues that it reads. Assignors ignore queues that do not exist."""
     owned: Sequence[Partition] = ()
-    """What it claims to own, in any order. Assignors ignore claims on partitions that do not exist."""
+    """The partitions that it claims to own, in any order. Assignors ignore those that do not exist."""
     generation: int = NO_GENERATION
     """The assignment that its claims come from. Where several members claim a partition, the newest generation wins."""
     instance: str | None = None
@@ -48,16 +48,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Who should own what. Every member of the request has a key in `assignment`. Partitions are sorted; built-in assignors
-    answer with a `PartitionList` each."""
+    """The planned owners. Every member of the request has a key in `assignment`. Partitions are sorted.
+
+    Built-in assignors answer with one `PartitionList` per member.
+    """
 
     assignment: Mapping[MemberId, Sequence[Partition]]
-    """What each member may have at once."""
+    """The partitions that each member may own at once."""
     withheld: Mapping[MemberId, Sequence[Partition]] = field(default_factory=dict)
-    """What a cooperative assignor will give to a member once the present holder has released it (Kafka, KIP-429)."""
+    """The partitions that a member gets once the present holder has released them (Kafka, KIP-429)."""
 
     def owners(self) -> dict[Partition, MemberId]:
-        """Who owns each partition in the end: the assignment together with what is withheld."""
+        """The owner of each partition after all releases: the assignment together with the withheld partitions."""
         return {
             partition: member
             for part in (self.assignment, self.withheld)

@@ -14,7 +14,7 @@ ONE = Fraction(1)
 Claims = Mapping[MemberId, Collection[Partition]]
 
 
-def ask(
+def ask_assignor(
     draft: Draft,
     assignor: Callable[[Request], Answer],
     ranked: Sequence[MemberId],

@@ -17,7 +17,7 @@ def problem_of(error: Exception) -> PlanProblem:
 
 
 @contextmanager
-def unplanned_if_it_fails(draft: Draft) -> Iterator[None]:
+def restored_if_it_fails(draft: Draft) -> Iterator[None]:
     """A context for making a plan. If the assignor fails, it records the problem and restores the draft, so the holddown stands.
 
     It restores only what a plan changes before it calls the assignor: the holddown, waiting hand-offs, slots and standbys.

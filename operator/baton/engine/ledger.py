@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from baton.engine.partition_text import by_queue, grouped, spell_grants, spell_numbers
+from baton.engine.partition_text import by_queue, grouped, write_grants, write_numbers
 from baton.engine.state import (
     GroupState,
     MemberSlot,
@@ -59,16 +59,16 @@ def _group(state: GroupState) -> dict[str, object]:
         "instances": {m: known.instance for m, known in sorted(state.known.items()) if known.instance is not None},
         "subscribed": _subscriptions(state),
         "capacities": {m: str(known.capacity) for m, known in sorted(state.known.items()) if known.capacity != 1},
-        "free": [{"last": last, "of": spell_grants(part)} for last, part in _free(state)],
+        "free": [{"last": last, "of": write_grants(part)} for last, part in _free(state)],
         "moves": _moves(state),
-        "waiting": {m: spell_numbers(part) for m, part in grouped((receiver, p) for p, receiver in state.waiting.items())},
+        "waiting": {m: write_numbers(part) for m, part in grouped((receiver, p) for p, receiver in state.waiting.items())},
         "proposal": None if state.proposal is None else _proposal(state.proposal),
         "holddown": None if held is None else _fields(held),
         "rebalance": None if running is None else {"full": running.full, "eager": running.eager, "why": running.why},
         "origins": []
         if running is None
-        else [{"owner": o, "of": spell_numbers(part)} for o, part in grouped((o, p) for p, o in running.origins.items())],
-        "epoch_tombstones": spell_grants(state.epoch_tombstones),
+        else [{"owner": o, "of": write_numbers(part)} for o, part in grouped((o, p) for p, o in running.origins.items())],
+        "epoch_tombstones": write_grants(state.epoch_tombstones),
         "queue_tombstones": dict(sorted(state.queue_tombstones.items())),
         "fenced": sorted(state.fenced),
         "victims": state.victims,
@@ -79,13 +79,13 @@ def _group(state: GroupState) -> dict[str, object]:
 
 
 def _slot(slot: MemberSlot) -> dict[str, object]:
-    raw = _fields(slot) | {"vacated": spell_numbers(slot.vacated or ())}
+    raw = _fields(slot) | {"vacated": write_numbers(slot.vacated or ())}
     return _slim(raw)
 
 
 def _proposal(proposal: Proposal) -> dict[str, object]:
     """A proposal without its receivers' UIDs, which stand in the receivers' keys."""
-    to = {m: spell_numbers(part) for m, part in grouped((receiver, p) for p, receiver in proposal.receivers.items())}
+    to = {m: write_numbers(part) for m, part in grouped((receiver, p) for p, receiver in proposal.receivers.items())}
     return {"id": proposal.id, "why": proposal.why, "created": proposal.created, "to": to}
 
 
@@ -105,7 +105,7 @@ def _moves(state: GroupState) -> list[dict[str, object]]:
     return [
         {
             **_slim(dict(zip(ALIKE, alike, strict=True))),
-            "to": {receiver or "": spell_grants(part) for receiver, part in receivers.items()},
+            "to": {receiver or "": write_grants(part) for receiver, part in receivers.items()},
             **({"uids": found} if (found := {m: uid for m, uid in uids.items() if m in receivers}) else {}),
         }
         for alike, receivers in batches.items()

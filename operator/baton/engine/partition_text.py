@@ -25,22 +25,22 @@ def by_queue(grants: Mapping[Partition, Epoch]) -> dict[QueueName, dict[int, Epo
     return queues
 
 
-def spell_grants(grants: Mapping[Partition, Epoch]) -> dict[QueueName, str]:
+def write_grants(grants: Mapping[Partition, Epoch]) -> dict[QueueName, str]:
     """`{"orders": "0-3@12,7@17"}`"""
     return {queue: format_grants(part) for queue, part in sorted(by_queue(grants).items())}
 
 
-def spell_numbers(partitions: Iterable[Partition]) -> dict[QueueName, str]:
+def write_numbers(partitions: Iterable[Partition]) -> dict[QueueName, str]:
     """`{"orders": "0-3,7"}`"""
     groups = grouped((partition.queue, partition) for partition in partitions)
     return {queue: format_numbers(partition.number for partition in part) for queue, part in groups}
 
 
 def read_grants(raw: Mapping[str, str]) -> dict[Partition, Epoch]:
-    """The inverse of `spell_grants`. Raises ValueError for anything else."""
+    """The inverse of `write_grants`. Raises ValueError for anything else."""
     return dict(flat({QueueName(queue): parse_grants(text) for queue, text in raw.items()}))
 
 
 def read_numbers(raw: Mapping[str, str]) -> list[Partition]:
-    """The inverse of `spell_numbers`, sorted within a queue. Raises ValueError for anything else."""
+    """The inverse of `write_numbers`, sorted within a queue. Raises ValueError for anything else."""
     return [Partition(QueueName(queue), number) for queue, text in raw.items() for number in sorted(parse_numbers(text))]

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from baton.assignors import get, place_new
-from baton.engine.assignor_call import ask
+from baton.engine.assignor_call import ask_assignor
 from baton.engine.draft import Draft
 from baton.engine.exclusive import owners_of_exclusive
 from baton.engine.failure import FAILURES, problem_of
@@ -82,7 +82,7 @@ def receivers_with_fewest(draft: Draft, new: Collection[Partition]) -> dict[Part
         return {}
     resting = _resting(draft) - set(new)
     claims = draft.loads()
-    owners = ask(draft, place_new, holders, claims, resting)
+    owners = ask_assignor(draft, place_new, holders, claims, resting)
     owners |= owners_of_exclusive(draft, holders, claims, resting, owners)
     return {partition: owners[partition] for partition in new if partition in owners}
 
@@ -91,7 +91,7 @@ def _by_assignor(
     draft: Draft, members: Sequence[MemberId], claims: Mapping[MemberId, set[Partition]], kept: Collection[Partition]
 ) -> dict[Partition, MemberId]:
     assert draft.facts is not None and draft.facts.assignor is not None
-    owners = ask(draft, get(draft.facts.assignor), members, claims, kept)
+    owners = ask_assignor(draft, get(draft.facts.assignor), members, claims, kept)
     return owners | owners_of_exclusive(draft, members, claims, kept, owners)
 
 

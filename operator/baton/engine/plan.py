@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from baton.api.enums import Approval, Protocol
 from baton.engine.approval import needs_approval, propose, take_approved
 from baton.engine.draft import Draft
-from baton.engine.failure import unplanned_if_it_fails
+from baton.engine.failure import restored_if_it_fails
 from baton.engine.holddown import due
 from baton.engine.member_limit import MemberLimit
 from baton.engine.member_slots import make_standbys, mark_overtaken, members_without_slot, slot_holders
@@ -16,7 +16,7 @@ from baton.model.ids import MemberId, Partition
 def plan_when_due(draft: Draft) -> None:
     """Make a plan if one is due. If the assignor fails, the holddown goes on."""
     if due(draft):
-        with unplanned_if_it_fails(draft):
+        with restored_if_it_fails(draft):
             _plan(draft)
 
 

@@ -23,7 +23,7 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
         approval=spec.approval,
         replicas=spec.replicas,
         scale_mode=spec.scale.mode if spec.scale else None,
-        options=spec.assignor_options.told() if spec.assignor_options else {},
+        options=spec.assignor_options.as_arguments() if spec.assignor_options else {},
     )
 
 

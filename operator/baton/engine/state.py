@@ -107,7 +107,7 @@ class Facts:
     request: str | None = None
     answered: str | None = None
     """The last approval that was carried out or refused."""
-    tuning: str = ""
+    inputs: str = ""
     """See `baton.engine.assignor_inputs`."""
 
 

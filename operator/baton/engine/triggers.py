@@ -14,21 +14,21 @@ def follow_facts(draft: Draft) -> None:
     assignor = assignor_in_use(draft)
     if before is not None and (assignor is None or not draft.eligible):
         assignor = before.assignor or assignor
-    tuning = fingerprint(draft.observation)
+    inputs = fingerprint(draft.observation)
     if before is None:
-        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved, tuning)
+        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved, inputs)
         return
     if spec.paused or draft.observation.held_back:
         draft.facts = replace(before, paused=before.paused or spec.paused)
         return
-    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, tuning)
+    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, inputs)
     if before.paused:
         draft.plan_now = "the group goes on after a pause"
     if not any(slot.vacated is None for slot in draft.member_slots):
         return  # No member holds a slot yet: the first to join starts the holddown.
     if before.assignor is not None and assignor != before.assignor:
         draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
-    if tuning != before.tuning:
+    if inputs != before.inputs:
         draft.trigger("the assignor's options, or zones or weights of partitions, changed")
     if spec.protocol != before.protocol:
         draft.trigger(f"the protocol is {spec.protocol} instead of {before.protocol}")

@@ -19,7 +19,7 @@ from baton.model.names import (
     TROUBLE_ANNOTATION,
     driver_lease_name,
 )
-from baton.model.session import LONGEST_UID, Said, parse_releases
+from baton.model.session import LONGEST_UID, PodReleases, parse_releases
 from baton.model.wording import one_line, quoted
 
 LEASES = "coordination.k8s.io/v1"
@@ -56,7 +56,7 @@ class LeaseView:
     registered: str = ""
     """The executors' ids as they were told: as a set, a list that is as long as one may be has a MiB."""
     spark_app: str | None = None
-    own: Mapping[Uid, Said] = field(default_factory=dict)
+    own: Mapping[Uid, PodReleases] = field(default_factory=dict)
     """What the pod that holds it says of itself: what it has released."""
     spoken: str = ""
     """What a driver says of its executors, as text: read, what it says of thousands has MiBs."""
@@ -74,13 +74,13 @@ class LeaseView:
         return _ids(self.registered)
 
     @property
-    def said(self) -> Mapping[Uid, Said]:
+    def said(self) -> Mapping[Uid, PodReleases]:
         """What it says was released, by the UIDs of those that it speaks of."""
         return _spoken(self.spoken) if self.spoken else self.own
 
 
 @lru_cache(maxsize=16)
-def _spoken(text: str) -> Mapping[Uid, Said]:
+def _spoken(text: str) -> Mapping[Uid, PodReleases]:
     return parse_releases(text)
 
 
@@ -151,7 +151,7 @@ def _app(text: str | None, problems: list[str]) -> str | None:
     return text or None
 
 
-def _read(parse: Callable[[], Mapping[Uid, Said]], problems: list[str]) -> Mapping[Uid, Said]:
+def _read(parse: Callable[[], Mapping[Uid, PodReleases]], problems: list[str]) -> Mapping[Uid, PodReleases]:
     try:
         return parse()
     except ValueError as error:

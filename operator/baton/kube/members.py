@@ -9,7 +9,7 @@ from baton.kube.leases import LeaseView
 from baton.kube.pods import ZONE_LABEL, PodView
 from baton.model.ids import MemberId, Uid
 from baton.model.names import RELEASES_ANNOTATION, driver_lease_name, session_lease_name
-from baton.model.session import Releases, Said
+from baton.model.session import PodReleases, Releases
 
 EXECUTOR, DRIVER = "executor", "driver"
 """Of a pod's Spark role."""
@@ -46,7 +46,7 @@ class GroupMembers:
     trouble: Mapping[MemberId, str] = field(default_factory=dict)
     """What keeps members from their queues, as they say; for executors their driver does (by its Lease's name, where its pod has
     not the label)."""
-    _said: Mapping[str, tuple[Said, ...]] = field(default_factory=dict, repr=False)
+    _said: Mapping[str, tuple[PodReleases, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def staying(self) -> bool:
@@ -79,8 +79,8 @@ def membership(
     left_out: dict[MemberId, LeftOut] = {}
     unread: dict[str, str] = {}
     trouble: dict[MemberId, str] = {}
-    said: dict[Uid, Said] = {}
-    by_lease: dict[str, list[Said]] = {}
+    said: dict[Uid, PodReleases] = {}
+    by_lease: dict[str, list[PodReleases]] = {}
     pods = list(pods)
     drivers = {pod.uid: pod.name for pod in pods if pod.spark_role == DRIVER}
     labelled = [pod for pod in pods if pod.spark_role != DRIVER]

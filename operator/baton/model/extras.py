@@ -1,4 +1,4 @@
-"""Distributions that a program needs for a part of Baton alone, and by which extra of baton-consumer they come."""
+"""Distributions that only a part of Baton needs, and the extra of baton-consumer that installs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around imports. Raises MissingExtraError for a module that is not there or is too old, unless it is one of Baton's own."""
+    """A context for imports. Raises MissingExtraError for a module that is missing or too old, unless it is Baton's own."""
     try:
         yield
     except MissingExtraError:

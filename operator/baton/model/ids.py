@@ -1,4 +1,4 @@
-"""The identities of the field, as types, so that a pod's name is never taken for its UID."""
+"""The identities of members, queues and partitions, as types: a pod's name cannot be used as its UID."""
 
 from typing import NamedTuple, NewType
 
@@ -12,7 +12,7 @@ QueueName = NewType("QueueName", str)
 """The name of a PartitionedQueue in the group's namespace."""
 
 Epoch = NewType("Epoch", int)
-"""Counts the grants of one partition; only grows. The first grant has epoch 1; 0 is "never granted"."""
+"""The number of a grant of one partition; it only grows. The first grant has epoch 1, and 0 means "never granted"."""
 
 
 class Partition(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a pod reads: its own key of the ledger ConfigMap, one JSON object per member (docs/concepts/rules.md)."""
+"""A member's key of the ledger ConfigMap, which its pod reads: one JSON object per member (docs/concepts/rules.md)."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from baton.model.ranges import Grants, format_grants, parse_grants
 T = TypeVar("T")
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-"""One for all: `json.dumps` would make another for each of a large group's keys."""
+"""One encoder for all keys: `json.dumps` would make another for each key."""
 
 
 class LedgerError(ValueError):
-    """A key of the ledger does not read as what it should be."""
+    """A key of the ledger cannot be read. The message names the cause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ LEDGER_KEY_ANNOTATION = "baton.dev/ledger"
 """On a pod, written by the operator: changes when the pod's key in the ledger did, which makes the kubelet refresh the mount."""
 
 RELEASES_ANNOTATION = "baton.dev/releases"
-"""On a session's Lease: what its processes have let go of (`baton.model.session`)."""
+"""On a session's Lease: the partitions that its processes have released (`baton.model.session`)."""
 
 EXECUTORS_ANNOTATION = "baton.dev/executors"
 """On a driver's Lease: the Spark executor ids that are registered with it, separated by commas."""

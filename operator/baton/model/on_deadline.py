@@ -1,10 +1,10 @@
-"""What becomes of a hand-off that nothing can enforce."""
+"""The deadline of hand-offs on queues that cannot fence."""
 
 from enum import StrEnum
 
 
 class OnDeadline(StrEnum):
-    """What a hand-off does at its deadline on a queue that cannot fence."""
+    """The action at the deadline of a hand-off on a queue that cannot fence."""
 
     WAIT = "Wait"
     FORCE = "Force"

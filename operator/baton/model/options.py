@@ -1,11 +1,11 @@
-"""What a program sets, looked at before it is used: what is wrong is said with its name, where it was set."""
+"""Checks of options that a program sets. The error names the option, where the program set it."""
 
 import inspect
 from math import isnan
 
 
 def number(name: str, value: object, least: float) -> None:
-    """Raises TypeError for what is no number, and ValueError for less than `least`."""
+    """Check that an option is a number. Raises TypeError if it is none, and ValueError if it is less than `least`."""
     if not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}: set it to a number, {least} or more")
     if isnan(value) or value < least:
@@ -13,14 +13,14 @@ def number(name: str, value: object, least: float) -> None:
 
 
 def whole(name: str, value: object, least: int) -> None:
-    """Likewise, for what is counted."""
+    """Check that an option is a whole number. Raises TypeError if it is none, and ValueError if it is less than `least`."""
     if not isinstance(value, int):
         raise TypeError(f"{name} is {value!r}: set it to a whole number, {least} or more")
     number(name, value, least)
 
 
 def function(name: str, value: object, *gets: str) -> None:
-    """Raises TypeError for what cannot be called, or not with what it `gets`: one name per argument. None: there is none."""
+    """Check that an option is a function of the arguments that it `gets`, or None. Raises TypeError if it is not."""
     if value is None:
         return
     if not callable(value):

@@ -1,7 +1,7 @@
 """Partitions and their epochs as short text: `0-3@12,7@17` says that 0 to 3 were granted at epoch 12 and 7 at 17.
 
-A range of a few characters can name a million partitions. So how many a text names is counted before any of them is made, and
-`GrantSpans` answers for single partitions without making them.
+A range of a few characters can name a million partitions. So these functions count what a text names before they make objects of
+it, and `GrantSpans` answers for single partitions without making any.
 """
 
 import re
@@ -16,16 +16,16 @@ from baton.model.wording import quoted
 T = TypeVar("T")
 
 Spans = tuple[tuple[int, int, T], ...]
-"""What holds for runs of partitions: first, last, and the value. Sorted; a partition is in one of them at most."""
+"""A value for each run of partitions: first, last, value. Sorted; a partition is in one run at most."""
 
 Grants = Mapping[int, Epoch]
 """Partition number -> the epoch at which it was granted, for one queue."""
 
 HIGHEST = 1_000_000
-"""No partition has a higher number."""
+"""The highest number of a partition."""
 
 MOST = 1_000_000
-"""So many partitions are named by one text at most."""
+"""The most partitions that one text may name."""
 
 _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 _SPAN = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
@@ -48,7 +48,7 @@ def parse_numbers(text: str) -> frozenset[int]:
 
 
 def count_named(text: str) -> int:
-    """How many partitions numbers or grants name, without making any of them. What does not read as either names some number."""
+    """The number of partitions that a text of numbers or grants names, without making any. For any other text: some number."""
     if not text:
         return 0
     spans = _SPAN.findall(text) if "-" in text else ()
@@ -92,8 +92,10 @@ def parse_grants(text: str) -> dict[int, Epoch]:
 
 @dataclass(frozen=True, slots=True)
 class GrantSpans:
-    """The same text as spans, which cost what the text costs, however many partitions it names. Ranges may overlap and stand in
-    any order: a partition can be named at several epochs."""
+    """The grants of a text as spans. They cost what the text costs, however many partitions it names.
+
+    Ranges may overlap and come in any order. A text may name a partition at several epochs.
+    """
 
     _starts: tuple[tuple[Epoch, int], ...]
     """Epoch and first number of each span, sorted; spans of one epoch do not touch."""
@@ -101,7 +103,7 @@ class GrantSpans:
 
     @classmethod
     def read(cls, text: str) -> "GrantSpans":
-        """Raises ValueError, as `parse_grants` does, but not for what is named twice."""
+        """The grants of this text. Raises ValueError as `parse_grants` does, but not for a partition that is named twice."""
         starts: list[tuple[Epoch, int]] = []
         ends: list[int] = []
         for epoch, first, last in sorted((epoch, between[0], between[-1]) for between, epoch in _grants(text)):
@@ -113,7 +115,7 @@ class GrantSpans:
         return cls(tuple(starts), tuple(ends))
 
     def names(self, number: int, epoch: Epoch) -> bool:
-        """This partition, at this epoch."""
+        """The text names this partition at this epoch."""
         n = bisect_right(self._starts, (epoch, number)) - 1
         return n >= 0 and self._starts[n][0] == epoch and number <= self._ends[n]
 

@@ -1,7 +1,7 @@
-"""What a session says of itself: the releases that stand in its Lease.
+"""The releases that a session reports in its Lease.
 
-They are the word of others, in a text that any consumer's account can write. So the text is bounded before it is read, and kept
-as text: what is asked is whether one partition was released, and only of partitions that are to be handed off.
+Any consumer's account can write that text. So its length is checked before it is read, and it stays text: the engine only asks
+whether a partition of a hand-off was released.
 """
 
 import json
@@ -15,15 +15,15 @@ from baton.model.ranges import GrantSpans, format_grants
 from baton.model.wording import quoted
 
 LONGEST = 256 * 1024
-"""Characters of the annotation that are read: the API server takes no more either (of all annotations together)."""
+"""The most characters of the annotation that are read. The API server accepts no more in all annotations together."""
 
-LONGEST_SAID = 192 * 1024
-"""Characters that a consumer writes: the Lease has other annotations, too. What does not fit is said when some of it is done."""
+LONGEST_WRITTEN = 192 * 1024
+"""The most characters that a consumer writes, because the Lease has other annotations too. The rest follows later."""
 
-MOST_SAID = 8_000
-"""UIDs, and queues of all of them, that one Lease speaks of."""
+MOST_NAMED = 8_000
+"""The most UIDs, and queues of all of them together, in one Lease."""
 
-TOO_MANY = f"it speaks of more than {MOST_SAID:,} pods and queues"
+TOO_MANY = f"it speaks of more than {MOST_NAMED:,} pods and queues"
 
 LONGEST_UID = 64
 LONGEST_QUEUE = 253
@@ -32,7 +32,7 @@ _GRANTS = re.compile(r"[-0-9@,]*")
 
 
 class Release(NamedTuple):
-    """A consumer's word that it has let go of a partition that it was granted at this epoch: it will do nothing more to it."""
+    """A consumer released a partition that it was granted at this epoch: it will do nothing more to it."""
 
     uid: Uid
     queue: QueueName
@@ -41,15 +41,15 @@ class Release(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What one pod has released: JSON, `{"orders":"5@12,7-9@3"}`. It stays text, since thousands of queues would have a MiB."""
+class PodReleases:
+    """The releases of one pod: JSON, `{"orders":"5@12,7-9@3"}`. It stays text, because thousands of queues would take a MiB."""
 
     text: str
     _spans: dict[QueueName, GrantSpans] = field(default_factory=dict, repr=False, compare=False)
     _refused: dict[QueueName, str] = field(default_factory=dict, repr=False, compare=False)
 
     def names(self, queue: QueueName, partition: int, epoch: Epoch) -> bool:
-        """Whether it says that it has released this."""
+        """The pod has released this partition at this epoch."""
         spans = self._spans.get(queue)
         if spans is None:
             spans = self._spans[queue] = self._read(queue, json.loads(self.text).get(queue, ""))
@@ -57,7 +57,7 @@ class Said:
 
     @property
     def refused(self) -> Mapping[QueueName, str]:
-        """What of it could not be read, as far as anybody has asked: it counts as nothing."""
+        """The error of each queue whose text could not be read so far. Such a queue has no releases."""
         return self._refused
 
     def _read(self, queue: QueueName, text: str) -> GrantSpans:
@@ -70,9 +70,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """What the pods of a group have released: `Release(…) in releases`. Costs what is asked, not what is said."""
+    """The releases of a group's pods: `Release(…) in releases`. Its cost grows with the questions, and not with the text."""
 
-    by_uid: Mapping[Uid, Said] = field(default_factory=dict)
+    by_uid: Mapping[Uid, PodReleases] = field(default_factory=dict)
 
     def __contains__(self, release: object) -> bool:
         if not isinstance(release, Release):
@@ -81,8 +81,8 @@ class Releases:
         return said is not None and said.names(release.queue, release.partition, release.epoch)
 
 
-def format_releases(releases: Iterable[Release], longest: int = LONGEST_SAID) -> str:
-    """The annotation's text: JSON, `{"<uid>": {"orders": "5@12"}}`. What would make it longer than `longest` is left out."""
+def format_releases(releases: Iterable[Release], longest: int = LONGEST_WRITTEN) -> str:
+    """The annotation's text: JSON, `{"<uid>": {"orders": "5@12"}}`, with as many releases as fit into `longest` characters."""
     grouped: dict[str, dict[str, dict[int, Epoch]]] = {}
     room = longest - len("{}")
     for release in sorted(releases):
@@ -101,11 +101,11 @@ def format_releases(releases: Iterable[Release], longest: int = LONGEST_SAID) ->
     )
 
 
-def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
-    """The inverse of `format_releases`, by UID; the empty text has none. What a grant is, is looked at when somebody asks.
-    `of`: only what is said of this pod (None: of all).
+def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, PodReleases]:
+    """The inverse of `format_releases`: the releases by UID; none for the empty text. Grants are parsed later, when asked for.
 
-    Raises ValueError, with a short message, for anything else, and for what is longer than anybody has to say.
+    `of`: only this pod's releases; None: those of all pods. Raises ValueError, with a short message, for any other text, and for
+    one that is too long.
     """
     if not text:
         return {}
@@ -116,10 +116,10 @@ def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
     raw = _object(text)
     if of is not None:
         raw = {of: raw[of]} if of in raw else {}
-    if len(raw) > MOST_SAID:
+    if len(raw) > MOST_NAMED:
         raise ValueError(TOO_MANY)
-    said: dict[Uid, Said] = {}
-    room = MOST_SAID
+    said: dict[Uid, PodReleases] = {}
+    room = MOST_NAMED
     for uid, queues in raw.items():
         if not isinstance(queues, dict):
             raise ValueError(f'what stands under {quoted(uid)} is no object such as {{"orders":"5@12"}}')
@@ -131,7 +131,7 @@ def parse_releases(text: str, of: Uid | None = None) -> dict[Uid, Said]:
         for queue, grants in queues.items():
             if not isinstance(grants, str) or len(queue) > LONGEST_QUEUE or _GRANTS.fullmatch(grants) is None:
                 raise ValueError(f"what stands under {quoted(uid)}, {quoted(queue)} is no list of grants such as 5@12,7-9@3")
-        said[Uid(uid)] = Said(json.dumps(queues, separators=(",", ":"), sort_keys=True))
+        said[Uid(uid)] = PodReleases(json.dumps(queues, separators=(",", ":"), sort_keys=True))
     return said
 
 

@@ -1,4 +1,4 @@
-"""Since when something that others write has not changed, by one's own clock: others' clocks are not trusted. Pure."""
+"""The time since which a record of others is unchanged, by the reader's own clock. Clocks of others are not trusted. Pure."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -15,8 +15,11 @@ class Sighting(Generic[T]):
 
 
 def sight(before: Sighting[T] | None, record: T, now: float) -> Sighting[T]:
-    """Look again: the time runs on while the record is the same. `now`: after the answer that shows the record, which may have
-    been written as late as that; who counts from when the question was sent finds a Lease lapsed too early."""
+    """The next sighting. Its time stays while the record is the same.
+
+    `now`: the time after the answer that has the record, because the record may have been written until then. The time of the
+    request would make a Lease lapse too early.
+    """
     if before is not None and before.record == record:
         return before
     return Sighting(record, now)

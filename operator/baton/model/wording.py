@@ -1,4 +1,4 @@
-"""How numbers, lists and others' words read in what people are told."""
+"""Numbers, lists and texts of others in messages for people."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,10 @@ def first_of(words: Sequence[str], most: int) -> str:
 
 
 def quoted(text: str, most: int = 80) -> str:
-    """What somebody else wrote, in quotes: on one line, and without anything that a terminal would obey. No more than `most`
-    characters stand between the quotes; one that cannot be shown takes up to ten of them."""
+    """A text of others in quotes, on one line and without control characters.
+
+    It has at most `most` characters between the quotes. An escaped character takes up to ten of them.
+    """
     start = text[:most]
     while (beyond := len(f"{start!a}") - 2 - most) > 0:
         start = start[: -max(1, beyond // 10)]
@@ -24,7 +26,7 @@ def quoted(text: str, most: int = 80) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """Somebody else's words on one line: without control characters, and cut after `most` characters."""
+    """A text of others on one line, without control characters, cut after `most` characters."""
     start = text[: 4 * most]
     if not start.isprintable():
         start = "".join(letter if letter.isprintable() else " " for letter in start)

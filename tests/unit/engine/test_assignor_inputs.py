@@ -79,7 +79,7 @@ def test_another_capacity_is_a_trigger() -> None:
 
 def test_what_says_nothing_of_them_is_not_in_the_ledger() -> None:
     group = Group(4).start("a", "b")
-    assert "tuning" not in dump(group.state)["group"] and "capacities" not in dump(group.state)["group"]
+    assert "inputs" not in dump(group.state)["group"] and "capacities" not in dump(group.state)["group"]
 
 
 def test_zones_stay_with_their_partitions_when_some_are_left_out() -> None:

@@ -10,7 +10,7 @@ from baton.kube import leases, pods
 from baton.kube.leases import LONGEST_DURATION, LONGEST_EXECUTORS
 from baton.kube.pods import LONGEST_LIST, MOST_OWNERS, MOST_WORDS
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.model.session import LONGEST_UID, MOST_SAID
+from baton.model.session import LONGEST_UID, MOST_NAMED
 
 
 def lease(spec: dict[str, Any] | None = None, called: str = "orders-driver", **annotations: str) -> leases.LeaseView:
@@ -62,8 +62,8 @@ def test_what_is_kept_of_a_list_of_executors_is_hardly_more_than_its_text() -> N
 @pytest.mark.parametrize(
     ("name", "told", "of"),
     [
-        ("orders-driver", {str(number): {"q": "1@1"} for number in range(MOST_SAID // 2)}, MOST_SAID // 2),
-        ("baton-a", {"u": {str(number): "1@1" for number in range(MOST_SAID - 1)}}, 1),
+        ("orders-driver", {str(number): {"q": "1@1"} for number in range(MOST_NAMED // 2)}, MOST_NAMED // 2),
+        ("baton-a", {"u": {str(number): "1@1" for number in range(MOST_NAMED - 1)}}, 1),
     ],
 )
 def test_what_is_kept_of_releases_is_hardly_more_than_their_text(name: str, told: object, of: int) -> None:

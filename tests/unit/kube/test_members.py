@@ -11,7 +11,7 @@ from baton.kube.leases import LeaseView
 from baton.kube.members import LeftOut, membership
 from baton.kube.pods import PodView, view
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.session import Release, Said, format_releases, parse_releases
+from baton.model.session import PodReleases, Release, format_releases, parse_releases
 
 POD = PodView("shop", MemberId("a"), Uid("u-a"), "orders", ready_since=100.0, running=True)
 SESSION = LeaseView("shop", "baton-a", "orders", Uid("u-a"))
@@ -25,7 +25,7 @@ def who(pods: list[PodView], leases: list[LeaseView] | None = None, lapsed: bool
     return set(membership("orders", pods, leases or [], lambda lease: lapsed, sessions_required=required).members)
 
 
-def says(*releases: Release) -> dict[Uid, Said]:
+def says(*releases: Release) -> dict[Uid, PodReleases]:
     return parse_releases(format_releases(releases))
 
 

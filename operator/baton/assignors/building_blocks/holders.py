@@ -1,4 +1,4 @@
-"""Who holds a partition that several members claim: those of the newest generation."""
+"""The holders of partitions: of several members that claim one, those with the newest generation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Who holds what. A member that is not subscribed any more holds its partitions until it releases them."""
+    """The holders of partitions. A member that dropped a queue holds its partitions until it releases them."""
 
     owned_by: Mapping[MemberId, PartitionList]
-    """What each member claims, whether or not it holds that."""
+    """The claims of each member, whether or not it holds them."""
     alone: Mapping[QueueName, Sequence[MemberId | None]]
-    """By queue and number: the holder, or None where there is none or several. Queues without any claim are missing."""
+    """The holder by queue and number; None: no holder, or several. Queues without any claim are missing."""
     several: Mapping[Partition, tuple[MemberId, ...]]
     """Partitions with several holders, sorted."""
     doubtful: frozenset[MemberId]
-    """The members that do not hold all that they claim alone. Every other member does."""
+    """The members that hold less than they claim, or hold it with others."""
 
     def held_alone(self, queues: Iterable[QueueName]) -> Iterator[tuple[Partition, MemberId]]:
         """Each partition of these queues that has one holder, with the holder; by queue and number."""

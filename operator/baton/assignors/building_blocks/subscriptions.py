@@ -1,4 +1,4 @@
-"""Who reads which queues, and the orders in which members are served."""
+"""The readers of queues, and the orders in which assignors serve members."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,11 @@ from baton.assignors.request import Member, Request
 from baton.model.ids import MemberId, QueueName
 
 Place = int
-"""A member, by its index in the order in which members are served."""
+"""A member: its index in the order in which an assignor serves members."""
 
 
 def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
-    """By member: the queues of its subscription that exist."""
+    """The existing queues of each member's subscription."""
     known: dict[frozenset[QueueName], frozenset[QueueName]] = {}
     for member in request.members.values():
         if member.subscribed not in known:
@@ -20,8 +20,10 @@ def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
 
 
 def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple[int, ...]]:
-    """By queue that somebody reads, in order of names: the indexes of its readers in `subscribed`, ascending. Queues with the
-    same readers share one tuple."""
+    """The readers of each queue that has any: their indexes in `subscribed`, ascending. Queues are in the order of their names.
+
+    Queues with the same readers share one tuple.
+    """
     alike: dict[frozenset[QueueName], list[int]] = defaultdict(list)
     for place, queues in enumerate(subscribed):
         alike[queues].append(place)

@@ -16,14 +16,16 @@ def zones_of(request: Request, partition: Partition) -> frozenset[str]:
 
 
 def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
-    """Whether some partition is nearer to one of the members' zones than another partition is. `partitions` has the zones of
-    each."""
+    """A member's zone has replicas of some partitions and not of others. Otherwise zones cannot decide between members.
+
+    `members`: the members' zones. `partitions`: the zones with a replica of each partition.
+    """
     everywhere = NOWHERE.union(*partitions.values()) if partitions else NOWHERE
     return not everywhere.isdisjoint(members) and any(zones != everywhere for zones in partitions.values())
 
 
 class Nearness:
-    """How near a request's members and the partitions of some of its queues are. Where zones do not matter, nothing is far."""
+    """The zones of a request's members and of the partitions of some queues. If zones do not matter, no partition is far."""
 
     def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
         self._zones = {

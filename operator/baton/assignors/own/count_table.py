@@ -1,4 +1,4 @@
-"""How many partitions of each kind every member has, and what one more or one less would cost.
+"""The number of partitions of each kind that each member has, and the cost of one more or one less.
 
 An arc is a kind and one of its readers (an arc of a flow network). Arcs are numbers, and their values stand in lists: the
 assignor `minimal` visits the arcs of thousands of members many times.
@@ -19,7 +19,7 @@ Arc = int
 
 
 class CountTable:
-    """It begins with what the members hold. A load is a number of partitions; weights do not count."""
+    """The table of counts. At first it has what the members hold. A load is a number of partitions, without weights."""
 
     def __init__(self, group: GroupedRequest) -> None:
         self.group = group
@@ -59,22 +59,23 @@ class CountTable:
             self.load[member] += count
 
     def up(self, member: Place) -> int:
-        """What one partition more adds to the unevenness."""
+        """The unevenness that one partition more adds."""
         return (2 * self.load[member] + 1) * self.step[member]
 
     def down(self, member: Place) -> int:
-        """What one partition less takes from the unevenness."""
+        """The unevenness that one partition less removes."""
         return (2 * self.load[member] - 1) * self.step[member]
 
     def gain(self, arc: Arc) -> int:
-        """What one more of the kind costs in moves and zone mismatches. Negative: it has fewer than it held."""
+        """The cost of one more of the kind, in moves and zone mismatches. Negative: the member has fewer than it held."""
         return self.far[arc] - self.worth * (self.count[arc] < self.held[arc])
 
     def loss(self, arc: Arc) -> int:
-        """What one less of the kind costs in moves and zone mismatches."""
+        """The cost of one less of the kind, in moves and zone mismatches."""
         return self.worth * (self.count[arc] <= self.held[arc]) - self.far[arc]
 
     def put(self, arc: Arc, units: int) -> None:
+        """Add units of the kind to the member, or take them (negative)."""
         self.count[arc] += units
         self.load[self.member[arc]] += units
 

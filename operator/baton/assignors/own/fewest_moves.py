@@ -13,8 +13,8 @@ from baton.assignors.building_blocks.subscriptions import Place
 from baton.assignors.own.count_table import Arc, CountTable
 
 MOST_HOPS = 20_000_000
-"""Arcs that one search visits, in two or three seconds. Where everything moves, it visits about the square of the kinds times the
-members.
+"""The most arcs that one search visits: two or three seconds. If all partitions move, it visits about the square of the kinds
+times the members.
 """
 
 _Node = int
@@ -25,8 +25,10 @@ _Hop = tuple[_Node, _Node, Arc]
 
 
 def settle(table: CountTable, hops: int = MOST_HOPS, *, swap_loads: bool = True) -> int:
-    """Cancels cycles until there are none, or for so many hops; returns the hops that are left. With `swap_loads` False every
-    load stays as it is."""
+    """Cancel cycles until none is left, or for so many hops. Returns the remaining hops.
+
+    With `swap_loads` False every load stays as it is.
+    """
     return _Settling(table, hops, swap_loads).run() if any(table.held) or any(table.far) else hops
 
 
@@ -90,7 +92,7 @@ class _Settling:
                     yield self._members + table.member[arc]
 
     def _lower(self, active: Iterable[_Node]) -> dict[_Node, None]:
-        """One round over the active nodes; returns the nodes whose distance it lowered."""
+        """Lower the distances of the nodes next to active ones, in one round. Returns the nodes whose distance fell."""
         nearer: dict[_Node, None] = {}
         distance, before, via = self._distance, self._before, self._via
         farthest = max(distance[: self._members])
@@ -106,8 +108,10 @@ class _Settling:
         return nearer
 
     def _next(self, node: _Node, farthest: int) -> Sequence[tuple[_Node, Arc, int]]:
-        """The next nodes from a node, with arcs and costs. It omits arcs that cost a move and so can lower no distance: no kind
-        is farther than `farthest`."""
+        """The next nodes from a node, with arcs and costs.
+
+        It omits arcs that cost a move if they can lower no distance, because no kind is farther than `farthest`.
+        """
         table = self._table
         kind, member, count, held, far, worth = table.kind, table.member, table.count, table.held, table.far, table.worth
         first = self._members
@@ -144,7 +148,7 @@ class _Settling:
         return cycle
 
     def _cost(self, cycle: Iterable[_Hop]) -> int:
-        """What a unit around the cycle costs. 0: an arc of the cycle can take no unit any more."""
+        """The cost of a unit around the cycle. 0: an arc of the cycle can take no unit any more."""
         table, total = self._table, 0
         for here, there, arc in cycle:
             if there >= self._heights:
