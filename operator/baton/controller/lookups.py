@@ -10,7 +10,7 @@ import socket
 from typing import Any
 
 from baton.controller.namespace_threads import NamespaceThreads
-from baton.queues.asking_for import NAMESPACE
+from baton.queues.lookup_namespace import NAMESPACE
 
 THREADS = 64
 

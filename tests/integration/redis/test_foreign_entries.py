@@ -16,7 +16,7 @@ from tests.waiting import HOUR, PATIENCE, until
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import AsyncRedisProducer, RedisProducer, resting
+from baton.queues.redis import AsyncRedisProducer, RedisProducer, retry_pause
 
 pytestmark = pytest.mark.integration
 
@@ -176,7 +176,7 @@ async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valke
 
 async def test_while_one_partition_rests_another_takes_what_lingers(valkey: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of partition 0 the next try would be in an hour."""
-    monkeypatch.setattr(resting, "_FIRST_PAUSE", HOUR)
+    monkeypatch.setattr(retry_pause, "_FIRST_PAUSE", HOUR)
     queue = await make_queue(valkey.url)
     queue.send("1")
     add(queue, ("18446744073709551615-18446744073709551615", {"a": "b"}))

@@ -13,9 +13,9 @@ from baton.queues.entry import Entry, Plan
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisReader
 from baton.queues.redis.dead_letters import RedisDeadLetters
-from baton.queues.redis.given import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
 from baton.queues.redis.keys import partition_keys
-from baton.queues.redis.running import RunningScripts
+from baton.queues.redis.script_runner import ScriptRunner
+from baton.queues.redis.send_options import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
 
 pytestmark = pytest.mark.integration
 
@@ -181,7 +181,7 @@ async def test_after_a_read_that_failed_it_asks_for_one_entry(queue: Queue) -> N
     assert [len(owner.read(0, ONE, 100)) for _ in range(4)] == [1, 2, 4, 3]
 
 
-class Away(RunningScripts):
+class Away(ScriptRunner):
     """At a server that never answers."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
-from baton.queues.redis.given import taken_many
+from baton.queues.redis.send_options import waiting_entries
 
 
 @pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
@@ -40,7 +40,7 @@ def test_an_option_with_which_nothing_could_be_sent_is_named(make: Any, option: 
 )
 def test_what_is_no_entry_is_refused(entry: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
-        taken_many([("key", "value"), entry], 0.0)
+        waiting_entries([("key", "value"), entry], 0.0)
 
 
 @pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])
@@ -76,7 +76,7 @@ def test_a_url_or_a_queue_that_is_no_text_is_named(make: Any, url: Any, queue: A
 )
 def test_what_has_no_bytes_in_utf8_is_named(entry: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"{said} .surrogates.: give bytes"):
-        taken_many([entry], 0.0)
+        waiting_entries([entry], 0.0)
 
 
 def test_a_producer_of_another_event_loop_is_refused() -> None:

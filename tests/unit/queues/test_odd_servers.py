@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
-from baton.queues.redis import RedisQueue, bounded
-from baton.queues.redis.answers import OddAnswerError
-from baton.queues.redis.bounded import MOST_BYTES, MOST_DEPTH, MOST_ELEMENTS
+from baton.queues.redis import RedisQueue, bounded_replies
+from baton.queues.redis.bounded_replies import MOST_BYTES, MOST_DEPTH, MOST_ELEMENTS
 from baton.queues.redis.connection import async_client
+from baton.queues.redis.server_answers import OddAnswerError
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 
@@ -104,7 +104,7 @@ async def test_a_queue_at_an_endless_server_is_named_with_the_cure(what: str) ->
 
 
 async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "WITHIN", 0.2)
+    monkeypatch.setattr(bounded_replies, "WITHIN", 0.2)
     async with at(OddServer(lambda _: b"", b"+x\r\n", every=0.05)) as url:
         client = async_client(read(url), "any", connections=1, files=TlsFiles())
         pipe = client.pipeline(transaction=False)
@@ -118,9 +118,9 @@ async def test_a_server_that_drips_is_left_when_a_round_trip_has_lasted_too_long
 async def test_no_option_of_a_url_makes_the_operator_wait_longer() -> None:
     url = read("redis://127.0.0.1/0?socket_timeout=9999&socket_connect_timeout=9999")
     client = async_client(url, "any", connections=1, files=TlsFiles())
-    assert client.connection_pool.connection_kwargs["socket_timeout"] == bounded.WITHIN
-    assert client.connection_pool.connection_kwargs["socket_connect_timeout"] == bounded.WITHIN
-    assert client.connection_pool.connection_kwargs["parser_class"] is bounded.BoundedParser
+    assert client.connection_pool.connection_kwargs["socket_timeout"] == bounded_replies.WITHIN
+    assert client.connection_pool.connection_kwargs["socket_connect_timeout"] == bounded_replies.WITHIN
+    assert client.connection_pool.connection_kwargs["parser_class"] is bounded_replies.BoundedParser
 
 
 def test_the_bounds_leave_room_for_all_that_redis_answers() -> None:

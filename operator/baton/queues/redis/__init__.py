@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
     from baton.queues.redis.async_producer import AsyncRedisProducer
-    from baton.queues.redis.awaiting import AsyncPendingSend
+    from baton.queues.redis.awaitable_outcomes import AsyncPendingSend
     from baton.queues.redis.dead_letters import Letter, LetterId, LetterLine, RedisDeadLetters
     from baton.queues.redis.outgoing import Sent
     from baton.queues.redis.producer import PendingSend, RedisProducer

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 from baton.model.ids import Epoch, Uid
 from baton.model.wording import counted
 from baton.queues.protocol import Claimant, Owner, QueueConflict, Resizing
-from baton.queues.redis import answers, backlog, records, scripts
-from baton.queues.redis.announcing import Announcing
+from baton.queues.redis import backlog, records, scripts, server_answers
+from baton.queues.redis.announcer import Announcer
 from baton.queues.redis.batch import Batches, Hint, ScriptRun
+from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
-from baton.queues.redis.recalling import known
+from baton.queues.redis.record_recovery import known_slots
+from baton.queues.redis.resize_record import ResizeRecord
 from baton.queues.redis.resizer import Resizer
-from baton.queues.redis.resizing import ResizeRecord
 from baton.queues.redis.routing import RoutingTable
-from baton.queues.redis.taken import taken
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.transport import Transport
 from baton.queues.redis.url import read
@@ -63,7 +63,7 @@ class RedisQueue:
         self._limits = (max_delivered_unacked, max_redeliveries)
         self._claimant = claimant
         self._url = read(url, asker="`baton dev`" if dev_queue() else "The operator", stands_in=stands_in)
-        self._announcing = Announcing(self._url, queue, claimant.group)
+        self._announcing = Announcer(self._url, queue, claimant.group)
         self._transport = Transport(self._url, queue, self._announcing, TlsFiles(tls_folder, queue.partition("/")[0]))
         self._resizer = Resizer(self._transport, queue, self._keys)
         self._made: tuple[str, int] | None = None
@@ -78,7 +78,7 @@ class RedisQueue:
         """
         server = await self._transport.discover()
         with self._transport.explained():
-            born = answers.text(await self._transport.client.hget(queue_key(self._queue), "born"))
+            born = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "born"))
             return None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}"
 
     async def warnings(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class RedisQueue:
 
     async def partitions(self) -> int | None:
         with self._transport.explained():
-            count = answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
+            count = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
             return None if count is None else records.count(count)
 
     async def ensure(self, count: int) -> Resizing | None:
@@ -97,23 +97,23 @@ class RedisQueue:
         key = queue_key(self._queue)
         us = self._claimant
         arguments = (us.group, us.uid, count, table.version, table.to_text(), token_hex(4), *sorted(us.takes_over))
-        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, answers.fields(11))
+        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, server_answers.fields(11))
         group, uid, found, version, text, ready, *others = claimed
         limits, under_way = others[:2], others[2:]
         if uid != us.uid.encode():
-            raise QueueConflict(taken(self._queue, us, group, uid or b""))
+            raise QueueConflict(claimed_by_other(self._queue, us, group, uid or b""))
         with self._transport.explained():
             there = records.count(found)
             table, change = records.table(version, text, there), records.change(version, text, *under_way)
-            if ready is None and table.version == 1 and (found_again := await known(self._transport, self._keys, there)):
-                await self._transport.run(scripts.RECALL, [key], found_again.record(table), answers.number)
+            if ready is None and table.version == 1 and (found_again := await known_slots(self._transport, self._keys, there)):
+                await self._transport.run(scripts.RECALL, [key], found_again.record(table), server_answers.number)
                 return await self.ensure(count)
             told = limits == [b"%d" % limit for limit in self._limits]
             if not (ready and told and self._made == (server.run_id, there)):
                 await self._create(table, range(there), change)
                 self._resizer.forget()
                 # The last: until then all is done again.
-                await self._transport.run(scripts.READY, [key], self._limits, answers.number)
+                await self._transport.run(scripts.READY, [key], self._limits, server_answers.number)
                 self._made = (server.run_id, there)
             if change is None and there != count:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
@@ -125,15 +125,17 @@ class RedisQueue:
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int:
         hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
-        return await self._batched(self._transport.durably, answers.number, scripts.PAUSE, partition, *arguments, hints=hints)
+        return await self._batched(
+            self._transport.durably, server_answers.number, scripts.PAUSE, partition, *arguments, hints=hints
+        )
 
     async def outstanding(self, partition: int) -> int:
-        return await self._batched(self._transport.asking, answers.number, scripts.OUTSTANDING, partition)
+        return await self._batched(self._transport.asking, server_answers.number, scripts.OUTSTANDING, partition)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         hints, arguments = self._announcing.hints(partition, uid), (uid or "", epoch)
         answer = await self._batched(
-            self._transport.durably, answers.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
+            self._transport.durably, server_answers.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
         )
         with self._transport.explained():
             owner = records.owner(answer)
@@ -143,9 +145,11 @@ class RedisQueue:
     async def owners(self) -> Mapping[int, Owner]:
         limits = ("maxDeliveredUnacked", "maxRedeliveries")
         found = await self._from_each(
-            lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused", *limits), answers.fields(5)
+            lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused", *limits), server_answers.fields(5)
         )
-        whole = await self._from_each(lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots), answers.number)
+        whole = await self._from_each(
+            lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots), server_answers.number
+        )
         if any(keys < 3 for keys in whole.values()) or any(None in record[3:] for record in found.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again
         with self._transport.explained():
@@ -156,23 +160,23 @@ class RedisQueue:
 
     async def lag(self) -> Mapping[int, int]:
         """Entries added and not finished with, per partition."""
-        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, *_PROGRESS), answers.fields(4))
+        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, *_PROGRESS), server_answers.fields(4))
         with self._transport.explained():
             self._tell_lost({n: records.number(lost, "lost") for n, (*_, lost) in progress.items()})
             return {n: backlog.lag(found) for n, (*found, _) in progress.items()}
 
     async def stale_refused(self) -> Mapping[int, int]:
-        refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused), answers.text)
+        refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused), server_answers.text)
         with self._transport.explained():
             return {partition: records.number(count, "refused") for partition, count in refused.items()}
 
     async def dead_letters(self) -> Mapping[int, int]:
-        dead = await self._from_each(lambda pipe, keys: pipe.hget(keys.progress, "dead"), answers.text)
+        dead = await self._from_each(lambda pipe, keys: pipe.hget(keys.progress, "dead"), server_answers.text)
         with self._transport.explained():
             return {partition: records.number(count, "dead") for partition, count in dead.items()}
 
     async def release(self) -> None:
-        await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), answers.number)
+        await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
 
     async def close(self) -> None:
         await self._transport.close()
@@ -216,7 +220,7 @@ class RedisQueue:
         """One question to every partition, in a few round trips; also to those that there were."""
         with self._transport.explained():
             counts = await self._transport.client.hmget(queue_key(self._queue), "partitions", "most")
-            count = max(records.number(one, "partitions") for one in answers.fields(2)(counts))
+            count = max(records.number(one, "partitions") for one in server_answers.fields(2)(counts))
         found: list[T] = []
         for start in range(0, count, _AT_ONCE):
             with self._transport.explained():

@@ -10,17 +10,17 @@ from typing import Self
 
 from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.adding import Adding
-from baton.queues.redis.awaiting import AllAwaited, AsyncPendingSend, Awaited
+from baton.queues.redis.add_script import AddScript
+from baton.queues.redis.awaitable_outcomes import AllAwaited, AsyncPendingSend, Awaited
 from baton.queues.redis.connection import async_client
-from baton.queues.redis.delivery import UnseenFailures, all_sent
-from baton.queues.redis.given import Given, Key, SendOptions, named, still_wait, taken, taken_many
 from baton.queues.redis.headers import Headers
-from baton.queues.redis.kept import KeptTaskConnection
+from baton.queues.redis.kept_connection import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Sent, Waiting, all_known
-from baton.queues.redis.rounds import ReadTable, Round
+from baton.queues.redis.send_options import Given, Key, SendOptions, named, still_wait, waiting_entries, waiting_entry
+from baton.queues.redis.send_outcome import UnseenFailures, all_sent
+from baton.queues.redis.send_rounds import ReadTable, Round
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 
@@ -52,7 +52,7 @@ class AsyncRedisProducer:
         self._url = read(url, own=True)
         self._client = async_client(self._url, queue_key(queue), connections=1, files=TlsFiles())
         self._connection = KeptTaskConnection(self._client)
-        self._adding = Adding(self._url, queue, replicas)
+        self._adding = AddScript(self._url, queue, replicas)
         self._outbox = Outbox(queue, token_hex(6), max_entries, max_bytes)
         self._unseen = UnseenFailures()
         self._closed = False
@@ -68,7 +68,7 @@ class AsyncRedisProducer:
         """Where it is now. Arguments and errors are those of `RedisProducer.send`."""
         delivery = AsyncPendingSend(self._unseen, None)
         deadline = time.monotonic() + self._sending.patience
-        delivery.entry = taken(key, value, headers, partition, deadline, told=delivery)
+        delivery.entry = waiting_entry(key, value, headers, partition, deadline, told=delivery)
         delivery.seen = True
         self._see_open()
         await self._deliver([delivery.entry], delivery)
@@ -76,7 +76,7 @@ class AsyncRedisProducer:
 
     async def send_many(self, entries: Iterable[Given]) -> list[Sent]:
         """Likewise, of (key, value) or (key, value, headers)."""
-        waiting = taken_many(entries, time.monotonic() + self._sending.patience)
+        waiting = waiting_entries(entries, time.monotonic() + self._sending.patience)
         self._see_open()
         last = AllAwaited(waiting)
         await self._deliver(waiting, last)
@@ -96,7 +96,7 @@ class AsyncRedisProducer:
         delivery = AsyncPendingSend(self._unseen, on_delivery)
         now = time.monotonic()
         deadline, due = now + self._sending.patience, now + self._sending.linger
-        entry = delivery.entry = taken(key, value, headers, partition, deadline, due=due, told=delivery)
+        entry = delivery.entry = waiting_entry(key, value, headers, partition, deadline, due=due, told=delivery)
         self._see_open()
         if not self._sending.room(self._outbox, entry):
             await self._make_room(entry)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from baton.queues.redis import records
-from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.keys import PartitionKeys
+from baton.queues.redis.server_answers import OddAnswerError
 
 FIELDS = ("last", "done", "staged")
 """Of a partition's progress, which say it."""

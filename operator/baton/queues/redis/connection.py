@@ -23,13 +23,13 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.answers import OddAnswerError
-from baton.queues.redis.bounded import WITHIN, BoundedParser, bounded
+from baton.queues.redis.bounded_replies import WITHIN, BoundedParser, bounded
 from baton.queues.redis.credentials import CredentialFileError, Credentials
 from baton.queues.redis.denials import denied, is_denial
 from baton.queues.redis.development import dev_queue
-from baton.queues.redis.locating import NodeSearch, PrimarySearch, Search, UnlocatedError, asking
 from baton.queues.redis.primary import NotPrimaryError, leaving
+from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.server_discovery import NodeSearch, PrimarySearch, Search, UnlocatedError, asking
 from baton.queues.redis.tls_files import TlsFileError, TlsFiles, reading
 from baton.queues.redis.url import RedisUrl
 
@@ -69,7 +69,7 @@ def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) 
 def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
     """The operator's client, for tasks, which share so many connections. `key`: as of `client`. It reads `files` only, and looks
     its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL says, and gives answers as they
-    come: what they should be is in answers.py, and not with the library."""
+    come: what they should be is in server_answers.py, and not with the library."""
     options = _options(url)
     options |= {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
     options["parser_class"] = BoundedParser

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Self
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.answers import OddAnswerError
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.producer import RedisProducer
 from baton.queues.redis.records import ForeignRecord, count
+from baton.queues.redis.server_answers import OddAnswerError
 from baton.queues.redis.url import read
 
 PAGE = 100

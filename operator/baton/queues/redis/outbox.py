@@ -11,9 +11,9 @@ from math import inf
 from baton.queues.redis.keys import entry_id
 from baton.queues.redis.numbering import Numbering
 from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, copied, next_batch, to_partition
-from baton.queues.redis.resting import Rest, rest_after
-from baton.queues.redis.rounds import READ_TABLE, ReadTable, Round
+from baton.queues.redis.retry_pause import RetryPause, pause_after
 from baton.queues.redis.routing import RoutingTable
+from baton.queues.redis.send_rounds import READ_TABLE, ReadTable, Round
 
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
@@ -51,10 +51,10 @@ class Outbox:
         """By partition, none of them empty; whose turn is next comes first."""
         self._held: dict[int, deque[Waiting]] = {}
         """By slot: was refused, and what came after it."""
-        self._table_rest: Rest | None = None
-        self._resting: dict[int, Rest] = {}
+        self._table_rest: RetryPause | None = None
+        self._resting: dict[int, RetryPause] = {}
         """By partition."""
-        self._moving: dict[int, Rest] = {}
+        self._moving: dict[int, RetryPause] = {}
         """By slot."""
 
     def mend(self) -> None:
@@ -115,7 +115,7 @@ class Outbox:
     def routed(self, table: RoutingTable | None, why: str, now: float) -> None:
         """The table as it is now; None: it was not to be had, for that reason."""
         if table is None:
-            self._table_rest = rest = rest_after(self._table_rest, now, why)
+            self._table_rest = rest = pause_after(self._table_rest, now, why)
             for part in (self._unplaced, *self._queues.values()):
                 self._expire(part, rest)
             return
@@ -248,7 +248,7 @@ class Outbox:
 
     def _put_back(self, partition: int, batch: Sequence[Waiting], why: str, now: float) -> None:
         """To be sent again after a rest, before what is behind it."""
-        self._resting[partition] = rest = rest_after(self._resting.get(partition), now, why)
+        self._resting[partition] = rest = pause_after(self._resting.get(partition), now, why)
         queue = self._queues.setdefault(partition, deque())
         queue.extendleft(reversed(batch))
         for entry in batch:
@@ -265,7 +265,7 @@ class Outbox:
         slots = {entry.slot for entry in away if entry.slot is not None}
         behind = self._queues.pop(partition, deque())
         for slot in slots:
-            self._moving[slot] = rest_after(self._moving.get(slot), now, why)
+            self._moving[slot] = pause_after(self._moving.get(slot), now, why)
             self._held[slot] = deque()
         others: deque[Waiting] = deque()
         for entry in (*away, *behind):
@@ -289,7 +289,7 @@ class Outbox:
             self._due = -inf
         return min((self._moving[slot].until for slot in self._held), default=inf)
 
-    def _expire(self, part: deque[Waiting], rest: Rest) -> None:
+    def _expire(self, part: deque[Waiting], rest: RetryPause) -> None:
         """Gives up what has no time for another try; all are patient for equally long."""
         while part and (part[0].deadline < rest.until or part[0].outcome is not None):
             self._settle(part.popleft(), Failed(rest.why))

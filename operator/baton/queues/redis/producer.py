@@ -11,17 +11,17 @@ from typing import Self
 from weakref import WeakSet
 
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.adding import Adding
+from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.connection import client
-from baton.queues.redis.delivery import SendOutcome, UnseenFailures, all_sent, sent
-from baton.queues.redis.given import Given, SendOptions, named, still_wait, taken, taken_many
 from baton.queues.redis.headers import Headers
-from baton.queues.redis.kept import KeptConnection
+from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Sent, Waiting
 from baton.queues.redis.routing import slot_of
-from baton.queues.redis.sharing import SharedOutbox
+from baton.queues.redis.send_options import Given, SendOptions, named, still_wait, waiting_entries, waiting_entry
+from baton.queues.redis.send_outcome import SendOutcome, UnseenFailures, all_sent, sent
+from baton.queues.redis.shared_outbox import SharedOutbox
 from baton.queues.redis.url import read
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class RedisProducer:
         self._queue = named(queue)
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
-        self._adding = Adding(self._url, queue, replicas)
+        self._adding = AddScript(self._url, queue, replicas)
         self._begin()
         _producers.add(self)
 
@@ -76,7 +76,7 @@ class RedisProducer:
         beside them, such as a trace's context: names (str) and values (bytes or str). `partition`: where it goes instead of where
         its key does. Raises ValueError where there is no such partition."""
         deadline = time.monotonic() + self._sending.patience
-        entry = taken(key, value, headers, partition, deadline)
+        entry = waiting_entry(key, value, headers, partition, deadline)
         self._shared.send([entry], deadline)
         assert entry.outcome is not None
         return sent(entry.outcome)
@@ -85,7 +85,7 @@ class RedisProducer:
         """Send (key, value) or (key, value, headers); many at once cost far less each than one by one. Raises TypeError for
         anything else than bytes or str, before anything is sent."""
         deadline = time.monotonic() + self._sending.patience
-        waiting = taken_many(entries, deadline)
+        waiting = waiting_entries(entries, deadline)
         self._shared.send(waiting, deadline)
         return all_sent(waiting)
 
@@ -104,7 +104,9 @@ class RedisProducer:
         delivery = PendingSend(self._shared, self._unseen, on_delivery)
         now = time.monotonic()
         deadline = now + self._sending.patience
-        entry = delivery.entry = taken(key, value, headers, partition, deadline, due=now + self._sending.linger, told=delivery)
+        entry = delivery.entry = waiting_entry(
+            key, value, headers, partition, deadline, due=now + self._sending.linger, told=delivery
+        )
         while not self._shared.linger(entry, self, self._sending.room):
             self._make_room(entry, deadline)
         return delivery

@@ -17,9 +17,9 @@ from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.entry_replies import entries_of_reply
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys, queue_key
-from baton.queues.redis.running import RunningScripts
-from baton.queues.redis.told import told
+from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
@@ -71,7 +71,7 @@ class RedisReader:
         self._uid = uid
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
-        self._scripts = RunningScripts(self._client)
+        self._scripts = ScriptRunner(self._client)
         self._known_keys: dict[int, PartitionKeys] = {}
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions: dict[int, _Position] = {}
@@ -106,7 +106,7 @@ class RedisReader:
         arguments = (uid or self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
         answer = self._entries(scripts.READ, position, partition, arguments)
         _, pending, seen, last, more, full, outstanding, about, texts = answer
-        entries = list(told(self._name, partition, epoch, about, texts, again=pending, seen=seen))
+        entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
         if entries:
             position.received = entry_number(entries[-1].offset)
@@ -168,7 +168,7 @@ class RedisReader:
             )
             _planned(answer, plan)
             _, about, texts, last, more = answer
-            yield from told(self._name, partition, epoch, about, texts, seen=plan.redelivered_to)
+            yield from entries_of_reply(self._name, partition, epoch, about, texts, seen=plan.redelivered_to)
             if not more:
                 return
             after = entry_number(last)

@@ -6,7 +6,7 @@ from typing import Any
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner
-from baton.queues.redis.resizing import ResizeRecord
+from baton.queues.redis.resize_record import ResizeRecord
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from baton.queues.redis import answers
+from baton.queues.redis import server_answers
 
 _FSYNC: dict[bytes | None, str] = {b"always": "always", b"everysec": "everysec", b"no": "no"}
 
@@ -27,16 +27,16 @@ class Server:
     @classmethod
     def from_answers(cls, info: object, fsync: object) -> "Server":
         """Of INFO and of CONFIG GET appendfsync, which many do not let their users ask (None). Raises OddAnswerError."""
-        lines = answers.info(info)
+        lines = server_answers.info(info)
         return cls(
-            run_id=answers.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
-            replica=answers.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
-            clustered=answers.line(lines, "cluster_enabled", "[01]", "0") == "1",
-            version=tuple(map(int, answers.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
-            append_only_file=answers.line(lines, "aof_enabled", "[01]", "0") == "1",
-            fsync=_FSYNC.get(answers.fields(2)(fsync)[1]) if fsync else None,
-            replicas=int(answers.line(lines, "connected_slaves", "[0-9]{1,6}", "0")),
-            evicts=answers.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
+            run_id=server_answers.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
+            replica=server_answers.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
+            clustered=server_answers.line(lines, "cluster_enabled", "[01]", "0") == "1",
+            version=tuple(map(int, server_answers.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
+            append_only_file=server_answers.line(lines, "aof_enabled", "[01]", "0") == "1",
+            fsync=_FSYNC.get(server_answers.fields(2)(fsync)[1]) if fsync else None,
+            replicas=int(server_answers.line(lines, "connected_slaves", "[0-9]{1,6}", "0")),
+            evicts=server_answers.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
         )
 
     def warnings(self, place: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from redis.exceptions import ResponseError
 
 from baton.queues.protocol import QueueConflict, QueueUnreachable
-from baton.queues.redis import answers, scripts
-from baton.queues.redis.announcing import Announcing, Aside
+from baton.queues.redis import scripts, server_answers
+from baton.queues.redis.announcer import Announcer, Aside
 from baton.queues.redis.batch import Batches, ScriptRun
 from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
 from baton.queues.redis.keys import queue_key
@@ -33,7 +33,7 @@ a crash undo it, the server's new run id makes the operator assert its owners ag
 class Transport:
     """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
 
-    def __init__(self, url: RedisUrl, queue: str, announcing: Announcing, files: TlsFiles) -> None:
+    def __init__(self, url: RedisUrl, queue: str, announcing: Announcer, files: TlsFiles) -> None:
         self._key = queue_key(queue)
         namespace = queue.partition("/")[0]
         self.client = async_client(url, self._key, connections=_CONNECTIONS, files=files, namespace=namespace)
@@ -143,4 +143,4 @@ class Transport:
 
 def _arrived(reply: object) -> bool:
     """A replica has it. An error: the server does not let Baton ask, and there is nothing to wait for."""
-    return isinstance(reply, ResponseError) or answers.number(reply) >= 1
+    return isinstance(reply, ResponseError) or server_answers.number(reply) >= 1

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from baton.queues.redis.connection import client
-from baton.queues.redis.kept import gone
-from baton.queues.redis.running import packed
+from baton.queues.redis.kept_connection import gone
+from baton.queues.redis.script_runner import packed
 from baton.queues.redis.url import RedisUrl
 
 _LONGEST_BLOCK = 4.0

@@ -6,7 +6,7 @@ from baton.model.names import TAKE_OVER_ANNOTATION
 from baton.queues.protocol import Claimant
 
 
-def taken(queue: str, claimant: Claimant, group: bytes | None, uid: bytes) -> str:
+def claimed_by_other(queue: str, claimant: Claimant, group: bytes | None, uid: bytes) -> str:
     """`group` and `uid` are as the server has them recorded."""
     other, other_uid = _readable(group or b""), _readable(uid)
     namespace, _, name = claimant.group.partition("/")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from re import fullmatch
 
-from baton.queues.redis import answers, records, scripts
+from baton.queues.redis import records, scripts, server_answers
 from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.routing import SLOTS, RoutingTable
 from baton.queues.redis.transport import Transport
@@ -13,7 +13,7 @@ _LINE = r"([0-9]{1,4}) ([0-9]{1,16})(?: ([0-9]{1,4}|moved))?"
 
 
 @dataclass
-class Known:
+class KnownSlots:
     """What partitions know of slots."""
 
     accepted: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -64,12 +64,12 @@ class Known:
         return (table.version, table.to_text(), there, max(there, self.partitions), *under_way)
 
 
-async def known(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> Known | None:
+async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> KnownSlots | None:
     """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
-    found, partition, highest = Known(), 0, 0
+    found, partition, highest = KnownSlots(), 0, 0
     while partition < SLOTS and (partition < count or highest):
-        text, version = await transport.run(scripts.SLOTS, keys(partition), (), answers.scalars(2))
+        text, version = await transport.run(scripts.SLOTS, keys(partition), (), server_answers.scalars(2))
         highest = records.number(version, "version")
-        found.take(partition, (answers.text(text) or b"").decode(errors="replace"), highest)
+        found.take(partition, (server_answers.text(text) or b"").decode(errors="replace"), highest)
         partition += 1
     return found if found.highest else None

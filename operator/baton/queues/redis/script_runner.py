@@ -7,13 +7,13 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
-from baton.queues.redis.adding import Ask
+from baton.queues.redis.add_script import Ask
 from baton.queues.redis.connection import RETRY
-from baton.queues.redis.kept import KeptConnection
+from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.scripts import Script
 
 
-class RunningScripts:
+class ScriptRunner:
     """For one thread at a time."""
 
     def __init__(self, client: "redis.Redis") -> None:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.delivery import SendOutcome, UnseenFailures
 from baton.queues.redis.outgoing import SendListener, Sent, Waiting, all_known
+from baton.queues.redis.send_outcome import SendOutcome, UnseenFailures
 
 
 class Awaited(SendListener):

@@ -66,7 +66,7 @@ def named(queue: str) -> str:
     return queue
 
 
-def taken(
+def waiting_entry(
     key: Key,
     value: bytes | str,
     headers: Headers | None,
@@ -93,9 +93,9 @@ def taken(
     return Waiting(slot, coded, payload, packed, deadline, due=due, told=told)
 
 
-def taken_many(entries: Iterable[Given], deadline: float) -> list[Waiting]:
+def waiting_entries(entries: Iterable[Given], deadline: float) -> list[Waiting]:
     """Likewise."""
-    return [taken(*_parts(entry), None, deadline) for entry in entries]
+    return [waiting_entry(*_parts(entry), None, deadline) for entry in entries]
 
 
 def _parts(entry: object) -> tuple[Key, bytes | str, Headers | None]:

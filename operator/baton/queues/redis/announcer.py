@@ -26,7 +26,7 @@ _MOST_WAITING = 1024
 """Announcements that wait for a round trip; the oldest are forgotten first."""
 
 
-class Announcing:
+class Announcer:
     """Of one queue, to the pods of its group."""
 
     def __init__(self, url: RedisUrl, queue: str, group: str) -> None:
@@ -79,7 +79,7 @@ class Announcing:
 class Aside:
     """Sends announcements on a connection of their own. Nobody waits for them: those that come meanwhile go next, together."""
 
-    def __init__(self, client: "aioredis.Redis", announcing: Announcing) -> None:
+    def __init__(self, client: "aioredis.Redis", announcing: Announcer) -> None:
         self._client = client
         self._announcing = announcing
         self._waiting: deque[ScriptRun] = deque(maxlen=_MOST_WAITING)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
-class Rest(NamedTuple):
+class RetryPause(NamedTuple):
     """After a try that failed."""
 
     until: float
@@ -13,7 +13,7 @@ class Rest(NamedTuple):
     why: str
 
 
-def rest_after(rest: Rest | None, now: float, why: str) -> Rest:
+def pause_after(rest: RetryPause | None, now: float, why: str) -> RetryPause:
     """Twice as long as the last one."""
     pause = _FIRST_PAUSE if rest is None else min(2 * rest.pause, _LONGEST_PAUSE)
-    return Rest(now + pause, pause, why)
+    return RetryPause(now + pause, pause, why)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from baton.queues.redis import scripts
-from baton.queues.redis.answers import OddAnswerError, fields
 from baton.queues.redis.connection import absent, explain, passing
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import Waiting
-from baton.queues.redis.rounds import ReadTable, Round
 from baton.queues.redis.routing import RoutingTable
+from baton.queues.redis.send_rounds import ReadTable, Round
+from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
 
 _REPLICAS_WITHIN = 1000
@@ -35,7 +35,7 @@ class Ask(NamedTuple):
     answers: int
 
 
-class Adding:
+class AddScript:
     """To one queue."""
 
     def __init__(self, url: RedisUrl, queue: str, replicas: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from redis._parsers.base import _AsyncRESPBase
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 - the library's names
 
-from baton.queues.asking_for import NAMESPACE
-from baton.queues.redis.answers import OddAnswerError
+from baton.queues.lookup_namespace import NAMESPACE
+from baton.queues.redis.server_answers import OddAnswerError
 
 MOST_BYTES = 256 * 1024
 """Of the answers of one round trip. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7 KB, and

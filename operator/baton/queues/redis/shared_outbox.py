@@ -15,11 +15,11 @@ from threading import Lock
 
 from redis.exceptions import RedisError
 
-from baton.queues.redis.adding import Adding
-from baton.queues.redis.kept import KeptConnection
+from baton.queues.redis.add_script import AddScript
+from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import SendListener, Waiting, all_known
-from baton.queues.redis.rounds import ReadTable, Round
+from baton.queues.redis.send_rounds import ReadTable, Round
 
 _IDLE = 5.0
 """Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
@@ -30,7 +30,7 @@ _LOOK = 0.5
 class SharedOutbox:
     """With its locks, and the connection that empties it."""
 
-    def __init__(self, outbox: Outbox, adding: Adding, connection: KeptConnection, name: str, busy: str) -> None:
+    def __init__(self, outbox: Outbox, adding: AddScript, connection: KeptConnection, name: str, busy: str) -> None:
         """`name`: of the thread that sends what lingers. `busy`: why an entry waits that waits for nothing else."""
         self.outbox = outbox
         self.closed = self.ended = False

@@ -8,11 +8,11 @@ from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import entry_number
 
 
-def told(
+def entries_of_reply(
     queue: QueueName, partition: int, epoch: Epoch, about: bytes, texts: bytes, *, again: int = 0, seen: int
 ) -> Iterator[Entry]:
-    """What `told` in partition.lua says, in order. The first `again` of these were handed out before, and those up to the number
-    `seen`."""
+    """What `told` in partition.lua answers, in order. The first `again` of these were handed out before, as were those up to the
+    number `seen`."""
     words = iter(about.decode().split())
     end, new = 0, False
     for nth, (offset, timestamp, of_key, of_value, of_headers) in enumerate(zip(words, words, words, words, words, strict=True)):
