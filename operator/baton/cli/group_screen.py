@@ -14,7 +14,7 @@ from baton.cli.leader import Leader
 from baton.cli.move_text import handoff, pause, proposed
 from baton.cli.printing import printable, table
 from baton.engine.partition_state import PartitionState
-from baton.engine.partition_text import spell_numbers
+from baton.engine.partition_text import write_numbers
 from baton.kube.times import read_seconds
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
@@ -181,7 +181,7 @@ def _slots(look: GroupLook) -> Iterator[Text]:
     slots, rest = _cut(look.vacant, 3)
     for slot in slots:
         until = "" if slot.expires is None else f" for {max(0.0, slot.expires - look.now):.0f} s more"
-        yield _line(f"the slot of {slot.member} is kept{until}: {_ranges(spell_numbers(slot.vacated or ()))}")
+        yield _line(f"the slot of {slot.member} is kept{until}: {_ranges(write_numbers(slot.vacated or ()))}")
     if rest:
         yield _line(f"and {counted(len(rest), 'more slot')}")
 

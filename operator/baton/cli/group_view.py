@@ -11,7 +11,7 @@ from baton.cli.leader import Leader
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.group_state import state_of, why_of
 from baton.engine.partition_state import PartitionState, partition_states
-from baton.engine.partition_text import spell_numbers
+from baton.engine.partition_text import write_numbers
 from baton.engine.state import MemberSlot
 from baton.kube.objects import GroupView, group_view, queue_view
 from baton.kube.times import read_seconds, to_text
@@ -134,7 +134,7 @@ class GroupLook:
             "vacantSlots": [
                 {
                     "member": slot.member,
-                    "partitions": spell_numbers(slot.vacated or ()),
+                    "partitions": write_numbers(slot.vacated or ()),
                     "until": None if slot.expires is None else to_text(slot.expires),
                 }
                 for slot in self.vacant
