@@ -16,15 +16,15 @@ _STATES = """# The state machine
 
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
-The words are Solace's. A partition is **Unassigned** while it is mapped to nobody; **Unbound** while it is mapped to a member
-that is not bound to it, because the slot is vacant or the queue has not taken the grant yet; **Ready** while its owner works
-on it; **Paused** while it is handed over. A group is **Ready**, in **Holddown**, **Rebalancing** or **Paused**
+The words are Solace's. A partition is **Unassigned** while it is mapped to no member. It is **Unbound** while it is mapped to a
+member that is not bound to it, because the slot is vacant or the queue has not accepted the grant yet. It is **Ready** while
+its owner works on it, and **Paused** during a hand-off. A group is **Ready**, in **Holddown**, **Rebalancing** or **Paused**
 ([what that means](rebalancing.md)).
 
-Everything in the last column is written to the ledger first and done afterwards, so whoever reads the ledger can go on. The
-engine makes no other transition than these, but several of them may come together in one step: ten thousand random fleets are
-[simulated](../development/simulation.md) to see that, and that each of them happens. Only a PartitionedQueue that is deleted
-takes its partitions with it at once, whatever they are doing: nothing is left to act on.
+The operator writes everything in the last column to the ledger first and does it afterwards, so a reader of the ledger can go
+on. The engine makes no other transition, but one step may make several. [Ten thousand random
+fleets](../development/simulation.md) show that, and that each transition happens. Only the deletion of a PartitionedQueue
+removes its partitions at once, in any state, because no queue is left to act on.
 
 """
 
@@ -32,12 +32,12 @@ _STEP = """# What a step does, in order
 
 <!-- Generated from operator/baton/engine/rules.py by `make generate`. -->
 
-The engine is one pure function: the state of a group, what is observed of it, and the time, in; the next state and what is to
-be done, out. A step applies the functions below from top to bottom, and nothing else changes the state of a group. The second
+The engine is one pure function. It gets the state of a group, an observation and the time, and returns the next state and its
+effects. A step applies the functions below from top to bottom, and no other code changes the state of a group. The second
 column names the [rules](rules.md) that a function keeps.
 
-How much a step may decide depends on the group. It **decides**, as a rule. **Plans wait** while the ledger of another plan
-would be too large, the group is **paused**, or its ledger is **full**; the third column says which of these a function needs.
+The mode of a step says what it may decide. Normally it **decides**. **Plans wait** while the ledger has no room for another
+plan. The group may be **paused**, or its ledger **full**. The third column has the modes in which a function applies.
 
 | Function | Rules | Applied | What it does, and why here |
 |---|---|---|---|
