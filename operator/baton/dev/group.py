@@ -83,7 +83,6 @@ class DevGroup:
 
     async def _work(self) -> None:
         while True:
-            await asyncio.sleep(0)  # waiting for news that are there already gives nobody else a turn, nor a signal
             self._news.clear()
             self._compare()
             facts = self._observed()

@@ -117,7 +117,15 @@ class _BoundedConnection:
             NAMESPACE.reset(before)
 
     async def send_packed_command(self, *arguments: object, **options: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
         await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+        if task.cancelling() > before:
+            # The library sends by asyncio.wait_for. Before Python 3.12 that loses a cancellation which comes just when all was
+            # sent (https://github.com/python/cpython/issues/86296), and a task is cancelled only once.
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise asyncio.CancelledError
         self._parser.expect()
         self._until = asyncio.get_running_loop().time() + WITHIN
 

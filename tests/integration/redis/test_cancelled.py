@@ -1,0 +1,64 @@
+"""What asks a real Redis can be cancelled in any turn of the event loop. A cancellation comes once: where it is lost, a task goes
+on for ever.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+import pytest
+from tests.integration.redis.conftest import GROUP, Queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
+
+from baton.controller.queue_worker import QueueWorker
+from baton.kube.clock import ApiServerClock
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.protocol import QueueAdapter
+from baton.queues.redis import RedisQueue
+
+pytestmark = pytest.mark.integration
+
+QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
+    "incarnation": lambda queue: queue.incarnation(),
+    "partitions": lambda queue: queue.partitions(),
+    "ensure": lambda queue: queue.ensure(2),
+    "owners": lambda queue: queue.owners(),
+    "lag": lambda queue: queue.lag(),
+    "grant": lambda queue: queue.grant(0, Uid("a"), Epoch(1)),
+    "outstanding": lambda queue: queue.outstanding(0),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_a_question_that_is_cancelled_in_any_turn_of_the_loop_is(queue: Queue, question: str) -> None:
+    async def ask() -> None:
+        await QUESTIONS[question](queue.operator)
+
+    for turns in count():
+        await ask()  # on a connection that is open: the turns are the same each time, until the server is waited for
+        asked = asyncio.create_task(ask())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if asked.done():
+            break
+        asked.cancel()
+        await asyncio.wait([asked], timeout=PATIENCE)
+        assert asked.cancelled(), f"after {turns} turns"
+
+
+async def test_a_worker_that_is_cancelled_in_any_turn_of_the_loop_ends(server: RedisServer, new_name: Callable[[], str]) -> None:
+    name = new_name()
+
+    async def connect() -> QueueAdapter:
+        return RedisQueue(server.url, name, GROUP)
+
+    for turns in range(0, 600, 3):
+        worker = QueueWorker(QueueName(name), connect, ApiServerClock(), lambda: None)
+        worker.ask_for(2)
+        running = asyncio.create_task(worker.run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running], timeout=PATIENCE)
+        assert running.cancelled(), f"after {turns} turns"
