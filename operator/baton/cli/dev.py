@@ -1,12 +1,10 @@
 """`baton dev`: hand-offs between processes of this machine, without a cluster."""
 
-import asyncio
 import os
 import shlex
-import signal
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +16,7 @@ from baton.cli.queue_server import VARIABLE
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
+    from baton.dev.end_signals import EndSignals
     from baton.dev.folder import DevFolder
 
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/tmp")) / ".cache") / "baton" / "dev"
@@ -53,15 +52,21 @@ def dev(context: click.Context, redis_url: str | None, name: str, partitions: in
     if context.invoked_subcommand is not None:
         return
     need_redis()
+    from baton.dev.end_signals import EndSignals
+
+    signals = EndSignals()
+    with signals.handled():
+        _run(signals, redis_url, name, partitions, delay, folder)
+
+
+def _run(signals: "EndSignals", redis_url: str | None, name: str, partitions: int, delay: float, folder: Path) -> None:
     from baton.dev.folder import DevError, DevFolder
     from baton.dev.local_redis import local_redis
 
     here = DevFolder(folder)
-    for number in (signal.SIGTERM, signal.SIGINT):  # the second is ignored in what a script runs in the background
-        signal.signal(number, signal.default_int_handler)
     try:
-        with here.held(), nullcontext(redis_url) if redis_url else local_redis() as url, suppress(KeyboardInterrupt):
-            asyncio.run(_serve(url, name, partitions, delay, here, redis_url is None))
+        with here.held(), nullcontext(redis_url) if redis_url else local_redis(signals.asked) as url:
+            signals.run(lambda: _serve(url, name, partitions, delay, here, redis_url is None))
     except DevError as error:
         refuse(str(error))
 

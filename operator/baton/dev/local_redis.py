@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import redis
@@ -18,8 +18,9 @@ _WHILE_READ = '"$@" & server=$!; cat; kill "$server"; wait "$server"'
 
 
 @contextmanager
-def local_redis() -> Iterator[str]:
-    """The URL of one that is started, and stopped in the end; it keeps nothing. Raises DevError."""
+def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
+    """The URL of one that is started, and stopped in the end; it keeps nothing. It is not waited for where somebody asks to end.
+    Raises DevError."""
     program = shutil.which("redis-server")
     if program is None:
         raise DevError(
@@ -38,7 +39,7 @@ def local_redis() -> Iterator[str]:
         )
         try:
             url = f"redis://127.0.0.1:{port}/0"
-            _wait(url, process)
+            _wait(url, process, asked_to_end)
             yield url
         finally:
             process.communicate()
@@ -51,7 +52,7 @@ def _free_port() -> int:
         return port
 
 
-def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
+def _wait(url: str, process: "subprocess.Popen[bytes]", asked_to_end: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _STARTS_WITHIN
     with redis.Redis.from_url(url) as client:
         while process.poll() is None and time.monotonic() < deadline:
@@ -59,5 +60,7 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
                 client.ping()
                 return
             except redis.RedisError:
+                if asked_to_end():
+                    return
                 time.sleep(0.02)
     raise DevError("redis-server does not start: start one yourself, and name it with --redis-url")

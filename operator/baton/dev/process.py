@@ -6,19 +6,20 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import urllib3
 
 from baton.dev.companion import Companion
+from baton.dev.end_signals import TOGETHER
 from baton.dev.folder import DevError, DevFolder
 from baton.model.names import DEV_QUEUE_VARIABLE
 
 GRACE = 30.0
 """Seconds, as a pod's terminationGracePeriodSeconds are by default."""
-_TOGETHER = 0.2
-"""Seconds."""
+_LOOK = 1.0
+"""Seconds of one wait."""
 _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
@@ -98,14 +99,21 @@ class LocalProcess:
 
 
 def _together(events: "SimpleQueue[int | None]") -> set[int] | None:
-    """The next signals, without the time between them: `timeout` sends one to the process and then one to the group, and both
-    are one. None: the command has ended."""
-    got = {events.get()}
+    """The next signals; those that come together are one. None: the command has ended."""
+    got = {_next(events)}
     if None not in got:
-        time.sleep(_TOGETHER)
+        time.sleep(TOGETHER)
         while not events.empty():
             got.add(events.get())
     return None if None in got else {number for number in got if number is not None}
+
+
+def _next(events: "SimpleQueue[int | None]") -> int | None:
+    while True:
+        try:
+            return events.get(timeout=_LOOK)
+        except Empty:  # a signal that comes just before the wait is handled only after it
+            continue
 
 
 def _say_its_end(child: "subprocess.Popen[bytes]", events: "SimpleQueue[int | None]") -> None:

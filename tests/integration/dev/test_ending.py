@@ -1,0 +1,119 @@
+"""`baton dev` ends by SIGINT and by SIGTERM whatever it is about, and at once by the next one."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.integration.dev.test_dev import Dev, says
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.integration
+
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SILENT_REDIS = """#!/bin/sh
+trap 'test -e "{folder}/stubborn" || exit' TERM
+echo $$ > "{folder}/pid"
+while :; do sleep 0.1; done
+"""
+"""A server that never answers, and perhaps never ends."""
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[Dev]:
+    with ExitStack() as stack:
+        yield Dev(tmp_path, stack)
+
+
+@pytest.fixture
+def silent(dev: Dev) -> Iterator[Path]:
+    """Where the process id of a silent Redis is, when one was started."""
+    programs = dev.folder / "programs"
+    programs.mkdir()
+    program = programs / "redis-server"
+    program.write_text(SILENT_REDIS.format(folder=dev.folder))
+    program.chmod(0o755)
+    dev.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+    pid = dev.folder / "pid"
+    yield pid
+    if pid.exists() and there(pid):
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def there(pid: Path) -> bool:
+    try:
+        os.kill(int(pid.read_text()), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def ends(dev: Dev, process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT) -> None:
+    """In order."""
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == 0, dev.said.read_text()
+    assert "Traceback" not in dev.said.read_text()
+    assert not (dev.folder / "dev" / "address.json").exists()
+
+
+@SIGNALS
+def test_it_ends_while_its_redis_starts(dev: Dev, silent: Path, number: signal.Signals) -> None:
+    process = dev.start()
+    until(lambda: silent.exists() and silent.read_text())
+    ends(dev, process, number)
+    until(lambda: not there(silent), "its Redis has ended")
+
+
+@SIGNALS
+def test_it_ends_when_it_has_just_begun(dev: Dev, number: signal.Signals) -> None:
+    process = dev.start()
+    until((dev.folder / "dev" / "address.json").exists)
+    ends(dev, process, number)
+
+
+def test_it_ends_while_partitions_change_hands(dev: Dev) -> None:
+    process = dev.start("--partitions", "64", "--delay", "0")
+    until((dev.folder / "dev" / "address.json").exists)
+    dev.consumer("a")
+    until(says(dev, "orders-1: "), "the first has some")
+    ends(dev, process)
+
+
+def test_it_ends_while_its_redis_is_silent(dev: Dev) -> None:
+    with RedisServer(append_only=False) as server:
+        process = dev.start("--redis-url", server.url, "--delay", "0")
+        until(says(dev, "nobody: 0-5"))
+        server.freeze()
+        dev.consumer("a")
+        until(says(dev, "does not answer"), "it says so")
+        ends(dev, process)
+        server.thaw()
+
+
+def test_it_ends_while_its_redis_is_away(dev: Dev) -> None:
+    with RedisServer(append_only=False) as server:
+        process = dev.start("--redis-url", server.url, "--delay", "0")
+        until(says(dev, "nobody: 0-5"))
+        server.kill()
+        until(says(dev, "does not answer"), "it says so")
+        ends(dev, process)
+
+
+@SIGNALS
+def test_the_second_one_ends_it_at_once(dev: Dev, silent: Path, number: signal.Signals) -> None:
+    """Its Redis does not end, and it waits for that."""
+    (dev.folder / "stubborn").touch()
+    process = dev.start()
+    until(lambda: silent.exists() and silent.read_text())
+
+    def ended() -> bool:
+        process.send_signal(number)
+        return process.poll() is not None
+
+    until(ended, "one more has ended it")
+    assert process.returncode == -number
+    assert there(silent)
