@@ -6,7 +6,6 @@ Every request names its owner and epoch, and is refused by the server where that
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Self
 
@@ -19,42 +18,17 @@ from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.entry_replies import entries_of_reply
 from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys, queue_key
+from baton.queues.redis.positions import AT_ONCE, Position, Positions, holds
 from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
 _PAGE = 1000
 _ACKS = 5000
-_AT_ONCE = 2**20
 MOST_BYTES = 64_000_000
 """In one answer, if its user does not say so."""
 _ONLY_GRANTS = 2**64 - 1
 """As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
-
-
-@dataclass(slots=True)
-class _Position:
-    """Where this reader is in a partition, under one epoch."""
-
-    epoch: int
-    received: int = 0
-    """The last entry that it received singly under this epoch."""
-    tail: int | None = None
-    """Nothing up to this entry is to be had; None: no new entry would be handed out now (paused, or not ours)."""
-    more: bool = True
-    """There may be something to read right now."""
-    began: bool = False
-    """This process has read it singly under this epoch. From then on the queue refuses it once another process of the pod has."""
-    uid: str = ""
-    """The member that reads it."""
-    outstanding: int = 0
-    """What the member holds of it, as the server last said."""
-    asked: int = 0
-    """When it was last asked for, in this reader's count of requests."""
-    most: int = _AT_ONCE
-    """Entries that are asked for at once."""
-    in_line: int = 0
-    """Since when it waits for the member to finish with other entries; 0: it does not."""
 
 
 class RedisReader:
@@ -74,8 +48,7 @@ class RedisReader:
         self._scripts = ScriptRunner(self._client)
         self._known_keys: dict[int, PartitionKeys] = {}
         self._wakeup = Wakeup(self._url, queue_key(queue))
-        self._positions: dict[int, _Position] = {}
-        self._requests = 0
+        self._positions = Positions()
         self._token = token_hex(6)
 
     # Single entries
@@ -99,8 +72,8 @@ class RedisReader:
         before comes one by one, and what was handed out too often has gone to the dead letters.
         `new` False: only what this owner was handed out before, by another reader (its process was restarted).
         """
-        position = self._position(partition, epoch)
-        elsewhere = self._elsewhere(position, uid or self._uid)
+        position = self._positions.of(partition, epoch)
+        elsewhere = self._positions.elsewhere(position, uid or self._uid)
         begins = int(not position.began)
         most = min(count, position.most)
         arguments = (uid or self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
@@ -113,16 +86,16 @@ class RedisReader:
             position.in_line = 0
         position.more = more == 1 or not new
         position.tail = last
-        self._holds(position, outstanding, full=full == 1)
+        holds(position, outstanding, full=full == 1)
         return entries
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, uid: str | None = None) -> None:
         """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
-        position = self._position(partition, epoch)
+        position = self._positions.of(partition, epoch)
         for begin in range(0, len(offsets), _ACKS):
             ids = " ".join(offsets[begin : begin + _ACKS])
             _, _, outstanding = self._ask(scripts.ACK, partition, (uid or self._uid, epoch, self._known_as(position), ids))
-            self._finished(position, outstanding)
+            self._positions.finished(position, outstanding)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> bool:
         """Count one more delivery of an entry that its owner has failed with. False: it was one too many (maxRedeliveries), and
@@ -142,17 +115,17 @@ class RedisReader:
         A member's plans have no more than the queue's maxDeliveredUnacked entries together; None also where it has so many.
         While a plan is not committed the answer is the same plan, marked redelivered, also while the partition is paused.
         """
-        position = self._position(partition, epoch)
-        elsewhere = self._elsewhere(position, uid or self._uid)
+        position = self._positions.of(partition, epoch)
+        elsewhere = self._positions.elsewhere(position, uid or self._uid)
         answer = self._ask(scripts.PLAN, partition, (uid or self._uid, epoch, limit, elsewhere))
         position.more = False
         if answer[0] in (b"FULL", b"NONE"):
             position.tail = answer[1]
-            self._holds(position, answer[2], full=answer[0] == b"FULL")
+            holds(position, answer[2], full=answer[0] == b"FULL")
             return None
         _, start, end, count, seen, last, outstanding = answer
         position.tail, position.more = end, end < last
-        self._holds(position, outstanding)
+        holds(position, outstanding)
         return Plan(partition, epoch, FIRST_SEGMENT, start, end, count, seen)
 
     def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> Iterator[Entry]:
@@ -160,7 +133,7 @@ class RedisReader:
 
         Raises ValueError for a plan that is not the queue's.
         """
-        after, position = plan.start, self._position(partition, epoch)
+        after, position = plan.start, self._positions.of(partition, epoch)
         while after < plan.end:
             most = min(_PAGE, position.most)
             answer = self._entries(
@@ -175,12 +148,12 @@ class RedisReader:
 
     def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> None:
         """Finish with everything in the plan. Raises ValueError for a plan that is not the queue's."""
-        position = self._position(partition, epoch)
+        position = self._positions.of(partition, epoch)
         arguments = (uid or self._uid, epoch, plan.end)
         answer = self._ask(scripts.COMMIT, partition, arguments)
         _planned(answer, plan)
         _, outstanding, more = answer
-        self._finished(position, outstanding)
+        self._positions.finished(position, outstanding)
         with suppress(StaleOwner, QueueUnreachable):  # it is committed; what is not trimmed yet the next commit trims
             while more:
                 _, _, more = self._ask(scripts.COMMIT, partition, arguments)
@@ -189,7 +162,7 @@ class RedisReader:
 
     def verify(self, partition: int, epoch: Epoch, *, uid: str | None = None) -> None:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
-        position = self._position(partition, epoch)
+        position = self._positions.of(partition, epoch)
         self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch, self._known_as(position)))
 
     def lag(self, partitions: Sequence[int]) -> int:
@@ -201,14 +174,11 @@ class RedisReader:
         """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more, and comes
         again should this reader be asked for it.
         """
-        position = self._positions.get(partition)
-        if position is not None and position.epoch == epoch:
-            del self._positions[partition]
-            self._finished(position, 0)
+        self._positions.let_go(partition, epoch)
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Asks nobody."""
-        position = self._positions.get(partition)
+        position = self._positions.found(partition)
         return position is None or position.epoch < epoch or (position.epoch == epoch and position.more)
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
@@ -218,7 +188,7 @@ class RedisReader:
         that was not read yet, or not to its end, ends the wait at once. The server wakes the waiter; nothing is polled.
         No partitions: waits for the timeout or an interrupt.
         """
-        positions = {partition: self._positions.get(partition) for partition in partitions}
+        positions = {partition: self._positions.found(partition) for partition in partitions}
         ready = {partition for partition, position in positions.items() if position is None or position.more}
         if ready:
             return ready
@@ -254,19 +224,19 @@ class RedisReader:
         self.close()
 
     def _failed(self, partition: int, epoch: Epoch, offset: str, why: str, uid: str, *, hopeless: bool) -> bool:
-        position = self._position(partition, epoch)
+        position = self._positions.of(partition, epoch)
         arguments = (uid, epoch, self._known_as(position), offset, why, int(hopeless))
         _, again, outstanding = self._ask(scripts.RETRY, partition, arguments)
-        self._finished(position, outstanding)
+        self._positions.finished(position, outstanding)
         return bool(again)
 
-    def _entries(self, script: scripts.Script, position: _Position, partition: int, arguments: Sequence[Any]) -> list[Any]:
+    def _entries(self, script: scripts.Script, position: Position, partition: int, arguments: Sequence[Any]) -> list[Any]:
         try:
             answer = self._ask(script, partition, arguments)
         except QueueUnreachable:
             position.most = 1  # perhaps they are so large that it took too long
             raise
-        position.most = min(2 * position.most, _AT_ONCE)
+        position.most = min(2 * position.most, AT_ONCE)
         return answer
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
@@ -277,15 +247,12 @@ class RedisReader:
             case b"STALE":
                 _, recorded, recorded_epoch, paused, other_process = answer
                 record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
-                position = self._positions.get(partition)
-                if position is None or position.epoch != recorded_epoch:
-                    # Its own, at an epoch that its ledger has not told it yet: then there may be something to read.
-                    self._positions[partition] = _Position(recorded_epoch, more=record.uid == uid)
+                self._positions.recorded(partition, recorded_epoch, ours=record.uid == uid)
                 raise StaleOwner(partition, uid, epoch, record, other_process=other_process == 1)
             case b"UNKNOWN":
                 raise QueueUnreachable(absent(self._url, f"partition {partition} of", self._queue))
             case b"PAUSED":
-                position = self._position(partition, epoch)
+                position = self._positions.of(partition, epoch)
                 position.tail, position.more, position.in_line = None, False, 0
                 raise PartitionPaused(partition)
         return answer
@@ -295,44 +262,9 @@ class RedisReader:
         """Who reads. A process that is forked from this one is another."""
         return f"{self._token}-{os.getpid()}"
 
-    def _known_as(self, position: _Position) -> str:
+    def _known_as(self, position: Position) -> str:
         """The process, where the queue knows which one reads."""
         return self._process if position.began else ""
-
-    def _position(self, partition: int, epoch: int) -> _Position:
-        position = self._positions.get(partition)
-        if position is None or position.epoch != epoch:
-            newer = _Position(epoch)
-            if position is not None and epoch < position.epoch:
-                return newer  # a late word of an earlier epoch does not make this reader lose its place
-            position = self._positions[partition] = newer
-        return position
-
-    def _elsewhere(self, position: _Position, uid: str) -> int:
-        """How many entries the member may not have of this partition: what it holds of others, and one for each that waits
-        longer. One that was not asked for since this one last was does not wait any more.
-        """
-        position.uid = uid
-        since = position.in_line or self._requests + 1
-        ahead = held = 0
-        for other in self._positions.values():
-            if (other.outstanding or other.in_line) and other is not position and other.uid == uid:
-                held += other.outstanding
-                ahead += 0 < other.in_line < since and other.asked > position.asked
-        self._requests += 1
-        position.asked = self._requests
-        return held + ahead
-
-    def _holds(self, position: _Position, outstanding: int, *, full: bool = False) -> None:
-        position.outstanding = outstanding
-        position.in_line = (position.in_line or position.asked) if full else 0
-
-    def _finished(self, position: _Position, outstanding: int) -> None:
-        """There may be room for those that wait for it."""
-        position.outstanding = outstanding
-        for other in self._positions.values():
-            if other.uid == position.uid and other.in_line:
-                other.more = True
 
     def _keys(self, partition: int) -> PartitionKeys:
         keys = self._known_keys.get(partition)
