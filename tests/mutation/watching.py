@@ -144,7 +144,7 @@ WATCHING = (
              'if fullmatch(r"\\d{1,7}(\\.\\d{1,6})?", told, ASCII) is not None else', "if told else"),
     Mutation("bounds", "keep an annotation of a group however long it is", "kube/objects.py", "unit/kube/test_hostile_objects.py",
              "if not text or (len(text) <= LONGEST_WORD and text.isprintable()):", "if True:"),
-    Mutation("bounds", "take a forged term for a number", "kube/ledger.py", "simulation/test_refused_ledgers.py",
+    Mutation("bounds", "take a forged term for a number", "kube/ledger_configmap.py", "simulation/test_refused_ledgers.py",
              " and len(term) <= LONGEST_TERM else", "  else"),
     Mutation("bounds", "read a list of any size in one go", "kube/api.py", "unit/kube/test_api.py",
              "        if len(data) > most:", "        if False:"),

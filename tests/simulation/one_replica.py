@@ -15,7 +15,7 @@ from baton.kube.api import core_path, group_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.events import EVENTS
-from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.objects import GROUP_VERSION, QueueView, groups_path
 from baton.kube.times import to_text
 from baton.model.ids import QueueName
@@ -71,7 +71,7 @@ class OneReplica:
 
         async def work() -> None:
             await feed.ready.wait()
-            await self.replica.fleet.run()
+            await self.replica.group_loops.run()
 
         running = (self.replica.elector.run(), self.replica.events.run(), feed.run(), work())
         self.tasks = [asyncio.create_task(one) for one in running]

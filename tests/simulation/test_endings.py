@@ -79,7 +79,7 @@ async def test_a_group_that_is_held_by_anothers_finalizer_is_left_alone(world: O
         await world.until(lambda: finalizers(world), ["example.com/hold"])
         await asyncio.sleep(120)
     assert len([line for line in said if line["event"].startswith("the group is gone")]) == 1
-    assert world.replica.fleet._loops == {}
+    assert world.replica.group_loops._loops == {}
     world.server.request("patch", ORDERS, body={"metadata": {"finalizers": None}})
     assert await world.found(ORDERS) is None
     world.group("orders")
@@ -133,7 +133,7 @@ async def test_a_group_ends_also_where_a_pod_refuses_to_have_its_mark_taken_off(
 def test_what_is_told_at_the_end_is_posted_and_the_lead_is_given_up_after_the_loops_have_ended() -> None:
     async def story(lone: Lone) -> None:
         led: list[bool] = []
-        running = lone.replica.fleet.run
+        running = lone.replica.group_loops.run
 
         async def fleet() -> None:
             try:
@@ -142,7 +142,7 @@ def test_what_is_told_at_the_end_is_posted_and_the_lead_is_given_up_after_the_lo
                 await asyncio.sleep(1)
                 led.append(lone.replica.elector.leading)
 
-        lone.replica.fleet.run = fleet  # type: ignore[method-assign]
+        lone.replica.group_loops.run = fleet  # type: ignore[method-assign]
         await lone.group("shop", "a")
         await asyncio.sleep(0.2)
         assert await lone.owned("shop") == {"a": 4}

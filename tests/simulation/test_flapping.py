@@ -11,7 +11,7 @@ from tests.simulation.one_replica import OneReplica, lives
 from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.kube.api import group_path
-from baton.kube.ledger import size
+from baton.kube.ledger_configmap import size
 from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION, groups_path
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner

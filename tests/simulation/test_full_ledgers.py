@@ -4,7 +4,7 @@ import pytest
 from tests.simulation.one_replica import OneReplica, lives
 
 from baton.controller.group_steps import FITS_AFTER
-from baton.kube.ledger import size
+from baton.kube.ledger_configmap import size
 from baton.model.ids import QueueName
 
 PARTITIONS = 60

@@ -16,7 +16,7 @@ from baton.engine.ledger_bounds import WITHDRAWN_OF_ONE
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
-from baton.kube.ledger import PARTITIONS_ANNOTATION
+from baton.kube.ledger_configmap import PARTITIONS_ANNOTATION
 from baton.kube.objects import QueueView, groups_path, queues_path
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.api_server import Refuse
 from tests.simulation.replicas import Lone, played
 
-from baton.controller.group_loops import BOARD_EVERY
+from baton.controller.group_loops import REPORTS_EVERY
 from baton.controller.status_writer import HEARTBEAT, LONGEST_RETRY
 from baton.kube.objects import groups_path, queues_path
 
@@ -31,7 +31,7 @@ def test_a_status_that_somebody_else_wrote_is_put_right(path: str, forged: dict[
         before = (await lone.api.get(path))["status"]
         lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": forged})
         assert (await lone.api.get(path))["status"] == forged
-        await asyncio.sleep(max(HEARTBEAT, BOARD_EVERY) + 10)
+        await asyncio.sleep(max(HEARTBEAT, REPORTS_EVERY) + 10)
         after = (await lone.api.get(path))["status"]
         assert _timeless(after) == _timeless(before)
 
@@ -89,7 +89,7 @@ def test_one_refusal_leaves_no_status_of_a_queue_that_is_there_stale(code: int) 
         before = (await lone.api.get(path))["status"]
         lone.fails = refuse_once
         lone.server.request("update", f"{path}/status", body={**await lone.api.get(path), "status": {"conditions": [LATE]}})
-        await asyncio.sleep(BOARD_EVERY + LONGEST_RETRY)
+        await asyncio.sleep(REPORTS_EVERY + LONGEST_RETRY)
         assert refused
         assert _timeless((await lone.api.get(path))["status"]) == _timeless(before)
 

@@ -216,14 +216,14 @@ def test_a_group_that_goes_while_its_release_does_not_lead_leaves_nothing_behind
         await asyncio.sleep(5)
         second = lone.start("two", ["shop"], lease="second")
         await asyncio.sleep(30)
-        assert second.fleet.elsewhere._told
+        assert second.group_loops.other_releases._told
         taken = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
         await lone.api.merge(leases_path("baton", "second"), {"spec": taken})
         await asyncio.sleep(5)
         assert not second.elector.leading
         await lone.api.delete(groups_path("shop", "orders"))
         await asyncio.sleep(10)
-        assert not second.fleet.elsewhere._told
+        assert not second.group_loops.other_releases._told
 
     played(story)
 

@@ -84,7 +84,7 @@ class HeldPartitions:
             self._waiters[queue] = Waiter(self._readers[queue], self._woken)
         return self._readers[queue]
 
-    def watch(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
+    def wait_for_entries(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
         """Wait at the queues for what is at rest."""
         resting: dict[QueueName, set[int]] = {queue: set() for queue in self._waiters}
         for holding in self._holdings.values():
@@ -92,7 +92,7 @@ class HeldPartitions:
             if queue in resting and at_rest(holding, self._readers[queue]):
                 resting[queue].add(holding.partition.number)
         for queue, partitions in resting.items():
-            self._waiters[queue].watch(frozenset(partitions))
+            self._waiters[queue].wait_for(frozenset(partitions))
 
     def close(self) -> None:
         for queue, waiter in self._waiters.items():

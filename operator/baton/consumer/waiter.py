@@ -17,7 +17,7 @@ _CLOSE_WITHIN = 1.0
 
 
 class Waiter:
-    """Calls `woken` when there may be something to read in the partitions that it was last asked to watch."""
+    """Calls `woken` when there may be something to read in the partitions that it was last asked to wait for."""
 
     def __init__(self, reader: Reader, woken: Callable[[], None]) -> None:
         self._reader = reader
@@ -31,7 +31,7 @@ class Waiter:
         self._thread = threading.Thread(target=self._run, name="baton-waiter", daemon=True)
         self._thread.start()
 
-    def watch(self, partitions: frozenset[int]) -> None:
+    def wait_for(self, partitions: frozenset[int]) -> None:
         """Wait for these, once; a wait for all of them that is under way goes on."""
         with self._condition:
             if partitions <= self._waiting or partitions <= self._asked:

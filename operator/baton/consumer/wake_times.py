@@ -35,7 +35,7 @@ class WakeTimes:
             until = min(until, self._watched_at + _WATCH_EVERY)
         else:
             self._watched_at = now
-            self._holdings.watch(lambda holding, reader: self._at_rest(holding, reader, now))
+            self._holdings.wait_for_entries(lambda holding, reader: self._at_rest(holding, reader, now))
         until = min(until, self._work.retry_at(begun))
         for holding in self._holdings:
             if not (holding.at_rest or holding.over):

@@ -35,7 +35,7 @@ from baton.controller.services import Services
 from baton.controller.takeover import Takeover
 from baton.engine import GroupState
 from baton.kube.events import Regarding
-from baton.kube.ledger import Deposed, Ledger, LedgerOwner, ServedElsewhere
+from baton.kube.ledger_configmap import Deposed, Ledger, LedgerOwner, ServedElsewhere
 from baton.kube.members import GroupMembers
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.store import Manifest

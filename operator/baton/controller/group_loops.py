@@ -21,7 +21,7 @@ LIST_EVERY = 60.0
 FOLLOWER_LISTS_EVERY = 300.0
 """The same where this replica does not lead: its watches say nothing of what vanished while they began again."""
 
-BOARD_EVERY = 60.0
+REPORTS_EVERY = 60.0
 """Seconds after which the statuses of queues are compared with what was written."""
 
 RESTART_AFTER = 5.0
@@ -48,7 +48,7 @@ class GroupLoops:
         self._leads_since = float("-inf")
         self._reserved = False
         """There is room kept for what groups had when this replica began to lead."""
-        self._board_at = self._room_at = float("-inf")
+        self._reports_at = self._room_at = float("-inf")
         cache = services.cache
         cache.wake = self._wake
         cache.ledger_changed = self._ledger_changed
@@ -58,7 +58,7 @@ class GroupLoops:
         cache.queue_changed = self._queue_changed
         services.relists.blind_changed = self._blind_changed
         services.relists.listed = self._listed
-        self.elsewhere = OtherReleases(services.elector.release, services.releases, services.events, self._now_due)
+        self.other_releases = OtherReleases(services.elector.release, services.releases, services.events, self._now_due)
         self._began = self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
@@ -95,9 +95,9 @@ class GroupLoops:
             self._begin()
         now = self._services.clock.ticks()
         self._services.relists.want_all(now - LIST_EVERY)
-        if now >= self._board_at + BOARD_EVERY:
-            self._board_at = now
-            self._services.board.put_right()
+        if now >= self._reports_at + REPORTS_EVERY:
+            self._reports_at = now
+            self._services.queue_reports.put_right()
         if not self._reserved and not self._reserve(now):
             return
         if now >= self._room_at + LOOK_EVERY:
@@ -135,7 +135,7 @@ class GroupLoops:
         groups = [(view.namespace, view.name) for view in self._services.cache.groups if not view.deleting]
         self._services.capacity.reserve({key: relists.ledger_partitions(key) for key in groups})
         self._reserved = True
-        self._services.board.refresh_all()
+        self._services.queue_reports.refresh_all()
         return True
 
     def _look_at(self, key: GroupKey) -> None:
@@ -151,12 +151,12 @@ class GroupLoops:
             if view is not None and view.uid == loop.uid:
                 self._not_before[key] = now + RESTART_AFTER
                 if loop.served_by is not None:
-                    self.elsewhere.stand_back(view, loop.served_by)
+                    self.other_releases.stand_back(view, loop.served_by)
                     self._services.capacity.forget(key)
         if view is None or (view.deleting and FINALIZER not in view.finalizers):  # others hold it, and nothing is left to do
             self._not_before.pop(key, None)
             self._services.capacity.forget(key)
-        elif key in self.elsewhere:
+        elif key in self.other_releases:
             return
         elif (left := self._not_before.get(key, now) - now) > 0:
             asyncio.get_running_loop().call_later(left, self._now_due, key)
@@ -175,10 +175,10 @@ class GroupLoops:
         await end([task for _, task in self._loops.values()])
         self._loops.clear()
         self._not_before.clear()
-        self.elsewhere.clear()
+        self.other_releases.clear()
         self._services.capacity.clear()
         await self._services.relists.stop()
-        self._services.board.close()
+        self._services.queue_reports.close()
         self._warnings.end()
 
     def _notice_outages(self, slept_at: float) -> float:
@@ -201,7 +201,7 @@ class GroupLoops:
     def _group_came_or_went(self, key: GroupKey) -> None:
         self._warnings.group_changed(key)
         if self._services.cache.group(key) is None:
-            self.elsewhere.forget(key)
+            self.other_releases.forget(key)
         self._now_due(key)
 
     def _now_due(self, key: GroupKey) -> None:
@@ -211,7 +211,7 @@ class GroupLoops:
     def _queue_changed(self, key: QueueKey) -> None:
         """What no group uses is told so."""
         if self._leads:
-            self._services.board.refresh(key)
+            self._services.queue_reports.refresh(key)
 
     def _blind_changed(self, scope: Scope) -> None:
         for key, (loop, _) in self._loops.items():
@@ -229,4 +229,4 @@ class GroupLoops:
     def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:
         if key in self._loops:
             self._loops[key][0].ledger_event(kind, manifest)
-        self.elsewhere.ledger_event(key, None if kind == "DELETED" else release_of(manifest))
+        self.other_releases.ledger_event(key, None if kind == "DELETED" else release_of(manifest))

@@ -21,7 +21,7 @@ from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
 from baton.kube.clock import ApiServerClock
-from baton.kube.ledger import AlreadyWritten, LedgerOwner, TooLarge
+from baton.kube.ledger_configmap import AlreadyWritten, LedgerOwner, TooLarge
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 

@@ -10,7 +10,7 @@ from baton.controller.attempts import Attempts
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
-from baton.kube.ledger import Deposed, ForeignConfigMap, Ledger, size
+from baton.kube.ledger_configmap import Deposed, ForeignConfigMap, Ledger, size
 from baton.kube.store import Manifest
 
 APART = 0.05

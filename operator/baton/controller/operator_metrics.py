@@ -25,14 +25,14 @@ class ReplicaMetrics(Collector):
         elector: Elector,
         relists: Relists,
         tasks: Tasks,
-        elsewhere: OtherReleases,
+        other_releases: OtherReleases,
         capacity: Capacity,
     ) -> None:
         self._clock = clock
         self._elector = elector
         self._relists = relists
         self._tasks = tasks
-        self._elsewhere = elsewhere
+        self._other_releases = other_releases
         self._capacity = capacity
 
     def collect(self) -> Iterable[Metric]:
@@ -42,7 +42,7 @@ class ReplicaMetrics(Collector):
             "baton_groups_served_elsewhere",
             "Groups that this release leaves to another one, which serves them",
             ("release", "by"),
-            [((self._elector.release, release), float(count)) for release, count in self._elsewhere.counts().items()],
+            [((self._elector.release, release), float(count)) for release, count in self._other_releases.counts().items()],
         )
         yield from self._of_lists()
         yield from self._of_capacity()

@@ -25,7 +25,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.events import Events
-from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
@@ -72,7 +72,7 @@ class Replica:
         self.metrics = Metrics(clock)
         self.cache = ClusterCache(clock)
         self.elector = Elector(
-            of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.fleet.notify(), serves=namespaces
+            of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.group_loops.notify(), serves=namespaces
         )
         self.events = Events(api, identity, clock)
         relists = Relists(api, self.cache, clock, self.tasks, namespaces)
@@ -88,7 +88,7 @@ class Replica:
             elector=self.elector,
             refresher=MountRefresher(api, clock),
             scaler=Scaler(api),
-            board=QueueReports(api, self.cache, clock, self.tasks, relists.groups_seen),
+            queue_reports=QueueReports(api, self.cache, clock, self.tasks, relists.groups_seen),
             releases=OperatorReleases(api, clock),
             relists=relists,
             capacity=Capacity(most_partitions, shared=len(namespaces) != 1),
@@ -96,9 +96,9 @@ class Replica:
             admission_policy=admission_policy,
             ledger_limit=ledger_limit,
         )
-        self.fleet = GroupLoops(self.services)
+        self.group_loops = GroupLoops(self.services)
         itself = ReplicaMetrics(
-            clock, self.elector, self.services.relists, self.tasks, self.fleet.elsewhere, self.services.capacity
+            clock, self.elector, self.services.relists, self.tasks, self.group_loops.other_releases, self.services.capacity
         )
         self.metrics.registry.register(itself)
 
@@ -108,12 +108,12 @@ class Replica:
         can say what of it would still come to an end."""
         events = self.tasks.keep("events", self.events.run)
         elector = self.tasks.keep("elector", self.elector.run)
-        fleet = self.tasks.keep("fleet", self.fleet.run)
-        elsewhere = self.tasks.keep("elsewhere", self.fleet.elsewhere.run)
+        group_loops = self.tasks.keep("fleet", self.group_loops.run)
+        other_releases = self.tasks.keep("elsewhere", self.group_loops.other_releases.run)
         try:
             hung = await self._hangs()
         except asyncio.CancelledError:
-            for tasks in ((elsewhere, fleet), (elector,)):  # loops end while this replica leads still
+            for tasks in ((other_releases, group_loops), (elector,)):  # loops end while this replica leads still
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -124,7 +124,7 @@ class Replica:
         log.error("this replica hangs: it leads no more, and ends, to be started again", why=hung, identity=self.elector.identity)
         await end([elector])
         await self.elector.resign()
-        for task in (elsewhere, fleet, events):
+        for task in (other_releases, group_loops, events):
             task.cancel()
 
     async def _hangs(self) -> str:
@@ -142,9 +142,9 @@ class Replica:
         now = self.clock.ticks()
         if now - self.elector.beat > self._stuck_after:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
-        if now - self.fleet.beat > self._stuck_after:
-            return f"the groups were not looked through for {now - self.fleet.beat:.0f} s"
-        hanging = ["/".join(key) for key in self.fleet.stuck(self._stuck_after)]
+        if now - self.group_loops.beat > self._stuck_after:
+            return f"the groups were not looked through for {now - self.group_loops.beat:.0f} s"
+        hanging = ["/".join(key) for key in self.group_loops.stuck(self._stuck_after)]
         if hanging:
             return f"the loop of {', '.join(hanging[:3])} has hung for more than {self._stuck_after:.0f} s"
         if self.services.large_work.hangs(now):

@@ -162,7 +162,7 @@ async def _crds(api: Api, replica: Replica, stop: asyncio.Event) -> None:
         if not told:
             log.warning("the API server does not have Baton's resources (yet); apply the CRDs in crds/", problem=problem)
             told = True
-        replica.elector.beat = replica.fleet.beat = replica.clock.ticks()
+        replica.elector.beat = replica.group_loops.beat = replica.clock.ticks()
         await asyncio.sleep(1.0)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from baton.controller.problems import Problem, Reason
 from baton.kube.api import ApiError, ConflictError, TooLargeError, UnavailableError
-from baton.kube.ledger import ForeignConfigMap, LedgerOwner, TooLarge
+from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner, TooLarge
 from baton.model.wording import one_line
 
 PASSING = 5.0

@@ -13,7 +13,7 @@ from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
-from baton.kube.ledger import partitions_of
+from baton.kube.ledger_configmap import partitions_of
 from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind

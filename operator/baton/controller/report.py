@@ -70,7 +70,7 @@ class Reporter:
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
-        self._services.board.report(self._key, facts)
+        self._services.queue_reports.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts) for one in sights if one.view is not None}
         self._show(
             Snapshot(
@@ -123,7 +123,7 @@ class Reporter:
         """The group is gone, or somebody else's."""
         self._looked_at = None
         self._services.metrics.forget(self._key)
-        self._services.board.forget(self._key)
+        self._services.queue_reports.forget(self._key)
 
 
 def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:

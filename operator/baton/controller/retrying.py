@@ -11,7 +11,7 @@ from baton.controller.problems import Problem
 from baton.controller.refusals import PASSING, Stuck, may_pass, problem_of
 from baton.kube.api import ApiError, UnavailableError
 from baton.kube.clock import ApiServerClock
-from baton.kube.ledger import Deposed
+from baton.kube.ledger_configmap import Deposed
 
 LONGEST_PAUSE = 30.0
 """Seconds between attempts where an exception was met that nobody expected."""

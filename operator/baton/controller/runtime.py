@@ -14,7 +14,7 @@ from baton.controller.large_work import GroupWork
 from baton.controller.offload import MUCH, aside
 from baton.engine import Effect, GroupState, Step, dump, load, step
 from baton.engine.observation import HeldBack, Observation, Outcome
-from baton.kube.ledger import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
+from baton.kube.ledger_configmap import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
 from baton.model.ids import Epoch, Partition
 
 

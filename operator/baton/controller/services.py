@@ -15,7 +15,7 @@ from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
-from baton.kube.ledger import SIZE_LIMIT
+from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
@@ -36,7 +36,7 @@ class Services:
     elector: Elector
     refresher: MountRefresher
     scaler: Scaler
-    board: QueueReports
+    queue_reports: QueueReports
     relists: Relists
     releases: OperatorReleases
     capacity: Capacity

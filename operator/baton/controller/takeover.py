@@ -19,7 +19,7 @@ from baton.controller.refusals import Stuck, ledger_refused
 from baton.controller.services import Services
 from baton.engine import GroupState, load
 from baton.engine.ledger_bounds import partitions_named
-from baton.kube.ledger import LedgerOwner
+from baton.kube.ledger_configmap import LedgerOwner
 from baton.kube.objects import FINALIZER
 from baton.model.ledger import LedgerError
 from baton.model.wording import one_line

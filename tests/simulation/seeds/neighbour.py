@@ -10,7 +10,7 @@ from tests.simulation.api_server.refusals import Refused
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
-from baton.kube.ledger import WRITER_ANNOTATION
+from baton.kube.ledger_configmap import WRITER_ANNOTATION
 from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
 from baton.model.names import (
     ASSIGNORS_ANNOTATION,

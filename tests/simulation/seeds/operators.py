@@ -95,7 +95,7 @@ class Operator:
     def leads_since(self) -> tuple[Operator, float]:
         """Itself, and the time at which it began to: another whenever it has lost the lead and won it again."""
         assert self.replica is not None
-        return self, self.replica.fleet._leads_since
+        return self, self.replica.group_loops._leads_since
 
     # -- what befalls it
 

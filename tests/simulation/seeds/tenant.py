@@ -16,7 +16,7 @@ from tests.simulation.seeds.queues import UP, Queue
 from tests.simulation.seeds.vigil import says_ready
 
 from baton.kube.api import core_path, group_path
-from baton.kube.ledger import WRITER_ANNOTATION
+from baton.kube.ledger_configmap import WRITER_ANNOTATION
 from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
 from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, ledger_name
 

@@ -60,10 +60,10 @@ def test_a_failure_that_nobody_expected_is_told_once_and_waited_out(caplog: pyte
     queue, woken = EmptyQueue(failures=2), threading.Event()
     with closing(Waiter(queue, woken.set)) as waiter:
         for _ in range(2):
-            waiter.watch(frozenset({0}))
+            waiter.wait_for(frozenset({0}))
             assert woken.wait(PATIENCE)
             woken.clear()
-        waiter.watch(frozenset({0}))
+        waiter.wait_for(frozenset({0}))
         until(lambda: queue.waits == 3)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 

@@ -12,7 +12,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Elector
 from baton.kube.leases import leases_path
-from baton.kube.ledger import (
+from baton.kube.ledger_configmap import (
     PARTITIONS_ANNOTATION,
     AlreadyWritten,
     Deposed,

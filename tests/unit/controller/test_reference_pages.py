@@ -63,7 +63,7 @@ def families() -> dict[str, set[str]]:
         lister.failures["403"] += 1
     replica.services.capacity.book(("shop", "orders"), 4)
     replica.services.capacity.wait(("shop", "orders"), 1)
-    replica.fleet.elsewhere.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
+    replica.group_loops.other_releases.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
     metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), EventLoopStalls()))
     return {
         family.name + ("_total" if family.type == "counter" else ""): {
