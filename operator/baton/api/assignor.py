@@ -1,4 +1,4 @@
-"""What a ConsumerGroup says of assignors: their names, and their options."""
+"""The names and options of assignors in a ConsumerGroup."""
 
 from typing import Annotated
 
@@ -27,16 +27,16 @@ AssignorName = Annotated[
         ),
     ),
 ]
-"""Built in, or the user's own."""
+"""The name of a built-in assignor, or of a user's own."""
 
 _WITHIN = tuple(name for name in BUILT_IN if name != "machine-room-nearby")
 
 
 class AssignorOptions(Shape):
-    """Settings of the assignors that have any. As in `baton plan`."""
+    """The options of the assignors that have any, as in `baton plan`."""
 
     virtual_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """For consistent-hash: how many points on the ring a member has; 10 without it."""
+    """For consistent-hash: the number of points on the ring per member. Default: 10."""
     partition_key: (
         Annotated[
             str,
@@ -59,7 +59,7 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For consistent-hash: what is hashed of a partition, with {queue} and {partition}; {queue}-{partition} without it."""
+    """For consistent-hash: the text of a partition that is hashed, with {queue} and {partition}. Default: {queue}-{partition}."""
     rooms: (
         Annotated[
             tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
@@ -67,8 +67,8 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For machine-room, which needs them: the zones whose partitions are given out. What is elsewhere is given to nobody; one
-    that has an owner already stays with it."""
+    """For machine-room, which needs them: the zones whose partitions it assigns. Partitions elsewhere get no owner; one that has
+    an owner keeps it."""
     within: (
         Annotated[
             str,
@@ -85,10 +85,10 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For machine-room-nearby: the assignor inside each room; average without it. Its own options stand beside it."""
+    """For machine-room-nearby: the assignor inside each room. Default: average. The options of that assignor stand beside it."""
 
     def as_arguments(self) -> dict[str, object]:
-        """By name, as the assignors' functions take them."""
+        """The options by name, as the assignors' functions take them."""
         raw = {
             "virtualNodes": self.virtual_nodes,
             "partitionKey": self.partition_key,

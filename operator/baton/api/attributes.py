@@ -1,4 +1,4 @@
-"""What partitions of a queue are like, by ranges: where they have replicas, and what they weigh.
+"""The attributes of a queue's partitions, by ranges: the zones of their replicas, and their weights.
 
 Ten thousand partitions are a few lines: `[{partitions: 0-4999, zones: [east]}, {partitions: 5000-9999, zones: [west]},
 {partitions: "17,42", weight: 5}]`.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class PartitionAttributes(Shape):
-    """What some partitions are like."""
+    """The zones and the weight of some partitions."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -46,8 +46,8 @@ class PartitionAttributes(Shape):
             ),
         ),
     ]
-    """Which: numbers and ranges, such as 0-49,60. Each partition stands in one entry with zones, and in one with a weight, at
-    most."""
+    """The partitions: numbers and ranges, such as 0-49,60. A partition may be in one entry with zones and in one with a
+    weight."""
     zones: (
         Annotated[
             tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],

@@ -15,7 +15,7 @@ from baton.schema.object_name import ObjectName
 from baton.schema.shape import NonNegativeSeconds, Shape, list_map, rule, rules
 
 LONGEST_NAME = 63
-"""Pods carry the group's name as a label's value."""
+"""The longest name of a group, which pods have as a label's value."""
 
 
 class QueueRef(Shape):
@@ -26,18 +26,18 @@ class QueueRef(Shape):
 
 
 class GroupRebalance(Shape):
-    """When and how partitions are moved."""
+    """When and how partitions move."""
 
     delay_seconds: NonNegativeSeconds | None = None
-    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time
-    costs no move. Seconds; 0 acts at once. Without it: the queue's (the longest of several queues')."""
+    """The holddown: the time from a change of the fleet to the plan. A pod that comes back within it costs no move. Seconds; 0
+    acts at once. Default: the queue's, and of several queues the longest."""
     max_handoff_seconds: NonNegativeSeconds | None = None
-    """How long an owner may take to finish what it has read of a partition that is taken from it. Seconds; 0 does not wait.
-    Without it: the queue's."""
+    """How long an owner may take to finish what it has read of a partition that it loses. Seconds; 0 does not wait. Default: the
+    queue's."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
-    """How often the facts are compared with those recorded: a lost notification costs twice that at most. Seconds."""
+    """How often the operator compares the facts with the recorded ones. A lost notification costs twice that at most. Seconds."""
     max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """How many partitions may be paused at once in a cooperative rebalance. 0: no bound."""
+    """The most partitions that a cooperative rebalance pauses at the same time. 0: no bound."""
 
 
 class SessionRule(StrEnum):
@@ -48,7 +48,7 @@ class SessionRule(StrEnum):
 
 
 class Membership(Shape):
-    """Who is a member, and which members get their partitions back when they return under their identity."""
+    """The pods that count as members, and static members, which get their partitions back when they return."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -65,17 +65,17 @@ class Membership(Shape):
     identity_label: (
         Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")] | None
     ) = None
-    """The pod label whose value is the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
+    """The pod label with the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
     session_timeout_seconds: NonNegativeSeconds = 0
-    """How long a member that vanished keeps its slot. Seconds; 0 turns static membership off."""
+    """How long the partitions of a static member that vanished are reserved for it. Seconds; 0 turns static membership off."""
     session: SessionRule | None = None
-    """Whether a pod has to keep a session (the Lease baton-<pod>, which baton.consumer keeps) to be a member. Required: one that
-    is Ready and keeps none gets nothing. Optional: it takes part by its readiness alone. Without it: Optional where all of the
-    group's queues are External, and Required elsewhere. Spark executors always need their driver's word."""
+    """Whether a member needs a session: the Lease baton-<pod>, which baton.consumer keeps. Required: a Ready pod without one
+    gets no partitions. Optional: a Ready pod is a member. Default: Optional if all of the group's queues are External, else
+    Required. Spark executors always need their driver's session."""
 
 
 class TargetRef(Shape):
-    """Something in the group's namespace that has a /scale."""
+    """An object with a /scale in the group's namespace."""
 
     api_version: Annotated[str, Field(max_length=317, pattern=r"^([a-z0-9.-]+/)?v[a-z0-9]+$")] = "apps/v1"
     """Its API version."""
@@ -110,11 +110,11 @@ class Scale(Shape):
     """Workload: the operator scales targetRef. Spark: the operator writes the desired number of executors into the ledger, and
     the driver applies it."""
     target_ref: TargetRef | None = None
-    """What to scale, for mode Workload."""
+    """The object that mode Workload scales."""
 
 
 class ConsumerGroupSpec(Shape):
-    """Which queues, and how they are shared."""
+    """The group's queues, and how its pods share them."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -148,23 +148,22 @@ class ConsumerGroupSpec(Shape):
             },
         ),
     ] = Field(default_factory=lambda: [DEFAULT])
-    """Who decides who gets what, in the order of preference: the first that every member supports is used. So a fleet changes
-    over by two rolling restarts. Built-in names, or <domain>/<name> of assignors that are installed beside the operator."""
+    """The assignors in the order of preference. The group uses the first that every member supports, so a fleet changes over by
+    two rolling restarts. Built-in names, or <domain>/<name> of assignors that are installed beside the operator."""
     assignor_options: AssignorOptions | None = None
-    """Settings of the assignors. A change rebalances."""
+    """Options of the assignors. A change is a trigger."""
     protocol: Protocol = Protocol.COOPERATIVE
-    """Cooperative moves only the partitions that must move; Eager takes all of them from everybody first, for consumers that know
-    nothing else."""
+    """Cooperative revokes only the partitions that must move. Eager revokes all of them first, for consumers that need that."""
     rebalance: GroupRebalance = GroupRebalance()
-    """When and how partitions are moved."""
+    """When and how partitions move."""
     membership: Membership = Membership()
-    """Who is a member, and static membership."""
+    """The pods that count as members, and static members."""
     paused: bool = False
-    """Begin no new hand-off; those in flight finish."""
+    """True: no new hand-off begins. Hand-offs in flight finish."""
     approval: Approval = Approval.AUTOMATIC
-    """Automatic carries a plan out when it is due; Manual shows it in status.proposal, and takes nothing from a pod that works
-    on it until somebody approves: with `baton approve`, or with the annotation baton.dev/approve and the proposal's id. What has
-    no owner, or one that is stopping, does not wait."""
+    """Automatic: a plan begins when it is due. Manual: status.proposal shows it, and no pod that works on a partition has to
+    release it before somebody approves, with `baton approve` or with the annotation baton.dev/approve and the proposal's id.
+    Partitions without an owner, or with one that is stopping, do not wait."""
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
     """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale."""
     scale: Scale | None = None

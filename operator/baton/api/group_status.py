@@ -1,4 +1,4 @@
-"""ConsumerGroup.status: what the operator says of a group."""
+"""ConsumerGroup.status: the state of a group, its numbers, hand-offs, proposal and conditions."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,13 +9,13 @@ from baton.api.condition import Conditions
 from baton.schema.shape import Shape, list_map
 
 MOST_HANDOFFS_SHOWN = 50
-"""The status lists at most so many moves in flight; the ledger has all of them."""
+"""The most hand-offs that the status lists; the ledger has all of them."""
 
 MOST_PROPOSED_SHOWN = 50
-"""So many moves, and so many members, of a proposal; the ledger has all of them."""
+"""The most moves, and the most members, of a proposal in the status; the ledger has all of them."""
 
 LONGEST_RANGES = 256
-"""Characters of a list of partitions in the status."""
+"""The most characters of a list of partitions in the status."""
 
 
 class ShownState(StrEnum):
@@ -32,22 +32,22 @@ class ShownState(StrEnum):
 
 
 class Handoff(Shape):
-    """A partition that is changing hands."""
+    """A hand-off of one partition."""
 
     queue: Annotated[str, Field(max_length=253)]
     """The queue."""
     partition: int
     """The partition."""
     giver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="from")] = None
-    """The pod that lets it go; none for one that had no owner."""
+    """The pod that releases it; none for a partition without an owner."""
     receiver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="to")] = None
-    """The pod that gets it; none while there is nobody to take it."""
+    """The pod that gets it; none while there is no receiver."""
     epoch: int
-    """The epoch at which it will be granted."""
+    """The epoch of the coming grant."""
     deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When the giver is fenced off if it has not let go."""
+    """When the giver is fenced off, unless it has released the partition."""
     unacknowledged: int | None = None
-    """How many messages the giver still has to acknowledge; none where the queue does not know."""
+    """The number of messages that the giver still has to acknowledge; none if the queue does not know it."""
     reason: Annotated[str, Field(max_length=256)] = ""
     """Why it moves."""
 
@@ -58,49 +58,49 @@ class ProposedMoveStatus(Shape):
     queue: Annotated[str, Field(max_length=253)]
     """The queue."""
     partitions: Annotated[str, Field(max_length=LONGEST_RANGES + 2)]
-    """The partitions, as ranges; the first of them where there are many."""
+    """The partitions as ranges; only the first of very many."""
     giver: Annotated[str, Field(alias="from", max_length=253)]
-    """The pod that would let them go."""
+    """The pod that would release them."""
     receiver: Annotated[str, Field(alias="to", max_length=253)]
     """The pod that would get them."""
 
 
 class ProposedChange(Shape):
-    """How many partitions a pod has now, and would have."""
+    """The number of a pod's partitions before and after a proposal."""
 
     member: Annotated[str, Field(max_length=253)]
     """The pod."""
     before: int
-    """Now."""
+    """The number of its partitions now."""
     after: int
-    """When the proposal is carried out."""
+    """The number of its partitions after the proposal."""
 
 
 class ProposalStatus(Shape):
     """A plan that waits for approval (spec.approval Manual)."""
 
     id: Annotated[str, Field(max_length=64)]
-    """What to approve. It stands for these moves and no others: approved once, or overtaken, it never comes again."""
+    """The id to approve. It stands for these moves only. Once approved or overtaken, it never comes again."""
     created_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-    """Since when it waits."""
+    """The time since which it waits."""
     reason: Annotated[str, Field(max_length=256)] = ""
-    """Why these moves are due."""
+    """The reason of the plan."""
     moves: int
-    """How many partitions would change hands."""
+    """The number of partitions that would move."""
     paused: int
-    """How many partitions would be paused for it. Under protocol Eager all of them."""
+    """The number of partitions that would be paused: those that move, and under protocol Eager all with an owner."""
     paused_at_once: int
-    """How many of them at the same time, at most."""
+    """The most partitions that would be paused at the same time."""
     longest_pause_seconds: int | None = None
-    """How long one of them is paused at most. None: until its consumer lets go (External queues)."""
+    """The longest pause of one partition. None: until its consumer releases it (External queues)."""
     members: Annotated[list[ProposedChange], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("member"))] = Field(
         default_factory=list
     )
-    """Who would gain or lose, at most 50 of them."""
+    """The members that would gain or lose partitions, at most 50 of them."""
     handoffs: Annotated[
         list[ProposedMoveStatus], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
     ] = Field(default_factory=list)
-    """What would go where, at most 50 lines."""
+    """The moves by queue, giver and receiver, at most 50 of them."""
 
 
 Count = Annotated[int, Field(json_schema_extra=lambda schema: schema.pop("default", None))]
@@ -111,38 +111,38 @@ class GroupNumbers(Shape):
     """A group in numbers: what the engine counts, and what the status, the metrics and `baton status` show."""
 
     members: Count = 0
-    """How many pods take part, standbys included."""
+    """The number of members, standbys included."""
     standbys: Count = 0
-    """How many of these own nothing and wait for a slot."""
+    """The number of members that own no partition and wait for one."""
     partitions: Count = 0
-    """How many partitions the group's queues have."""
+    """The number of partitions of the group's queues."""
     unowned: Count = 0
-    """How many of these nobody owns at this moment."""
+    """The number of partitions without an owner at this moment."""
     moving: Count = 0
-    """How many partitions are changing hands."""
+    """The number of hand-offs that run or are planned."""
     moves: Count = 0
-    """How often a partition went to another pod than its last owner, since the group was made."""
+    """The number of grants to another pod than the partition's last owner, since the group was created."""
     lower_bound: Count = 0
-    """The least number of moves that would have done."""
+    """The fewest moves that could have reached the same balances."""
     deadline_misses: Count = 0
-    """How often a partition was taken from a pod that did not let it go in time."""
+    """The number of hand-offs whose deadline passed before the release."""
 
 
 class ConsumerGroupStatus(GroupNumbers):
-    """What the group is doing. Who owns what is in the ledger, the ConfigMap named after the group with -assignments."""
+    """The state of the group. The ledger, ConfigMap <group>-assignments, has the owner of each partition."""
 
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     state: ShownState | None = None
-    """A summary of the conditions in one word. NotReady: the condition Ready is not True, and says why. Deleting: partitions are
-    taken back before the group goes. ScaledToZero: there is no pod, and none is asked for. Otherwise Ready, Holddown (a change of
-    the fleet is being waited out), Rebalancing (partitions change hands) or Paused."""
+    """A summary of the conditions in one word. NotReady: the condition Ready is not True, and says why. Deleting: the group takes
+    its partitions back before it goes. ScaledToZero: there is no pod, and none is asked for. Otherwise Ready, Holddown (a plan
+    waits for the fleet to come to rest), Rebalancing (partitions move) or Paused."""
     last_look_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When an operator last compared the group with the facts. Written with everything else, and every two minutes at rest. Where
-    it is older than five minutes no operator looks after the group, and everything here is as of then."""
+    """When an operator last compared the group with the facts. It is written with every other change, and every two minutes at
+    rest. If it is older than five minutes, no operator looks after the group, and the status is as of that time."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When a plan is made, if the change of the fleet that is held down is not undone. Only while that runs: not in a pause, nor
-    while a plan waits for something else."""
+    """The end of the holddown, when a plan follows unless the change is undone. Absent in a pause, and while a plan waits for
+    something else."""
     assignment_generation: int | None = None
     """Counts the plans made."""
     assignor: Annotated[str, Field(max_length=128)] | None = None
@@ -154,13 +154,13 @@ class ConsumerGroupStatus(GroupNumbers):
     handoffs: Annotated[
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)
-    """The moves in flight, at most 50 of them."""
+    """The hand-offs in flight, at most 50 of them."""
     proposal: ProposalStatus | None = None
-    """What waits for approval."""
+    """The plan that waits for approval."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Settled, Balanced, Rebalancing, Fenced and SessionsBound; with spec.approval Manual also ProposalReady."""
 
     @property
     def proposed(self) -> int:
-        """How many moves wait for approval."""
+        """The number of moves that wait for approval."""
         return 0 if self.proposal is None else self.proposal.moves
