@@ -4,7 +4,7 @@ import copy
 import json
 import threading
 
-from baton.consumer.lease import Manifest
+from baton.model.lease import Manifest
 from baton.model.names import RELEASES_ANNOTATION
 from baton.model.ranges import parse_grants
 from baton.model.session import Release, parse_releases

@@ -1,7 +1,7 @@
 """A session's Lease at the API server."""
 
 from baton.consumer.api_server import ApiConnection, ApiRefused, segments
-from baton.consumer.lease import Manifest
+from baton.model.lease import Manifest
 
 _ABSENT, _CONFLICT = 404, 409
 

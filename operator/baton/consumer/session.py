@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from baton.consumer.lease import LeaseStore, Manifest, Vacancy, holder_of, renewed
+from baton.consumer.lease import LeaseStore, renewed
+from baton.model.lease import Manifest, Vacancy, holder_of
 from baton.model.names import RELEASES_ANNOTATION, TROUBLE_ANNOTATION
 from baton.model.session import Release, format_releases
 

@@ -1,14 +1,6 @@
-"""Who leads, decided from the Lease and one's own clock. Pure; `elector` carries it out.
-
-As in client-go's leader election: other machines' clocks are not trusted, so a Lease has expired when this candidate has seen
-no change of it for its whole duration. The same identity takes its own Lease at once: a container that was restarted in its
-pod is the successor of the one that was killed.
-"""
+"""How long a leader leads. `baton.model.lease` says who may take the Lease; `elector` carries both out."""
 
 from dataclasses import dataclass
-from enum import Enum
-
-from baton.model.sighting import Sighting
 
 LONGEST_DURATION = 300
 """Seconds. Nothing is moved for so long after a leader has died."""
@@ -38,41 +30,6 @@ class Terms:
                 "leader election: the lease duration must be above the renew deadline, and that above the retry period: they are "
                 f"{self.duration:g}, {self.renew_deadline:g} and {self.retry:g} s"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What stands in the Lease."""
-
-    holder: str | None
-    version: str
-    """resourceVersion: changes with every renewal."""
-    transitions: int = 0
-    """How often the Lease changed hands: the term of its holder."""
-    duration: float = 8.0
-    namespaces: frozenset[str] | None = None
-    """Those that its holder serves; None: all, as far as the Lease tells."""
-
-
-class ElectionStep(Enum):
-    """What a candidate does about the Lease."""
-
-    CREATE = "create"
-    RENEW = "renew"
-    TAKE = "take"
-    WAIT = "wait"
-
-
-def decide(sighting: Sighting[Record | None], me: str, now: float) -> ElectionStep:
-    """What a candidate does about what it sees."""
-    record = sighting.record
-    if record is None:
-        return ElectionStep.CREATE
-    if record.holder == me:
-        return ElectionStep.RENEW
-    if not record.holder or now >= sighting.since + record.duration:
-        return ElectionStep.TAKE
-    return ElectionStep.WAIT
 
 
 def still_leads(renewed_at: float | None, now: float, terms: Terms) -> bool:

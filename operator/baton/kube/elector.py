@@ -1,26 +1,23 @@
-"""Leader election over a Lease: `election` decides, this asks and writes."""
+"""Leader election over a Lease: `baton.model.lease` and `election` decide, this asks and writes."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import ElectionStep, Record, Terms, decide, still_leads
+from baton.kube.election import Terms, still_leads
 from baton.kube.leases import LEASES, leases_path
-from baton.kube.times import to_micro_text
-from baton.model.sighting import Sighting, sight
+from baton.model.lease import Vacancy, held, holder_of
 
 T = TypeVar("T")
 
 NAMESPACES_ANNOTATION = "baton.dev/namespaces"
 """On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
-
-LONGEST_NAMESPACES = 64 * 1024
-"""Characters of them that are read."""
 
 WRONG = 5.0
 """Seconds by which a clock that is set moves no more than clocks that are kept."""
@@ -54,7 +51,7 @@ class Elector:
         self._terms = terms
         self._changed = changed
         self._tells = {NAMESPACES_ANNOTATION: ",".join(sorted(serves))}
-        self._sighting: Sighting[Record | None] | None = None
+        self._vacancy = Vacancy()
         self._renewed_at: float | None = None
         self._led = False
         self.term = 0
@@ -103,10 +100,8 @@ class Elector:
             answered = self._clock.ticks()
             if not self.leading:
                 self._set_clock()
-            self._sighting = sight(self._sighting, record_of(lease), answered)
-            move = decide(self._sighting, self.identity, answered)
-            if move is not ElectionStep.WAIT:
-                await self._write(move, lease, asked)
+            if self._vacancy.free(lease, self.identity, answered):
+                await self._write(lease, asked)
             elif self._renewed_at is not None:
                 self._renewed_at = None
             self._worked()
@@ -144,33 +139,23 @@ class Elector:
 
     async def _give_up(self) -> None:
         lease = await self._api.find(self._path)
-        if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+        if lease is not None and holder_of(lease) == self.identity:
             await self._api.replace(self._path, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
 
-    async def _write(self, move: ElectionStep, lease: Json | None, asked: float) -> None:
+    async def _write(self, lease: Json | None, asked: float) -> None:
         """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""
-        stamp = to_micro_text(self._clock.now())
-        before = record_of(lease)
-        transitions = 0 if before is None else before.transitions + (move is ElectionStep.TAKE)
-        spec: dict[str, object] = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self._terms.duration),
-            "renewTime": stamp,
-            "acquireTime": stamp if lease is None or move is ElectionStep.TAKE else lease["spec"].get("acquireTime", stamp),
-            "leaseTransitions": transitions,
-        }
+        spec = held(lease, self.identity, self._terms.duration, datetime.fromtimestamp(self._clock.now(), UTC))
         if lease is None:
             metadata = {"name": self._name, "annotations": self._tells}
             body = {"apiVersion": LEASES, "kind": "Lease", "metadata": metadata, "spec": spec}
-            written = await self._answered(self._api.create(self._collection, body))
+            await self._answered(self._api.create(self._collection, body))
         else:
             metadata = lease["metadata"]
             told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **self._tells}}
-            body = {**lease, "metadata": told, "spec": {**lease["spec"], **spec}}
-            written = await self._answered(self._api.replace(self._path, body))
-        self._sighting = Sighting(record_of(written), self._clock.ticks())
+            body = {**lease, "metadata": told, "spec": spec}
+            await self._answered(self._api.replace(self._path, body))
         self._renewed_at = asked
-        self.term = transitions
+        self.term = spec["leaseTransitions"]
 
     def _set_clock(self) -> None:
         """Before this candidate leads, that is: a step of the API server's clock does not move what runs."""
@@ -208,18 +193,3 @@ class Elector:
         if self._renewed_at is not None:
             until = min(until, self._renewed_at + self._terms.renew_deadline)
         await asyncio.sleep(max(0.05, until - self._clock.ticks()))
-
-
-def record_of(lease: Json | None) -> Record | None:
-    """What stands in a leader's Lease."""
-    if lease is None:
-        return None
-    spec = lease.get("spec") or {}
-    serves = (lease["metadata"].get("annotations") or {}).get(NAMESPACES_ANNOTATION, "")
-    return Record(
-        holder=spec.get("holderIdentity") or None,
-        version=lease["metadata"]["resourceVersion"],
-        transitions=int(spec.get("leaseTransitions") or 0),
-        duration=float(spec.get("leaseDurationSeconds") or Terms().duration),
-        namespaces=frozenset(serves.split(",")) if 0 < len(serves) <= LONGEST_NAMESPACES else None,
-    )

@@ -11,9 +11,10 @@ from typing import Any
 
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import LONGEST_DURATION, Record
-from baton.kube.elector import record_of
+from baton.kube.election import LONGEST_DURATION
+from baton.kube.elector import NAMESPACES_ANNOTATION
 from baton.kube.leases import leases_path
+from baton.model.lease import DEFAULT_DURATION, spec_of
 from baton.model.sighting import Sighting, sight
 
 RELEASE_ANNOTATION = "baton.dev/release"
@@ -30,14 +31,28 @@ UNREADABLE_FOR = 600.0
 """Seconds after which a release whose Lease may not be read counts as gone. If it is not, it stands back itself from then on."""
 
 
+LONGEST_NAMESPACES = 64 * 1024
+"""Characters of a list of namespaces that are read."""
+
 MOST_KNOWN = 100
 """Releases that are remembered: anybody who may write a ledger may name one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What stands in a leader's Lease."""
+
+    version: str
+    """resourceVersion: changes with every renewal."""
+    duration: float
+    namespaces: frozenset[str] | None
+    """Those that its holder serves; None: all, as far as the Lease tells."""
 
 
 @dataclass(slots=True)
 class _Known:
     looked_at: float
-    sighting: Sighting[Record | None] | None = None
+    sighting: Sighting[_Record] | None = None
     unreadable_since: float | None = None
 
 
@@ -59,8 +74,10 @@ class OperatorReleases:
             await self._look(release, known)
         if known.unreadable_since is not None:
             return now < known.unreadable_since + UNREADABLE_FOR
-        record = None if known.sighting is None else known.sighting.record
-        if known.sighting is None or record is None or namespace not in (record.namespaces or {namespace}):
+        if known.sighting is None:
+            return False
+        record = known.sighting.record
+        if namespace not in (record.namespaces or {namespace}):
             return False
         return now < known.sighting.since + PATIENCE * min(record.duration, LONGEST_DURATION)
 
@@ -74,7 +91,7 @@ class OperatorReleases:
         except ApiError:
             known.unreadable_since = began if known.unreadable_since is None else known.unreadable_since
         else:
-            known.sighting = sight(known.sighting, record_of(lease), self._clock.ticks())
+            known.sighting = sight(known.sighting, _record(lease), self._clock.ticks())
             known.unreadable_since = None
         known.looked_at = began
 
@@ -85,3 +102,12 @@ def release_of(ledger: Mapping[str, Any]) -> str | None:
     if text is None or len(text) > 320 or fullmatch(r"[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", text, ASCII) is None:
         return None
     return text
+
+
+def _record(lease: Mapping[str, Any]) -> _Record:
+    serves = (lease["metadata"].get("annotations") or {}).get(NAMESPACES_ANNOTATION, "")
+    return _Record(
+        version=lease["metadata"]["resourceVersion"],
+        duration=float(spec_of(lease).get("leaseDurationSeconds") or DEFAULT_DURATION),
+        namespaces=frozenset(serves.split(",")) if 0 < len(serves) <= LONGEST_NAMESPACES else None,
+    )

@@ -2,15 +2,16 @@
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from tests.in_memory_lease import InMemoryLease
 from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer import LeaseStore, Session
-from baton.consumer.lease import Manifest, Vacancy, renewed
+from baton.consumer.lease import renewed
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, TROUBLE_ANNOTATION
 from baton.model.session import Release
 
@@ -116,7 +117,7 @@ def test_a_pod_takes_the_lease_of_an_earlier_pod_of_its_name(server: InMemoryLea
     session.start()
     until(lambda: server.holder() == "uid-0")
     assert server.lease is not None
-    assert server.lease["spec"]["leaseTransitions"] == 2
+    assert server.lease["spec"]["leaseTransitions"] == 1
 
 
 def test_what_kept_an_earlier_process_of_the_pod_from_its_queue_is_said_no_more(server: InMemoryLease, session: Session) -> None:
@@ -197,24 +198,3 @@ def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: InMemoryLe
 def test_no_driver_begins_while_the_api_server_is_away(server: InMemoryLease) -> None:
     server.away = True
     assert driver(server, "first").acquire(0) == "nobody (the API server does not answer)"
-
-
-def test_a_lease_is_free_only_after_its_whole_length_without_a_renewal_that_was_seen() -> None:
-    vacancy = Vacancy()
-    held = renewed(None, "other", "orders", 15, NOW, {})
-    assert not vacancy.free(held, "me", 100.0)
-    assert not vacancy.free(held, "me", 114.9)
-    held = renewed(held, "other", "orders", 15, NOW + timedelta(seconds=3), {})
-    assert not vacancy.free(held, "me", 115.1)
-    assert vacancy.free(held, "me", 130.2)
-
-
-@pytest.mark.parametrize(
-    "lease", [None, {"metadata": {}}, renewed(None, "", "g", 15, NOW, {}), renewed(None, "me", "g", 15, NOW, {})]
-)
-def test_a_lease_that_nobody_else_holds_is_free(lease: Manifest | None) -> None:
-    assert Vacancy().free(lease, "me", 0.0)
-
-
-def test_times_have_the_six_digits_that_the_api_server_wants() -> None:
-    assert renewed(None, "me", "g", 15, NOW, {})["spec"]["renewTime"] == "2026-11-21T09:48:00.000000Z"

@@ -1,4 +1,4 @@
-"""Who leads: the decision, and what becomes of the Lease."""
+"""Who leads, and what becomes of the Lease."""
 
 from math import inf, nan
 
@@ -8,38 +8,11 @@ from tests.unit.kube.memory_api import ShopApi
 
 from baton.cli.operator import operator
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import ElectionStep, Record, Terms, decide, still_leads
+from baton.kube.election import Terms, still_leads
 from baton.kube.elector import Elector
-from baton.model.sighting import Sighting, sight
 
 TERMS = Terms(duration=10, renew_deadline=6, retry=1)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"
-
-
-def record(holder: str | None, version: str = "1") -> Record:
-    return Record(holder, version, transitions=3, duration=10)
-
-
-@pytest.mark.parametrize(
-    ("seen", "now", "move"),
-    [
-        (Sighting(None, 0), 0, ElectionStep.CREATE),
-        (Sighting(record("me"), 0), 5, ElectionStep.RENEW),
-        (Sighting(record("me"), 0), 100, ElectionStep.RENEW),
-        (Sighting(record("other"), 0), 9.9, ElectionStep.WAIT),
-        (Sighting(record("other"), 0), 10, ElectionStep.TAKE),
-        (Sighting(record(None), 0), 0, ElectionStep.TAKE),
-        (Sighting(record(""), 0), 0, ElectionStep.TAKE),
-    ],
-)
-def test_a_candidate_decides(seen: Sighting[Record | None], now: float, move: ElectionStep) -> None:
-    assert decide(seen, "me", now) is move
-
-
-def test_a_renewal_starts_the_time_anew_and_nothing_else_does() -> None:
-    first = sight(None, record("other", "1"), 0)
-    assert sight(first, record("other", "1"), 7) is first
-    assert sight(first, record("other", "2"), 7).since == 7
 
 
 @pytest.mark.parametrize(("renewed", "now", "leads"), [(None, 0, False), (0, 5.9, True), (0, 6, False)])

@@ -1,0 +1,60 @@
+"""Who may take a Lease, and what its holder writes: for leaders of the operator and for drivers of groups. Pure.
+
+As in client-go's leader election: other machines' clocks are not trusted, so a Lease has expired when this process has seen no
+renewal of it for its whole duration. The same identity takes its own Lease at once: a container that was restarted in its pod is
+the successor of the one that was killed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+from baton.model.sighting import Sighting, sight
+
+DEFAULT_DURATION = 15.0
+"""Seconds, for a Lease that does not say."""
+
+Manifest = dict[str, Any]
+"""A Lease as JSON."""
+
+
+@dataclass(slots=True)
+class Vacancy:
+    """Whether a Lease has become free: nobody else holds it, or this process has seen no renewal for its whole duration."""
+
+    _sighting: Sighting[tuple[str, str]] | None = None
+    """Of its holder and its last renewal."""
+
+    def free(self, lease: Manifest | None, me: str, now: float) -> bool:
+        """`now`: seconds of this process's monotonic clock, after the Lease was read."""
+        spec, holder = spec_of(lease), holder_of(lease)
+        self._sighting = sight(self._sighting, (holder, str(spec.get("renewTime"))), now)
+        return holder in ("", me) or now >= self._sighting.since + float(spec.get("leaseDurationSeconds") or DEFAULT_DURATION)
+
+
+def held(before: Manifest | None, holder: str, duration: float, now: datetime) -> Manifest:
+    """The spec as its holder writes it at `now`; `holder` empty: given up. It tells `duration` in whole seconds, rounded up:
+    nobody takes it for lapsed before its holder does. `leaseTransitions` counts how often it changed hands."""
+    spec = spec_of(before)
+    mine = spec.get("holderIdentity") == holder
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # isoformat() leaves out six digits of zero, which metav1.MicroTime wants
+    return {
+        **spec,
+        "holderIdentity": holder,
+        "leaseDurationSeconds": ceil(duration),
+        "acquireTime": spec["acquireTime"] if mine and "acquireTime" in spec else stamp,
+        "renewTime": stamp,
+        "leaseTransitions": (spec.get("leaseTransitions") or 0) + bool(before and holder and not mine),
+    }
+
+
+def holder_of(lease: Manifest | None) -> str:
+    """Empty: nobody's."""
+    return spec_of(lease).get("holderIdentity") or ""
+
+
+def spec_of(lease: Mapping[str, Any] | None) -> Manifest:
+    """Empty: there is none."""
+    return (lease or {}).get("spec") or {}
