@@ -9,8 +9,8 @@ from rich.text import Text
 
 from baton.cli.comparison import Comparison, MemberChange
 from baton.cli.printing import printable, table
-from baton.model.ids import MemberId, Partition, QueueName
-from baton.model.ranges import format_numbers
+from baton.engine.partition_text import write_numbers
+from baton.model.ids import MemberId, Partition
 from baton.model.wording import counted
 
 WIDTH = 100
@@ -177,10 +177,7 @@ def _gains(change: MemberChange, width: int) -> str:
 
 def _cell(partitions: Sequence[Partition], width: int) -> str:
     """`orders 0-3,7 returns 2`, cut with the number of all where there is no room for it."""
-    numbers: dict[QueueName, list[int]] = {}
-    for queue, number in partitions:
-        numbers.setdefault(queue, []).append(number)
-    words = " ".join(f"{queue} {format_numbers(of_queue)}" for queue, of_queue in sorted(numbers.items()))
+    words = " ".join(f"{queue} {numbers}" for queue, numbers in write_numbers(partitions).items())
     if len(words) <= width:
         return words
     count = f"… {len(partitions)} in all"

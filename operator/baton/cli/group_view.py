@@ -13,7 +13,7 @@ from baton.engine.group_state import state_of, why_of
 from baton.engine.partition_state import PartitionState, partition_states
 from baton.engine.partition_text import write_numbers
 from baton.engine.state import MemberSlot
-from baton.kube.objects import GroupView, group_view, queue_view
+from baton.kube.objects import GroupView, QueueView, group_view, queue_view
 from baton.kube.times import read_seconds, to_text
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import MemberEntry
@@ -39,7 +39,11 @@ class QueueLook:
 
     states: Mapping[PartitionState, int]
     """How many partitions are in each state; those in which none is have no entry."""
+    view: QueueView | None
+    """None: there is no such PartitionedQueue."""
     status: PartitionedQueueStatus
+    unread: str | None
+    """What of the status could not be read."""
 
     @property
     def partitions(self) -> int:
@@ -162,9 +166,9 @@ def look(
         # The status is written a moment after the ledger. Newcomers only the status counts: they have no key yet.
         counted = {"members": max(len(members), status.members), "standbys": sum(map(is_idle, members.values()))}
         status = status.model_copy(update=counted)
-    views = {one.name: one.read_status() for one in map(queue_view, queues)}
     named = {one.name for one in view.spec.queues} if view.spec is not None else set()
-    mistakes = [view.problem, mistake, *(f"queue {name}: {told}" for name, (_, told) in views.items() if told and name in named)]
+    seen = _queues(state, named, {one.name: one for one in map(queue_view, queues)})
+    mistakes = [view.problem, mistake, *(f"queue {name}: {queue.unread}" for name, queue in seen.items() if queue.unread)]
     return GroupLook(
         group=view,
         status=status,
@@ -172,7 +176,7 @@ def look(
         leader=leader,
         state=state,
         members=members,
-        queues=_queues(state, named, {name: status for name, (status, _) in views.items()}),
+        queues=seen,
         ledger_problem=ledger_problem,
         unread=tuple(filter(None, mistakes)),
     )
@@ -243,17 +247,18 @@ def _member(entry: MemberEntry | LedgerError) -> Json:
     }
 
 
-def _queues(state: GroupState | None, named: set[str], statuses: Mapping[str, PartitionedQueueStatus]) -> dict[str, QueueLook]:
+def _queues(state: GroupState | None, named: set[str], views: Mapping[str, QueueView]) -> dict[str, QueueLook]:
     counts = Counter((p.queue, one) for p, one in partition_states(state).items()) if state is not None else Counter()
     known = {str(queue) for queue in state.queues} if state is not None else set()
     seen: dict[str, QueueLook] = {}
     for name in sorted(named | known):
-        status = statuses.get(name, PartitionedQueueStatus())
+        view = views.get(name)
+        status, unread = (PartitionedQueueStatus(), None) if view is None else view.read_status()
         of = {one: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
         new = (status.partitions or 0) - sum(of.values()) if name in named and name not in known else 0
         if new > 0:  # a pause, or a ledger without room, keeps them for later
             of[PartitionState.UNASSIGNED] = new
-        seen[name] = QueueLook(of, status)
+        seen[name] = QueueLook(of, view, status, unread)
     return seen
 
 

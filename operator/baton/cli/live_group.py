@@ -1,17 +1,20 @@
-"""A live group, as its operator would see it: only read, from the objects, the pods and the ledger."""
+"""A live group: only read, from the objects, the pods and the ledger."""
 
-from datetime import UTC, datetime
+import asyncio
+import time
 
 from baton.api import sessions_required
+from baton.cli.group_view import GroupLook, QueueLook, look
+from baton.cli.leader import leader_of
 from baton.controller.observe import QueueSight, observation
 from baton.controller.queue_state import QueueFacts
-from baton.engine import GroupState, LedgerError, load
+from baton.engine import GroupState
 from baton.engine.observation import Observation
 from baton.kube import leases, pods
 from baton.kube.api import Api, core_path
 from baton.kube.leases import leases_path
 from baton.kube.members import membership
-from baton.kube.objects import group_view, groups_path, queue_view, queues_path
+from baton.kube.objects import groups_path, queues_path
 from baton.kube.times import read_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
@@ -21,47 +24,49 @@ class UnreadableError(ValueError):
     """It is there, and cannot be read. The message is one line."""
 
 
-async def read_group(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
-    """What the ledger knows, and what is seen. Raises what `Api` raises, and UnreadableError."""
-    group = group_view(await api.get(groups_path(namespace, name)))
-    if group.spec is None:
-        raise UnreadableError(f"ConsumerGroup {namespace}/{name}: {group.problem}")
-    ledger = await api.find(core_path(namespace, "configmaps", ledger_name(name))) or {}
-    state = _state(f"{namespace}/{name}", ledger.get("data") or {})
-    sights = [await _sight(api, namespace, QueueName(one.name), state) for one in group.spec.queues]
+async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
+    """What the cluster has of it, besides its pods. Raises what `Api` raises."""
+    group, ledger, queues = await asyncio.gather(
+        api.get(groups_path(namespace, name)),
+        api.find(core_path(namespace, "configmaps", ledger_name(name))),
+        api.get(queues_path(namespace)),
+    )
+    leader = await leader_of(api, ledger)
+    return look(group, (ledger or {}).get("data") or {}, queues["items"], leader, now=time.time())
+
+
+async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
+    """What the ledger knows, and what its operator would see. Raises what `Api` raises, and UnreadableError."""
     selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
-    found = await api.get(core_path(namespace, "pods"), **selected)
-    sessions = await api.get(leases_path(namespace), **selected)
-    now = datetime.now(UTC).timestamp()
-    seen = membership(
+    seen, found, sessions = await asyncio.gather(
+        look_at(api, namespace, name),
+        api.get(core_path(namespace, "pods"), **selected),
+        api.get(leases_path(namespace), **selected),
+    )
+    group, spec = seen.group, seen.group.spec
+    if spec is None:
+        raise UnreadableError(f"ConsumerGroup {group.full_name}: {group.problem}")
+    if seen.ledger_problem:
+        raise UnreadableError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
+    state = seen.state or GroupState.new(group.full_name)
+    sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
+    members = membership(
         name,
         [pod for one in found["items"] if (pod := pods.view(one)) is not None],
         [lease for one in sessions["items"] if (lease := leases.view(one)) is not None],
-        lambda lease: lease.holder is not None and read_seconds(lease.renewal, 0.0) + lease.duration < now,
-        group.spec.membership.identity_label,
-        sessions_required=sessions_required(group.spec, [one.spec for one in sights if one.spec is not None]),
+        lambda lease: lease.holder is not None and read_seconds(lease.renewal, 0.0) + lease.duration < seen.now,
+        spec.membership.identity_label,
+        sessions_required=sessions_required(spec, [one.spec for one in sights if one.spec is not None]),
     )
-    return state, observation(group, group.spec, sights, seen)
+    return state, observation(group, spec, sights, members)
 
 
-def _state(full_name: str, data: dict[str, str]) -> GroupState:
-    if not data:
-        return GroupState.new(full_name)
-    try:
-        return load(data)
-    except LedgerError as error:
-        raise UnreadableError(f"the ledger of {full_name} does not read as one: {error}") from None
-
-
-async def _sight(api: Api, namespace: str, name: QueueName, state: GroupState) -> QueueSight:
-    manifest = await api.find(queues_path(namespace, name))
-    view = None if manifest is None else queue_view(manifest)
-    known = state.queues.get(name)
-    told = None if view is None else view.status.get("partitions") or (view.spec.partitions if view.spec is not None else None)
+def _sight(name: QueueName, seen: QueueLook, state: GroupState) -> QueueSight:
+    known, spec = state.queues.get(name), None if seen.view is None else seen.view.spec
     return QueueSight(
         name=name,
         named=True,
-        view=view,
-        facts=QueueFacts(partitions=told),
+        view=seen.view,
+        facts=QueueFacts(partitions=seen.status.partitions or (None if spec is None else spec.partitions)),
         recorded=None if known is None else known.partitions,
     )

@@ -129,14 +129,14 @@ def _explained(number: int, line: bytes) -> bool:
 def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
     from baton.assignors import UnknownAssignorError, get
     from baton.cli.cluster import ask, cluster
-    from baton.cli.live_group import UnreadableError, read_group
+    from baton.cli.live_group import UnreadableError, observe
     from baton.cli.rehearsal import WhatIfError, compare
 
     name, target = target.within(group)
 
     async def work() -> None:
         async with cluster(target) as (api, where):
-            state, seen = await read_group(api, where, name)
+            state, seen = await observe(api, where, name)
         _print(await compare(f"{where}/{name}", state, seen, what_if, time.time()))
 
     try:

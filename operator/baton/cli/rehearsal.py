@@ -5,13 +5,12 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from baton.api.enums import Approval
-from baton.assignors import Member, Request
+from baton.assignors import Member
 from baton.cli.comparison import Comparison
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, summary
-from baton.engine.assignor_call import ONE
-from baton.engine.assignor_inputs import spread
+from baton.engine.assignor_inputs import member_input, request_of
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue
 from baton.engine.state import moment
 from baton.model.ids import MemberId, Partition, QueueName, Uid
@@ -47,12 +46,7 @@ async def compare(group: str, state: GroupState, seen: Observation, what_if: Wha
     members = _members(after, supposed)
     return Comparison(
         assignor=told.assignor or supposed.spec.assignors[0],
-        request=Request(
-            queues={name: queue.partitions for name, queue in supposed.queues.items()},
-            members=members,
-            zones={name: spread(q.zones, _all(name, q), frozenset()) for name, q in supposed.queues.items() if q.zones},
-            weights={name: spread(q.weights, _all(name, q), ONE) for name, q in supposed.queues.items() if q.weights},
-        ),
+        request=request_of(supposed, {name: _all(name, queue) for name, queue in supposed.queues.items()}, members),
         before={partition: (record.last,) for partition, record in state.records.items() if record.last is not None},
         after={partition: record.owner for partition, record in after.records.items() if record.owner is not None},
         moves=told.numbers.moves - state.totals.moves,
@@ -121,12 +115,7 @@ def _members(after: GroupState, seen: Observation) -> dict[MemberId, Member]:
     gone = {name for name, _ in after.victims}
     queues = frozenset(seen.queues)
     return {
-        name: Member(
-            subscribed=queues if member.subscribed is None else member.subscribed,
-            instance=member.instance,
-            zone=member.zone,
-            capacity=member.capacity,
-        )
+        name: member_input(member, queues)
         for name, member in seen.members.items()
         if not member.terminating and name not in gone and (name, member.uid) not in after.fenced
     }

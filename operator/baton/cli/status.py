@@ -13,12 +13,11 @@ import click
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.group_view import UNKNOWN, GroupLook, PartitionRow, look, partitions
-from baton.cli.leader import leader_of
+from baton.cli.live_group import look_at
 from baton.cli.names import GROUP
 from baton.cli.printing import console, printable, say, say_json
-from baton.kube.api import Api, UnavailableError, core_path
-from baton.kube.objects import groups_path, queues_path
-from baton.model.names import ledger_name
+from baton.kube.api import UnavailableError
+from baton.kube.objects import groups_path
 
 if TYPE_CHECKING:
     pass
@@ -121,7 +120,7 @@ def _rows(group: GroupLook) -> list[PartitionRow]:
 async def _show(group: str, target: ClusterTarget, shown: _Shown, as_json: bool) -> str | None:
     """The group's state, where it is shown."""
     async with cluster(target) as (api, where):
-        seen = await _look(api, where, group)
+        seen = await look_at(api, where, group)
     if as_json:
         say_json(shown.json(seen))
     else:
@@ -135,26 +134,16 @@ async def _watch(group: str, target: ClusterTarget, shown: _Shown) -> None:
     from rich.text import Text
 
     async with cluster(target) as (api, where):
-        seen = Group(*shown.drawn(await _look(api, where, group)))
+        seen = Group(*shown.drawn(await look_at(api, where, group)))
         with Live(seen, console=console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
                 await asyncio.sleep(EVERY)
                 try:
-                    seen = Group(*shown.drawn(await _look(api, where, group)))
+                    seen = Group(*shown.drawn(await look_at(api, where, group)))
                 except UnavailableError as error:
                     live.update(Group(Text(printable(f"As last seen: {error}"), "red"), seen), refresh=True)
                 else:
                     live.update(seen, refresh=True)
-
-
-async def _look(api: Api, namespace: str, group: str) -> GroupLook:
-    manifest, ledger, queues = await asyncio.gather(
-        api.get(groups_path(namespace, group)),
-        api.find(core_path(namespace, "configmaps", ledger_name(group))),
-        api.get(queues_path(namespace)),
-    )
-    data = (ledger or {}).get("data") or {}
-    return look(manifest, data, queues["items"], await leader_of(api, ledger), now=time.time())
 
 
 def _print(those: Renderables) -> None:

@@ -1,15 +1,12 @@
 """The call of an assignor: a request made of the draft, and its answer as owners of the group's partitions."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from fractions import Fraction
 
-from baton.assignors import Answer, Member, Request
+from baton.assignors import Answer, Request
 from baton.engine.assignor import traits
-from baton.engine.assignor_inputs import spread
+from baton.engine.assignor_inputs import member_input, request_of
 from baton.engine.draft import Draft
 from baton.model.ids import MemberId, Partition, QueueName
-
-ONE = Fraction(1)
 
 Claims = Mapping[MemberId, Collection[Partition]]
 
@@ -29,26 +26,14 @@ def ask_assignor(
     """
     order = {queue: _order(draft, queue, kept) for queue in sorted(draft.queues) if not draft.queues[queue].exclusive}
     numbers = {p: Partition(queue, number) for queue, mine in order.items() for number, p in enumerate(mine)}
+    queues = frozenset(draft.queues)
     members = {
-        member: Member(
-            subscribed=draft.subscribed(member),
-            owned=tuple(sorted(numbers[p] for p in claims.get(member, ()) if p in numbers)),
-            instance=draft.eligible[member].instance,
-            zone=draft.eligible[member].zone,
-            capacity=draft.eligible[member].capacity,
-            rank=rank,
+        member: member_input(
+            draft.eligible[member], queues, tuple(sorted(numbers[p] for p in claims.get(member, ()) if p in numbers)), rank
         )
         for rank, member in enumerate(ranked)
     }
-    seen = draft.observation.queues
-    request = Request(
-        queues={queue: len(mine) for queue, mine in order.items()},
-        members=members,
-        zones={queue: spread(seen[queue].zones, mine, frozenset()) for queue, mine in order.items() if seen[queue].zones},
-        options=draft.spec.options,
-        weights={queue: spread(seen[queue].weights, mine, ONE) for queue, mine in order.items() if seen[queue].weights},
-    )
-    answer = assignor(request)
+    answer = assignor(request_of(draft.observation, order, members))
     return {order[p.queue][p.number]: member for p, member in answer.owners().items()}
 
 

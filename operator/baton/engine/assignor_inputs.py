@@ -1,16 +1,20 @@
-"""The inputs of an assignor besides queues and members: its options, and the zones and weights of partitions."""
+"""The inputs of an assignor: members and partitions as they were observed, and the options."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
 from hashlib import sha256
 from typing import TypeVar
 
+from baton.assignors import Member, Request
 from baton.engine.assignor import traits
 from baton.engine.draft import Draft
-from baton.engine.observation import Observation
-from baton.model.ids import Partition
+from baton.engine.observation import Observation, ObservedMember
+from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ranges import Spans
 
 T = TypeVar("T")
+
+ONE = Fraction(1)
 
 
 def fingerprint(observation: Observation) -> str:
@@ -44,6 +48,32 @@ def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tu
             if number in by_number:
                 values[by_number[number]] = value
     return tuple(values)
+
+
+def member_input(seen: ObservedMember, queues: frozenset[QueueName], owned: Sequence[Partition] = (), rank: int = 0) -> Member:
+    """A member as assignors see it. `queues`: those of the group; `owned`, `rank`: see `Member`."""
+    return Member(
+        subscribed=queues if seen.subscribed is None else seen.subscribed & queues,
+        owned=owned,
+        instance=seen.instance,
+        zone=seen.zone,
+        rank=rank,
+        capacity=seen.capacity,
+    )
+
+
+def request_of(
+    seen: Observation, partitions: Mapping[QueueName, Sequence[Partition]], members: Mapping[MemberId, Member]
+) -> Request:
+    """What an assignor is asked about these partitions, which it numbers from 0 in each queue."""
+    queues = [(queue, mine, seen.queues[queue]) for queue, mine in partitions.items()]
+    return Request(
+        queues={queue: len(mine) for queue, mine, _ in queues},
+        members=members,
+        zones={queue: spread(one.zones, mine, frozenset()) for queue, mine, one in queues if one.zones},
+        options=seen.spec.options,
+        weights={queue: spread(one.weights, mine, ONE) for queue, mine, one in queues if one.weights},
+    )
 
 
 def left_out(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
