@@ -1,7 +1,7 @@
-"""Pods whose labels or annotations cannot be meant so: a slip that would otherwise only show as work that nobody does.
+"""Warnings about pods with a wrong label or annotation. Without them a slip would only show as partitions that no pod works on.
 
-What a look costs is what changed since the last one: a fleet of thousands whose group was deleted is looked at once, and then
-rests. Events are for a person who looks for one: the first pods of a namespace get theirs, and a gauge counts them all.
+A look costs as much as changed since the last one. Thousands of pods of a deleted group are looked at once, and then rest. The
+first pods of a namespace get an event each, and a gauge counts all of them.
 """
 
 from collections import OrderedDict

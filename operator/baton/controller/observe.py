@@ -1,4 +1,4 @@
-"""From what the operator knows to what the engine is shown. Pure."""
+"""The engine's observation of a group, made of the operator's views of its objects and queues. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,26 +15,26 @@ from baton.model.ids import Epoch, Partition, QueueName
 
 @dataclass(frozen=True, slots=True)
 class QueueSight:
-    """One queue that the group has to do with."""
+    """A queue that spec.queues names, or of which the ledger still has partitions."""
 
     name: QueueName
     named: bool
-    """It stands in spec.queues. One that does not (any more) is let go of."""
+    """spec.queues names it. The group gives up any other queue."""
     view: QueueView | None
     """None: there is no such PartitionedQueue."""
     facts: QueueFacts
     reachable: bool = False
-    """There is somebody to carry effects out at it, now or later."""
+    """A worker can carry out effects at it, now or later."""
     recorded: int | None = None
-    """Its partitions according to the ledger; None: the ledger does not know it."""
+    """Its number of partitions in the ledger; None: the ledger does not have it."""
     without_room: bool = False
-    """The operator has no room for it: it stays as the ledger has it."""
+    """The operator has no room for its growth, so it stays as the ledger has it."""
     owners_wanted: bool = False
-    """The ledger knows nothing of it, or its server was restarted: what it has recorded counts."""
+    """The engine needs its owner records, because the ledger does not have it or its server restarted."""
 
     @property
     def spec(self) -> PartitionedQueueSpec | None:
-        """None where it does not exist or does not read as a queue."""
+        """The spec of the queue; None: there is no such resource, or its spec cannot be read."""
         return None if self.view is None else self.view.spec
 
     @property
@@ -43,19 +43,22 @@ class QueueSight:
 
     @property
     def wanted(self) -> bool:
-        """The group is to have its partitions."""
+        """The group should own its partitions."""
         return self.named and self.view is not None and not self.view.deleting
 
     @property
     def enforced(self) -> bool:
-        """The queue itself refuses stale owners."""
+        """The queue refuses earlier owners."""
         return self.facts.fenced and (self.spec is None or self.spec.source.kind.fenced)
 
     @property
     def partitions(self) -> int | None:
-        """What the engine is to believe. A queue that the group is to let go of has none; one that has never answered is believed
-        to be as the ledger says, and is not there at all if the ledger does not know it: nothing may be granted before its own
-        records are seen, and nothing is taken from anybody because a server is away."""
+        """The number of partitions that the engine observes; None: it does not observe the queue.
+
+        A queue that the group gives up has 0. A queue that has not answered yet is as the ledger has it, because an absent server
+        must take nothing from a member. If the ledger does not have it either, nothing may be granted before its records are
+        seen.
+        """
         if not self.wanted:
             return 0 if self.reachable and self.recorded is not None else None
         if self.without_room:
@@ -71,7 +74,7 @@ def observation(
     drained: frozenset[tuple[Partition, Epoch]] = frozenset(),
     outcomes: frozenset[Outcome] = frozenset(),
 ) -> Observation:
-    """Everything at one instant. A group that is being deleted lets go of all its queues, and nothing is worth waiting for."""
+    """The observation of a group at one instant. A group that is being deleted gives up all its queues, without a holddown."""
     queues = list(queues)
     return Observation(
         spec=GroupSpec(delay=0.0)
@@ -89,7 +92,7 @@ def observation(
 
 
 def without_room(queues: Iterable[QueueSight]) -> frozenset[QueueName]:
-    """Queues that are left as the ledger has them, for the group would have more partitions than a group can have."""
+    """The queues that stay as the ledger has them, because with their growth the group would have too many partitions."""
     sights = sorted(queues, key=lambda one: one.name)
     left, without = MOST_PARTITIONS - sum(one.recorded or 0 for one in sights), set()
     for sight in sights:

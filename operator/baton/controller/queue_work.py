@@ -1,4 +1,5 @@
-"""What the engine wants done at one queue, and what came of it. Data only; a change costs what changed, not what there is."""
+"""The effects that are due at one queue, and their results. Data only. A change costs as much as changed, not as much as there
+is."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -13,25 +14,27 @@ NOTHING: Mapping[Partition, Effect] = {}
 
 
 class QueueWork:
-    """One queue's. Whoever carries it out takes a partition at a time with `take`, and says what came of it."""
+    """The work at one queue. A worker takes one effect at a time with `take`, and reports it with `granted` or `paused`."""
 
     def __init__(self) -> None:
         self._wanted = NOTHING
         self._line: deque[Partition] = deque()
-        """What is due, in order; some of it twice, some not due any more."""
+        """The partitions that are due, in order. Some stand twice, and some are not due any more."""
         self._due: set[Partition] = set()
         self._draining: dict[Partition, Pause] = {}
-        """Begun, with something outstanding when they were last asked."""
+        """The pauses that had something outstanding at the last question."""
         self._outcomes: dict[Partition, Outcome] = {}
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
-        """What is still to be waited for of the partitions that are paused; None: the queue cannot say."""
+        """The outstanding messages of each paused partition; None: the queue does not know."""
 
     # -- what the engine wants
 
     def want(self, wanted: Mapping[Partition, Effect], told: Set[Partition] = frozenset()) -> bool:
-        """All that is wanted now, by partition. `told`: partitions whose outcome the engine has taken into its written state;
-        what is wanted of one all the same is to be done once more. False if nothing is due that was not."""
+        """Replace the wanted effects. Returns False if nothing more is due than before.
+
+        `told`: partitions whose outcome the ledger already has. An effect that is still wanted for one of them is due again.
+        """
         before, self._wanted = self._wanted, wanted
         changed = [partition for partition in before if partition not in wanted] if before else []
         changed += [one for one, effect in wanted.items() if one in told or before.get(one) != effect]
@@ -47,16 +50,16 @@ class QueueWork:
 
     @property
     def due(self) -> int:
-        """How much there is to do now."""
+        """The number of effects that are due."""
         return len(self._due)
 
     @property
     def draining(self) -> Collection[Pause]:
-        """Pauses to ask about from time to time."""
+        """The pauses that the worker asks the queue about from time to time."""
         return self._draining.values()
 
     def take(self) -> Effect | None:
-        """What to do next; None: nothing is due."""
+        """The next effect; None: nothing is due."""
         while self._line:
             partition = self._line.popleft()
             if partition in self._due:
@@ -65,19 +68,19 @@ class QueueWork:
         return None
 
     def begin_again(self) -> None:
-        """Of what was asked for and not answered it is not known whether the queue knows it: it is due once more."""
+        """Every effect without an answer is due again, because the queue may not have received it."""
         self._draining.clear()
         self._add(one for one in self._wanted if one not in self._outcomes and one not in self._drained)
 
     def granted(self, grant: Grant, outcome: Outcome) -> bool:
-        """What the queue answered; False if nobody waits for it any more."""
+        """Record the outcome of a grant. Returns False if the grant is not wanted any more."""
         if self._wanted.get(grant.partition) != grant:
             return False
         self._outcomes[grant.partition] = outcome
         return True
 
     def paused(self, pause: Pause, left: int | None) -> bool:
-        """So much is outstanding; True if that is worth telling at once."""
+        """Record how much is outstanding under a pause. Returns True for the first answer, and when nothing is outstanding."""
         partition = pause.partition
         if self._wanted.get(partition) != pause:
             return False
@@ -91,7 +94,7 @@ class QueueWork:
         return first or left == 0
 
     def _add(self, partitions: Iterable[Partition]) -> bool:
-        """They are due; False if all of them were."""
+        """Make partitions due. Returns False if all of them were due already."""
         new = [partition for partition in dict.fromkeys(partitions) if partition not in self._due]
         self._due.update(new)
         self._line.extend(new)
@@ -101,12 +104,12 @@ class QueueWork:
 
     @property
     def outcomes(self) -> Iterable[Outcome]:
-        """Of grants, until they were told."""
+        """The outcomes of grants that the engine has not taken in yet."""
         return self._outcomes.values()
 
     @property
     def drained(self) -> Iterable[tuple[Partition, Epoch]]:
-        """Pauses with nothing outstanding any more, and their epochs."""
+        """The paused partitions with nothing outstanding, and their epochs."""
         return self._drained.items()
 
 

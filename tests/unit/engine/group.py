@@ -30,7 +30,7 @@ class Group:
         self.approved: str | None = None
         self.held_back = HeldBack.NOTHING
         self.now = 0.0
-        self.told: list[StepEvent] = []
+        self.events: list[StepEvent] = []
 
     def join(self, *names: str, uid: str | None = None, **facts: Any) -> "Group":
         for name in names:
@@ -86,7 +86,7 @@ class Group:
         self.now = self.now if at is None else at
         done = step(load(dump(self.state)) if self.state.facts else self.state, self.observe(outcomes), self.now)
         self.state = done.state
-        self.told += done.events
+        self.events += done.events
         return done
 
     def settle(self, at: float | None = None) -> Step:
@@ -106,7 +106,7 @@ class Group:
         """The first rebalance is over, and what was told of it is forgotten."""
         self.join(*names).settle()
         self.settle(self.now + self.spec.delay)
-        self.told.clear()
+        self.events.clear()
         return self
 
     def owners(self, queue: str = "orders") -> str:
@@ -117,7 +117,7 @@ class Group:
     def moved(self) -> list[str]:
         """What was told of partitions: "revoke 3 a", "release 3 a consumer", "grant 3 c 2"."""
         words = []
-        for event in self.told:
+        for event in self.events:
             match event:
                 case Revoked(partition=of, member=member):
                     words.append(f"revoke {of.number} {member}")
@@ -125,7 +125,7 @@ class Group:
                     words.append(f"release {of.number} {member} {how}")
                 case Granted(partition=of, member=member, epoch=epoch):
                     words.append(f"grant {of.number} {member} {epoch}")
-        self.told.clear()
+        self.events.clear()
         return words
 
 

@@ -39,7 +39,7 @@ def test_a_plan_that_takes_partitions_from_somebody_is_proposed_and_not_carried_
     assert state_of(group.state) is State.READY
     assert group.state.proposal is not None
     assert dict(group.state.proposal.receivers) == {partition(3): "c"}
-    assert [h for h in group.told if isinstance(h, Proposed)] == [Proposed(proposed(group), 1, "c joined")]
+    assert [h for h in group.events if isinstance(h, Proposed)] == [Proposed(proposed(group), 1, "c joined")]
 
 
 def test_an_approved_proposal_is_carried_out_as_it_was_shown() -> None:
@@ -68,7 +68,7 @@ def test_an_approval_that_is_left_standing_approves_nothing_else() -> None:
     group.settle(405)
     assert group.state.proposal is not None
     assert group.owners() == before
-    assert not any(isinstance(h, ApprovalRefused) for h in group.told)
+    assert not any(isinstance(h, ApprovalRefused) for h in group.events)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -123,9 +123,9 @@ def test_a_new_plan_replaces_the_proposal() -> None:
     group = with_proposal()
     old = proposed(group)
     group.join("d").settle(110)
-    group.told.clear()
+    group.events.clear()
     group.settle(115)
-    assert [h for h in group.told if isinstance(h, Proposed)] == [Proposed(proposed(group), 2, "d joined", instead_of=old)]
+    assert [h for h in group.events if isinstance(h, Proposed)] == [Proposed(proposed(group), 2, "d joined", instead_of=old)]
 
 
 def test_the_same_plan_again_is_the_same_proposal() -> None:
@@ -133,10 +133,10 @@ def test_the_same_plan_again_is_the_same_proposal() -> None:
     before = group.state.proposal
     group.request = "again"
     group.settle(110)
-    group.told.clear()
+    group.events.clear()
     group.settle(115)
     assert group.state.proposal == before
-    assert not any(isinstance(h, Proposed) for h in group.told)
+    assert not any(isinstance(h, Proposed) for h in group.events)
 
 
 def test_a_manual_request_is_answered_with_a_proposal() -> None:
@@ -240,7 +240,7 @@ def test_the_id_is_of_the_grants_and_not_of_chance() -> None:
 def test_standbys_are_told_that_they_own_nothing_yet() -> None:
     group = with_proposal()
     assert not group.state.known[MemberId("c")].active
-    assert not [h for h in group.told if isinstance(h, Granted)]
+    assert not [h for h in group.events if isinstance(h, Granted)]
 
 
 def test_a_queue_that_grows_overtakes_a_proposal() -> None:
@@ -266,7 +266,7 @@ def test_a_proposal_that_was_approved_as_its_queue_became_exclusive_is_not_carri
     group.queues = {name: replace(queue, exclusive=True) for name, queue in group.queues.items()}
     group.settle(200)
     assert group.state.moves == {}
-    assert [type(h) for h in group.told if isinstance(h, Approved | Withdrawn)] == [Withdrawn]
+    assert [type(h) for h in group.events if isinstance(h, Approved | Withdrawn)] == [Withdrawn]
 
 
 def test_a_plan_of_what_waits_for_nobody_is_counted_whole() -> None:

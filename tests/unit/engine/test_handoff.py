@@ -18,7 +18,7 @@ def handing_off(partitions: int = 2, **queue: object) -> Group:
     group.now = 10
     group.join("b").settle(10)
     group.settle(12)
-    group.told.clear()
+    group.events.clear()
     return group
 
 

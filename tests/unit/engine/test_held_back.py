@@ -16,7 +16,7 @@ def held(how: HeldBack, partitions: int = 4, spec: GroupSpec | None = None, **qu
     group.settle(at=20)
     group.settle(at=25)
     group.held_back = how
-    group.told.clear()
+    group.events.clear()
     return group
 
 

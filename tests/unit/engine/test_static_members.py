@@ -99,10 +99,10 @@ def test_the_newer_of_two_pods_with_one_identity_wins_at_once() -> None:
     group.now = 60
     group.join("c", instance="i0").settle(60)
     assert group.owners() == "cbcb"
-    assert [h.member for h in group.told if isinstance(h, Fenced)] == ["a"]
-    group.told.clear()
+    assert [h.member for h in group.events if isinstance(h, Fenced)] == ["a"]
+    group.events.clear()
     group.settle(61)
-    assert not group.told, "reported once"
+    assert not group.events, "reported once"
 
 
 def test_when_the_newer_goes_the_older_may_have_the_slot_back() -> None:
