@@ -17,20 +17,20 @@ class ConditionStatus(StrEnum):
 
 
 class Condition(Shape):
-    """One thing that is or is not so, since when, and why."""
+    """One aspect of the state: its status, since when, and why."""
 
     type: Annotated[str, Field(max_length=64)]
-    """What this is about, for example Ready."""
+    """The name of the condition, for example Ready."""
     status: ConditionStatus
-    """Whether it is so."""
+    """True, False or Unknown."""
     reason: Annotated[str, Field(max_length=128)]
-    """Why, in one word for machines. The reference page about conditions lists all of them with their cures."""
+    """The reason in one word, for programs. The reference page about conditions lists all reasons with their cures."""
     message: Annotated[str, Field(max_length=4096)] = ""
-    """Why, in a sentence for people, with the cure."""
+    """The reason in a sentence, with the cure."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When the status last changed."""
     observed_generation: int | None = None
-    """The generation of the spec that this is about."""
+    """The generation of the spec that the condition is about."""
 
 
 Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=list_map("type"))]

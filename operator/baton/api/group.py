@@ -86,7 +86,7 @@ class TargetRef(Shape):
 
 
 class Scale(Shape):
-    """How spec.replicas is carried out."""
+    """How the operator carries spec.replicas out."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -108,7 +108,7 @@ class Scale(Shape):
 
     mode: ScaleMode
     """Workload: the operator scales targetRef. Spark: the operator writes the desired number of executors into the ledger, and
-    the driver applies it."""
+    the driver starts or removes executors."""
     target_ref: TargetRef | None = None
     """The object that mode Workload scales."""
 
@@ -167,12 +167,12 @@ class ConsumerGroupSpec(Shape):
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
     """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale."""
     scale: Scale | None = None
-    """How spec.replicas is carried out."""
+    """How the operator carries spec.replicas out."""
 
 
 class ConsumerGroup(Shape):
-    """A fleet of pods that shares the partitions of queues: the pods in this namespace with the label baton.dev/group and the
-    group's name."""
+    """A fleet of pods that shares the partitions of queues. Its pods are those of this namespace whose label baton.dev/group has
+    the group's name."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

@@ -144,7 +144,7 @@ class ConsumerGroupStatus(GroupNumbers):
     """The end of the holddown, when a plan follows unless the change is undone. Absent in a pause, and while a plan waits for
     something else."""
     assignment_generation: int | None = None
-    """Counts the plans made."""
+    """How many plans the operator has made for the group."""
     assignor: Annotated[str, Field(max_length=128)] | None = None
     """The assignor in use."""
     selector: Annotated[str, Field(max_length=512)] | None = None

@@ -34,11 +34,11 @@ class QueueRebalance(Shape):
     """How gently partitions of this queue are moved."""
 
     delay_seconds: NonNegativeSeconds = 5
-    """How long a change of the fleet is held down before partitions are handed off, so that a pod that comes back in this time
+    """How long the operator waits after a change of the fleet before it hands partitions off. A pod that comes back in this time
     costs no move. Seconds; 0 acts at once."""
     max_handoff_seconds: NonNegativeSeconds = 3
-    """How long an owner may take to finish what it has read of a partition that is taken from it. After that it is fenced off,
-    and what it left is redelivered to the next owner, marked. Seconds; 0 does not wait."""
+    """How long an owner may take to finish what it has read of a partition that it has to give up. After that the queue fences it
+    off, and delivers what it left unfinished to the next owner, marked as redelivered. Seconds; 0 does not wait."""
 
 
 def _names(kinds: Iterable[QueueKind]) -> str:
@@ -89,7 +89,7 @@ class PartitionedQueueSpec(Shape):
     partition_attributes: Annotated[
         tuple[PartitionAttributes, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = Field(default_factory=tuple)
-    """Where partitions have replicas and what they weigh, by ranges, for assignors that look at it. A change rebalances."""
+    """The zones and the weights of partitions, by ranges, for assignors that use them. A change starts a rebalance."""
     access_type: AccessType = AccessType.NON_EXCLUSIVE
     """NonExclusive spreads the partitions over the members of the group; Exclusive gives all of them to one member, and the
     others stand by."""
@@ -97,31 +97,30 @@ class PartitionedQueueSpec(Shape):
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         10_000,
-        description="How many entries of all its partitions one member may hold that it has read, or planned for a micro-batch, "
-        f"and not yet acknowledged. For {_names(_LIMITED)}; other sources do not use it.",
+        description="How many unacknowledged entries one member may have, over all its partitions. Entries that a micro-batch "
+        f"has planned count too. For {_names(_LIMITED)}; other sources do not use it.",
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """After how many redeliveries an entry is set aside as a dead letter, so that it holds up its partition no longer. 0, or
-    without it: never. For consumers of single entries on Redis; in micro-batches (Spark) a batch that fails is the application's
-    to handle."""
+    """After how many redeliveries an entry becomes a dead letter, so that its partition goes on. 0 or absent: never. For
+    consumers of single entries on Redis. In micro-batches (Spark) the application handles a batch that fails."""
 
 
 class PartitionedQueueStatus(Shape):
-    """What the operator last saw of the queue."""
+    """The queue as the operator last saw it."""
 
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     partitions: int | None = None
-    """How many partitions are in operation."""
+    """How many partitions the queue has now."""
     partition_scale_status: PartitionScaleStatus | None = None
-    """Whether the number of partitions in operation is the one asked for. InvalidExclusive: an Exclusive queue has more than one
-    partition, which gains nothing, as one member gets them all."""
+    """Whether the queue has as many partitions as spec.partitions says. InvalidExclusive: an Exclusive queue has more than one
+    partition, which gains nothing, because one member gets all of them."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready: the queue is reachable and as the spec says."""
+    """Ready: the operator reaches the queue, and the queue is as the spec says."""
 
 
 class PartitionedQueue(Shape):
-    """A queue that is divided into partitions. Every partition is owned by at most one pod of a ConsumerGroup at a time."""
+    """A queue that is divided into partitions. At most one pod of a ConsumerGroup owns a partition at a time."""
 
     metadata: dict[str, object] = Field(default_factory=dict)
     spec: PartitionedQueueSpec

@@ -21,11 +21,11 @@ from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @cluster_options
 def approve(group: str, proposal: str | None, yes: bool, target: ClusterTarget) -> None:
-    """Show what a ConsumerGroup with spec.approval Manual proposes, and have it carried out.
+    """Show the proposal of a ConsumerGroup with spec.approval Manual, and approve it.
 
-    With the id of a PROPOSAL only this one is approved; if it has been replaced meanwhile, nothing is.
+    With the id of a PROPOSAL the command approves only this one, and nothing if another has replaced it.
 
-    The same as the annotation baton.dev/approve with the id.
+    The annotation baton.dev/approve with the id does the same.
     """
     name, target = target.within(group)
     ask(_approve(name, proposal, yes, target))

@@ -33,20 +33,29 @@ class _First(click.ParamType):  # type: ignore[type-arg] # it takes an argument 
 @click.command("check-order")
 @click.argument("files", metavar="[FILE...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--produced", "sent", type=click.Path(path_type=Path), help="What was sent: so that the end of a key is checked too."
+    "--produced",
+    "sent",
+    type=click.Path(path_type=Path),
+    help="Records of what was sent. With them the end of each key is checked too.",
 )
-@click.option("--first", type=_First(), default=1, show_default=True, help=f"The first sequence of a key; {SEEN}: as recorded.")
 @click.option(
-    "--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="How many cases of each kind to show."
+    "--first",
+    type=_First(),
+    default=1,
+    show_default=True,
+    help=f"The first sequence of each key; {SEEN}: the first one recorded.",
+)
+@click.option(
+    "--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="How many cases of each kind to show, at most."
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, examples: int, as_json: bool) -> None:
-    """Check records of what was processed: per key what is missing, out of order, or done twice, with who and when.
+    """Check records of what was processed. For each key: what is missing, out of order, or done twice, by which member and when.
 
     Reads lines of JSON from each FILE, or from standard input: {"key": "a", "sequence": 1}, with partition, member, epoch,
     time and redelivered where they are known. Several files are put in order by time.
 
-    Ends with 1 where something was lost, out of order, or done twice without being marked as redelivered.
+    Ends with 1 if something was lost, out of order, or done twice without the mark redelivered.
     """
     files = files or (Path(STANDARD_INPUT),)
     if [str(file) for file in (*files, sent)].count(STANDARD_INPUT) > 1:

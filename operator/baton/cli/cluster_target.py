@@ -38,11 +38,13 @@ def cluster_options(command: F) -> F:
     def with_target(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: object) -> object:
         return command(*args, target=ClusterTarget(kubeconfig, context, namespace), **rest)
 
-    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="Default: the context's.")
-    context = click.option("--context", type=CONTEXT, metavar="NAME", help="Of the kubeconfig. Default: the current one.")
+    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The namespace. Default: that of the context.")
+    context = click.option(
+        "--context", type=CONTEXT, metavar="NAME", help="The context of the kubeconfig. Default: the current one."
+    )
     kubeconfig = click.option(
         "--kubeconfig",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="The cluster's kubeconfig. Default: as kubectl finds it.",
+        help="The kubeconfig. Default: the one that kubectl uses.",
     )
     return cast(F, namespace(context(kubeconfig(with_target))))

@@ -39,20 +39,20 @@ class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument
 
 
 _LETTER = _Letter()
-_partition = click.option("--partition", type=click.IntRange(0), help="Only those of this partition.")
-_all = click.option("--all", "everything", is_flag=True, help="All that there are when it begins.")
+_partition = click.option("--partition", type=click.IntRange(0), help="Only the dead letters of this partition.")
+_all = click.option("--all", "everything", is_flag=True, help="All dead letters that there are when the command begins.")
 
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Entries of a Redis queue that were set aside, for they failed too often: look at them, send them again, or drop them."""
+    """List, show, send again or drop the dead letters of a Redis queue: entries that failed too often."""
 
 
 @dead_letters.command("list")
 @queue_options
 @_partition
-@click.option("--after", type=_LETTER, metavar="LETTER", help="Only those behind this one.")
-@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="So many at most.")
+@click.option("--after", type=_LETTER, metavar="LETTER", help="Only the dead letters after this one.")
+@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, as_json: bool) -> None:
     """List the dead letters of QUEUE, partition by partition, the oldest first."""
@@ -78,9 +78,9 @@ def list_letters(server: QueueServer, partition: int | None, after: "LetterId | 
 @dead_letters.command()
 @queue_options
 @click.argument("letter", type=_LETTER)
-@click.option("--hex", "as_hex", is_flag=True, help="The value in hexadecimal, also where it is text.")
+@click.option("--hex", "as_hex", is_flag=True, help="Show the value in hexadecimal, even if it is text.")
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the value, as it is, into this file."
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the value, byte for byte, into this file."
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 def show(server: QueueServer, letter: "LetterId", as_hex: bool, output: Path | None, as_json: bool) -> None:

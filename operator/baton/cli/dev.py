@@ -26,26 +26,28 @@ _folder = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=FOLDER,
     envvar="BATON_DEV_FOLDER",
-    help="Where it keeps what its processes need. Another one for a second `baton dev`. Default: in ~/.cache.",
+    help="The folder for its files. A second `baton dev` needs another one. Default: in ~/.cache.",
 )
 
 
 @click.group(invoke_without_command=True)
-@click.option("--redis-url", type=REDIS_URL, envvar=VARIABLE, show_envvar=True, help="A Redis that runs. Default: starts one.")
+@click.option(
+    "--redis-url", type=REDIS_URL, envvar=VARIABLE, show_envvar=True, help="A running Redis. Default: the command starts one."
+)
 @click.option(
     "--queue",
     "name",
     type=DEV_QUEUE,
     default="orders",
     show_default=True,
-    help="The name of queue and group, in the namespace dev.",
+    help="The name of the queue and of the group, in the namespace dev.",
 )
 @click.option("--partitions", type=click.IntRange(1, 1024), default=6, show_default=True)
 @click.option("--delay", type=click.FloatRange(0, 3600), default=1.0, show_default=True, help="spec.rebalance.delaySeconds.")
 @_folder
 @click.pass_context
 def dev(context: click.Context, redis_url: str | None, name: str, partitions: int, delay: float, folder: Path) -> None:
-    """Hand partitions of a queue from process to process on this machine, without a cluster, as the operator would.
+    """Hand partitions over between processes of this machine, as the operator does in a cluster.
 
     It runs until Ctrl-C and says who owns what. In other terminals: baton dev run -- python consumer.py
     """

@@ -16,7 +16,7 @@ from baton.controller.tls_folder import TLS_FOLDER
     "--kubeconfig",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="BATON_KUBECONFIG",
-    help="Whom to talk to. Default: the pod's own service account, or else $KUBECONFIG or ~/.kube/config.",
+    help="The kubeconfig. Default: the pod's service account, otherwise $KUBECONFIG or ~/.kube/config.",
 )
 @click.option(
     "--namespace",
@@ -24,7 +24,7 @@ from baton.controller.tls_folder import TLS_FOLDER
     "namespaces",
     type=NAMESPACE,
     multiple=True,
-    help="Serve only this namespace; may be repeated. Default: all of them.",
+    help="Serve only this namespace; may be repeated. Default: all namespaces.",
 )
 @click.option(
     "--lease-namespace",
@@ -32,7 +32,7 @@ from baton.controller.tls_folder import TLS_FOLDER
     envvar="POD_NAMESPACE",
     default="default",
     show_default=True,
-    help="Where the leader's Lease is.",
+    help="The namespace of the leader's Lease.",
 )
 @click.option(
     "--lease-name",
@@ -40,7 +40,7 @@ from baton.controller.tls_folder import TLS_FOLDER
     envvar="BATON_LEASE_NAME",
     default="baton-operator",
     show_default=True,
-    help="The leader's Lease.",
+    help="The name of the leader's Lease.",
 )
 @click.option("--identity", type=WORD, envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
 @click.option(
@@ -48,13 +48,17 @@ from baton.controller.tls_folder import TLS_FOLDER
     type=float,
     default=8.0,
     show_default=True,
-    help="Seconds after which another takes over from a dead leader: a whole number.",
+    help="Seconds until another replica takes over from a dead leader: a whole number.",
 )
 @click.option(
-    "--renew-deadline", type=float, default=5.0, show_default=True, help="Seconds after which a leader that cannot renew stops."
+    "--renew-deadline",
+    type=float,
+    default=5.0,
+    show_default=True,
+    help="Seconds until a leader stops that cannot renew its Lease.",
 )
 @click.option(
-    "--retry-period", type=float, default=1.0, show_default=True, help="Seconds between renewals, and looks at the Lease."
+    "--retry-period", type=float, default=1.0, show_default=True, help="Seconds between two renewals of, or looks at, the Lease."
 )
 @click.option(
     "--metrics-port",
@@ -64,21 +68,21 @@ from baton.controller.tls_folder import TLS_FOLDER
     show_default=True,
     help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
 )
-@click.option("--metrics-address", default="", help="Address to bind that port to. Default: all.")
+@click.option("--metrics-address", default="", help="The address of that port. Default: all addresses.")
 @click.option(
     "--admission-policy",
     type=click.Choice(["on", "off"]),
     envvar="BATON_ADMISSION_POLICY",
     default="off",
     show_default=True,
-    help="Whether the chart's admission policies are installed, which bind sessions to their pods; shown as a condition.",
+    help="Whether the chart's admission policies are installed. The condition SessionsBound shows it.",
 )
 @click.option(
     "--most-partitions",
     type=click.IntRange(min=1),
     default=MOST_IN_ALL,
     show_default=True,
-    help="Partitions that all groups may have together, for this process' memory; one namespace of several has half at most.",
+    help="The most partitions of all groups together, which bounds the memory. One namespace of several may have half.",
 )
 @click.option(
     "--tls-files",
@@ -86,7 +90,7 @@ from baton.controller.tls_folder import TLS_FOLDER
     envvar="BATON_TLS_FILES",
     default=TLS_FOLDER,
     show_default=True,
-    help="The folder of the only files that URLs of queues may name for TLS: in it a folder for each namespace, and CAs for all.",
+    help="The only folder whose TLS files URLs of queues may name. It has a folder for each namespace, and CAs for all.",
 )
 @click.option(
     "--log-level",
@@ -101,7 +105,7 @@ from baton.controller.tls_folder import TLS_FOLDER
     envvar="BATON_LOG_FORMAT",
     default="auto",
     show_default=True,
-    help="auto: text on a terminal, JSON elsewhere.",
+    help="auto: text on a terminal, otherwise JSON.",
 )
 def operator(
     kubeconfig: Path | None,
@@ -122,7 +126,7 @@ def operator(
 ) -> None:
     """Run the operator until it is told to stop.
 
-    Several may run: one leads, the others watch and take over.
+    Several replicas may run: one leads, and another takes over when it fails.
     """
     from kubernetes.aio.config import ConfigException
 

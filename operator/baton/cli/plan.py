@@ -41,21 +41,24 @@ def _counts(context: click.Context, parameter: click.Parameter, values: tuple[st
     "file",
     type=click.File("rb"),
     metavar="FILE",
-    help="Read the requests from FILE ('-': standard input): one per line, or a single one over several lines.",
+    help="Read the requests from FILE ('-': standard input): one per line, or a single request over several lines.",
 )
-@click.option("--explain", is_flag=True, help="For people: who gains and loses what, and whether it is worth it.")
+@click.option("--explain", is_flag=True, help="Explain to people who gains and loses what, and whether the moves are worth it.")
 @click.option(
-    "--group", type=GROUP, metavar="GROUP", help="With --explain: of this live ConsumerGroup (NAME or NAMESPACE/NAME); only read."
+    "--group",
+    type=GROUP,
+    metavar="GROUP",
+    help="With --explain: read this live ConsumerGroup (NAME or NAMESPACE/NAME), and change nothing.",
 )
-@click.option("--assignor", type=WORD, metavar="NAME", help="With --group: what if this assignor were used.")
-@click.option("--add", type=click.IntRange(0, MOST_ADDED), default=0, metavar="N", help="With --group: what if N pods came.")
-@click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: what if this pod went; may be repeated.")
+@click.option("--assignor", type=WORD, metavar="NAME", help="With --group: plan with this assignor.")
+@click.option("--add", type=click.IntRange(0, MOST_ADDED), default=0, metavar="N", help="With --group: plan for N more pods.")
+@click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: plan without this pod; may be repeated.")
 @click.option(
     "--partitions",
     multiple=True,
     metavar="QUEUE=COUNT",
     callback=_counts,
-    help="With --group: what if the queue had so many partitions; may be repeated.",
+    help="With --group: plan with COUNT partitions of QUEUE; may be repeated.",
 )
 @cluster_options
 def plan(

@@ -37,7 +37,7 @@ def queue_options(command: F) -> F:
         type=REDIS_URL,
         envvar=VARIABLE,
         show_envvar=True,
-        help="The queue's server. Default: the queue's spec.source.redis says.",
+        help="The queue's server. Default: that of the queue's spec.source.redis.",
     )
     @cluster_options
     @wraps(command)

@@ -16,9 +16,9 @@ from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
 @click.argument("group", type=GROUP)
 @cluster_options
 def rebalance(group: str, target: ClusterTarget) -> None:
-    """Ask for a rebalance of a ConsumerGroup: after the delay a plan is made, also where nothing has changed.
+    """Ask for a rebalance of a ConsumerGroup. After the delay the operator makes a plan, even if nothing has changed.
 
-    The same as a new value of the annotation baton.dev/rebalance.
+    A new value of the annotation baton.dev/rebalance does the same.
     """
     name, target = target.within(group)
     ask(_request(name, target))

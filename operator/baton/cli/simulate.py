@@ -33,18 +33,22 @@ from baton.simulation import simulate as run
 
 @click.command()
 @click.argument("scenarios", metavar="SCENARIO.yaml...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line; the last is the summary.")
-@click.option("--check", is_flag=True, help="Compare with what the files expect; exit 1 and say what failed.")
-@click.option("--svg", "drawing", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the timeline into this file.")
-@click.option("--story", "in_words", is_flag=True, help="Also tell everything that happens, with its reason.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line. The last is the summary.")
+@click.option(
+    "--check", is_flag=True, help="Compare the result with what the files expect. Ends with 1 if anything differs, and says what."
+)
+@click.option(
+    "--svg", "drawing", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the timeline as SVG into FILE."
+)
+@click.option("--story", "in_words", is_flag=True, help="Also list everything that happens, with its reason.")
 @click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="PATH=VALUE[,VALUE...]",
-    help="Change a value of the file, such as group.rebalance.delaySeconds=5. With several values: a table of what each costs.",
+    help="Change a value of the file, such as group.rebalance.delaySeconds=5. Several values: a table of their costs.",
 )
-@click.option("--group", type=GROUP, metavar="[NAMESPACE/]NAME", help="Which ConsumerGroup, where a file has several.")
+@click.option("--group", type=GROUP, metavar="[NAMESPACE/]NAME", help="The ConsumerGroup to simulate, if a file has several.")
 def simulate(
     scenarios: tuple[Path, ...],
     as_json: bool,
@@ -54,7 +58,7 @@ def simulate(
     changes: tuple[str, ...],
     group: str | None,
 ) -> None:
-    """Live through a scenario in virtual time: who joins and leaves when, and what Baton does about it.
+    """Simulate a scenario in virtual time: pods join and leave, and Baton hands partitions over.
 
     The same engine as the operator's runs against simulated consumers and queues; no cluster is needed. A file may also hold
     resources, as `kubectl get cg,pq -o yaml` prints them: then a fleet joins, grows by one, loses one and replaces one.

@@ -35,19 +35,19 @@ LINES = 24
 @click.command()
 @click.argument("group", type=GROUP, required=False)
 @cluster_options
-@click.option("--all-namespaces", "-A", is_flag=True, help="All groups of all namespaces.")
-@click.option("--partitions", "each", is_flag=True, help="Every partition: its state, its owner, its epoch, and where it goes.")
-@click.option("--members", "everybody", is_flag=True, help="All members, also where they do not fit on one screen.")
-@click.option("--watch", "-w", is_flag=True, help="Look again every second, until Ctrl-C.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
+@click.option("--partitions", "each", is_flag=True, help="Show each partition: its state, owner, epoch and next owner.")
+@click.option("--members", "everybody", is_flag=True, help="Show all members, even if they do not fit on one screen.")
+@click.option("--watch", "-w", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @click.option(
     "--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP, or with --partitions)."
 )
 def status(
     group: str | None, all_namespaces: bool, each: bool, everybody: bool, watch: bool, as_json: bool, target: ClusterTarget
 ) -> None:
-    """Show a ConsumerGroup: its state, who owns what, and what is changing hands. Without GROUP: all groups, a line each.
+    """Show a ConsumerGroup: its state, who owns what, and what changes hands. Without GROUP: one line for each group.
 
-    Ends with 3 where no operator looks after GROUP.
+    Ends with 3 if no operator looks after GROUP.
     """
     if group is not None and all_namespaces:
         raise click.UsageError("give GROUP or --all-namespaces, not both")

@@ -5,12 +5,12 @@ from baton.schema.source_fields import SourceFields
 
 
 class ExternalSource(SourceFields):
-    """A queue that Baton cannot talk to: its partitions are only numbers, and nothing but the consumers' word says that one was
-    let go."""
+    """A queue that Baton does not connect to. Its partitions are only numbers, and a consumer itself says when it has released
+    one."""
 
     on_deadline: OnDeadline = OnDeadline.WAIT
-    """What a hand-off does whose owner has not released the partition by the deadline: Wait for its word (nothing else is safe
-    where nothing can be enforced), or Force, which goes on without it."""
+    """What a hand-off does if the owner has not released the partition by the deadline. Wait: it waits, because no queue would
+    stop the owner. Force: it goes on, and two pods may work on the partition."""
 
     def at_deadline(self) -> OnDeadline:
         return self.on_deadline

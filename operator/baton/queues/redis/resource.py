@@ -34,7 +34,7 @@ _OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items(
 
 
 class RedisSource(SourceFields):
-    """A queue on Redis streams, kept by Baton. The server itself refuses stale owners."""
+    """A queue on Redis streams, made by Baton. The server itself refuses stale owners."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -95,4 +95,4 @@ class RedisSource(SourceFields):
     redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, or a Redis Cluster: redis+cluster://redis.shop:6379, both with
     several hosts between commas. Without a user or password: a URL with these belongs into a Secret, see urlSecretRef."""
     url_secret_ref: SecretKey | None = None
-    """A Secret that holds the URL. The operator reads it for every new connection, so a password may be changed."""
+    """A Secret that holds the URL. The operator reads it for every new connection, so you may change the password."""
