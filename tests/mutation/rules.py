@@ -110,7 +110,7 @@ ENGINE = (
     Mutation("5", "go on without the word where nothing fences", "engine/draft.py", "unit/engine/test_away.py",
              "if queue.fenced or queue.on_deadline is OnDeadline.FORCE or", "if True or"),
     Mutation("5", "force a hand-off to somebody on a queue that is let go of", "engine/draft.py", "unit/engine/test_away.py",
-             "return queue.let_go and move.receiver is None", "return queue.let_go"),
+             "return queue.given_up and move.receiver is None", "return queue.given_up"),
     Mutation("5", "let a deadline count for another receiver", "engine/handoff.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-grant-back-under-eager-frees-a-partition-for-nobody-else]",
              "if move.released is How.DEADLINE and not draft.goes_on", "if False and not draft.goes_on"),
     Mutation("5", "who is not Ready has let go", "engine/departures.py", "unit/engine/test_away.py",

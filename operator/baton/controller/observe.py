@@ -114,7 +114,7 @@ def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> Obse
     return replace(
         observed_queue(sight.spec, group, partitions),
         fenced=sight.enforced,
-        let_go=not sight.wanted,
+        given_up=not sight.wanted,
         incarnation=sight.facts.incarnation,
         owners=sight.facts.owners if sight.owners_wanted else {},
     )

@@ -174,7 +174,7 @@ class Draft(WorkingState):
         queue = self.queue(partition)
         if queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver:
             return True
-        return queue.let_go and move.receiver is None
+        return queue.given_up and move.receiver is None
 
     def record_answer(self, approval: str) -> None:
         """Remember the approval that was carried out or refused, so that it is answered once."""

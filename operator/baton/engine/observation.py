@@ -69,7 +69,7 @@ class ObservedQueue:
     """The queue refuses earlier owners. False for External, where only the consumer's release counts."""
     max_handoff: float = 3.0
     on_deadline: OnDeadline = OnDeadline.WAIT
-    let_go: bool = False
+    given_up: bool = False
     """The group gives up the whole queue. Then a hand-off without a receiver ends at its deadline, even without a release,
     because no next owner can be disturbed."""
     incarnation: str | None = None

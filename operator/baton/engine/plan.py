@@ -31,7 +31,7 @@ def _plan(draft: Draft) -> None:
     draft.member_slots = [slot for slot in draft.member_slots if slot.expires is not None]
     if not members:
         propose(draft, {}, why)
-        _let_go(draft)
+        _release_without_receiver(draft)
         make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
         return
     kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
@@ -137,7 +137,7 @@ def _must_go(draft: Draft, partition: Partition) -> bool:
     return owner is not None and owner not in draft.eligible and draft.at_rest(partition)
 
 
-def _let_go(draft: Draft) -> None:
+def _release_without_receiver(draft: Draft) -> None:
     """The holddown ended without a member: owners that are stopping release their partitions, and the slots lapse."""
     kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
     for partition in sorted(draft.records):

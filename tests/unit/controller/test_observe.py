@@ -122,11 +122,11 @@ def test_an_external_queue_enforces_nothing_whatever_has_answered() -> None:
 def test_a_group_that_is_being_deleted_waits_for_nothing() -> None:
     seen = observation(replace(GROUP, deleted_at="2026-11-22T00:00:00Z"), SPEC, [sight(named=False)], GroupMembers())
     assert (seen.spec.delay, seen.spec.paused) == (0.0, False)
-    assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].let_go) == (0, True)
+    assert (seen.queues[ORDERS].partitions, seen.queues[ORDERS].given_up) == (0, True)
 
 
 def test_a_queue_that_the_group_has_is_not_let_go_of() -> None:
-    assert not observation(GROUP, SPEC, [sight()], GroupMembers()).queues[ORDERS].let_go
+    assert not observation(GROUP, SPEC, [sight()], GroupMembers()).queues[ORDERS].given_up
 
 
 def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:

@@ -147,7 +147,7 @@ def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> 
     group = external().start("a").join("b")
     group.settle(at=20)
     group.settle(at=25)
-    group.queues = {name: replace(queue, partitions=0, let_go=True) for name, queue in group.queues.items()}
+    group.queues = {name: replace(queue, partitions=0, given_up=True) for name, queue in group.queues.items()}
     group.spec = replace(group.spec, paused=True)
     group.settle(at=40)
     assert group.owners() == "aa"
