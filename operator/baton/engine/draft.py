@@ -193,7 +193,7 @@ class Draft(WorkingState):
         seen = self.observation.members[member]
         old = self.known.get(member)
         if old is None or old.uid != seen.uid:
-            self.known[member] = KnownMember(seen.uid, instance=seen.instance, subscribed=seen.subscribed, capacity=seen.capacity)
+            self.known[member] = KnownMember(seen.uid, seen.subscribed, seen.instance, seen.capacity)
             self.changed_members.add(member)
 
     def new_slot(self, member: MemberId) -> MemberSlot:

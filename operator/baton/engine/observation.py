@@ -84,21 +84,27 @@ class ObservedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedMember:
-    """A pod of the fleet that is Ready (an executor: also registered with its driver), or one that is terminating."""
+class GroupMember:
+    """A member: which pod it is, and what it announces."""
 
     uid: Uid
-    joined: float = 0.0
-    """When it became Ready. Orders members by joining; ties go by name."""
     subscribed: frozenset[QueueName] | None = None
     """None: all queues of the group."""
-    assignors: tuple[str, ...] | None = None
-    """The assignors that it supports; None: all."""
     instance: str | None = None
     """The identity of a static member."""
-    zone: str | None = None
     capacity: Fraction = Fraction(1)
     """How much it can carry compared with the others, above 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedMember(GroupMember):
+    """A pod of the fleet that is Ready (an executor: also registered with its driver), or one that is terminating."""
+
+    joined: float = 0.0
+    """When it became Ready. Orders members by joining; ties go by name."""
+    assignors: tuple[str, ...] | None = None
+    """The assignors that it supports; None: all."""
+    zone: str | None = None
     terminating: bool = False
     """The pod was asked to stop, and can still release partitions."""
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import NamedTuple
 
 from baton.api.enums import Protocol
 from baton.api.group_status import GroupNumbers
 from baton.engine.effects import Effect
-from baton.engine.observation import Observation
+from baton.engine.observation import GroupMember, Observation
 from baton.engine.step_events import How
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
@@ -77,16 +76,12 @@ class MemberSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownMember:
-    """A member that has a key in the ledger."""
+class KnownMember(GroupMember):
+    """A member that has a key in the ledger, as a step took it in last."""
 
-    uid: Uid
     active: bool = False
     generation: int = 0
     """The generation of the last change to its key."""
-    instance: str | None = None
-    subscribed: frozenset[QueueName] | None = None
-    capacity: Fraction = Fraction(1)
 
 
 class KnownQueue(NamedTuple):

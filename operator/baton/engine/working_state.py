@@ -126,10 +126,8 @@ class WorkingState:
 
     def identity(self, member: MemberId) -> str | None:
         """The identity of a static member; None for any other."""
-        if member in self.known:
-            return self.known[member].instance
-        seen = self.observation.members.get(member)
-        return None if seen is None else seen.instance
+        one = self.known.get(member) or self.observation.members.get(member)
+        return None if one is None else one.instance
 
     def queue(self, partition: Partition) -> ObservedQueue:
         """The observation of the partition's queue."""

@@ -20,7 +20,7 @@ from baton.model.ids import MemberId, Uid
 
 TARGET = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
 NOBODY = GroupMembers()
-SOMEBODY = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), 0.0)}, pods=1)
+SOMEBODY = GroupMembers({MemberId("a"): ObservedMember(Uid("u"))}, pods=1)
 
 
 def spec(**fields: Any) -> ConsumerGroupSpec:
@@ -91,7 +91,7 @@ async def test_a_workload_that_was_scaled_to_zero_asks_for_nobody(scaling: Scali
 
 async def test_a_workload_of_none_asks_for_nobody_while_its_pods_still_stop(scaling: Scaling, workload: Workload) -> None:
     workload.replicas = 0
-    stopping = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), 0.0, terminating=True)})
+    stopping = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), terminating=True)})
     assert await look(scaling, stopping, scale=TARGET) == 0
 
 
@@ -155,7 +155,7 @@ class Pods(Workload):
         ]
 
 
-BOTH = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in ("a", "b")}, pods=2)
+BOTH = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}")) for name in ("a", "b")}, pods=2)
 
 
 @pytest.mark.parametrize("fields", [{"scale": TARGET}, {"scale": {"mode": "Spark"}, "replicas": 1}, {}], ids=str)
@@ -194,7 +194,7 @@ async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_
 
 async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are_marked() -> None:
     pods = Pods(*"abcdefghijkl")
-    members = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}"), 0.0) for name in pods.costs}, pods=12)
+    members = GroupMembers({MemberId(name): ObservedMember(Uid(f"u-{name}")) for name in pods.costs}, pods=12)
     scaling = made(pods)
     asked = spec(scale=TARGET, replicas=1)
     pods.refuse = {"c"}

@@ -81,7 +81,7 @@ def test_the_largest_group_can_be_read() -> None:
         records={
             Partition(orders, number): PartitionRecord(Epoch(1), owner, owner) for number, owner in enumerate(sorted(owners))
         },
-        known={a: KnownMember(Uid("uid-a"), True), b: KnownMember(Uid("uid-b"), True)},
+        known={a: KnownMember(Uid("uid-a"), active=True), b: KnownMember(Uid("uid-b"), active=True)},
     )
     assert load(dump(state)) == state
 
