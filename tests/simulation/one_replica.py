@@ -17,10 +17,10 @@ from baton.kube.election import Terms
 from baton.kube.events import EVENTS
 from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.objects import GROUP_VERSION, QueueView, groups_path
-from baton.kube.times import to_text
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, ledger_name
+from baton.model.times import to_text
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation.virtual_time import run
 

@@ -15,10 +15,10 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.leases import leases_path
 from baton.kube.objects import QueueView, groups_path, queues_path
-from baton.kube.times import to_micro_text
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, LEDGER_GROUP_KEY, ledger_name, session_lease_name
+from baton.model.times import to_micro_text
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation import virtual_time

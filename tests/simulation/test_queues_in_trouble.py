@@ -18,10 +18,10 @@ from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView, groups_path, queues_path
-from baton.kube.times import to_text
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, ledger_name
+from baton.model.times import to_text
 from baton.queues.protocol import Claimant, Owner, QueueAdapter
 from baton.simulation.virtual_time import run
 

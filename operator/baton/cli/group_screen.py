@@ -15,9 +15,9 @@ from baton.cli.move_text import handoff, pause, proposed
 from baton.cli.printing import printable, table
 from baton.engine.partition_state import PartitionState
 from baton.engine.partition_text import write_numbers
-from baton.kube.times import read_seconds
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.times import read_seconds
 from baton.model.wording import counted, first_of
 
 T = TypeVar("T")

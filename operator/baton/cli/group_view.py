@@ -14,11 +14,11 @@ from baton.engine.partition_state import PartitionState, partition_states
 from baton.engine.partition_text import write_numbers
 from baton.engine.state import MemberSlot
 from baton.kube.objects import GroupView, QueueView, group_view, queue_view
-from baton.kube.times import read_seconds, to_text
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import Grants, format_numbers
+from baton.model.times import read_seconds, to_text
 
 Json = dict[str, Any]
 Manifest = Mapping[str, Any]

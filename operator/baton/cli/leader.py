@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.leases import leases_path
 from baton.kube.releases import release_of
-from baton.kube.times import read_seconds, to_text
+from baton.model.times import read_seconds, to_text
 
 GIVEN_UP_FOR = 30.0
 """Seconds for which nobody may hold the Lease: the next replica may be on its way."""

@@ -15,9 +15,9 @@ from baton.kube.api import Api, core_path
 from baton.kube.leases import leases_path
 from baton.kube.members import membership
 from baton.kube.objects import groups_path, queues_path
-from baton.kube.times import read_seconds
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
+from baton.model.times import read_seconds
 
 
 class UnreadableError(ValueError):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from baton.api import Handoff, ProposalStatus, ProposedMoveStatus
-from baton.kube.times import read_seconds
+from baton.model.times import read_seconds
 from baton.model.wording import counted
 
 

@@ -8,7 +8,7 @@ from baton.controller.hold_ups import HoldUp, without_owner
 from baton.controller.problems import Problem, Reason
 from baton.engine import State, Summary
 from baton.engine.proposal import Outlook
-from baton.kube.times import to_text
+from baton.model.times import to_text
 from baton.model.wording import counted
 
 NONE_ASKED_FOR = "there is no pod, and none is asked for"

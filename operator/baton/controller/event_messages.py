@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 from baton.controller.event_reasons import EventReason
 from baton.engine.step_events import Granted, How, Redirected, Released, Revoked
 from baton.kube.events import Kind
-from baton.kube.times import to_text
 from baton.model.ids import Partition
 from baton.model.ranges import format_numbers
+from baton.model.times import to_text
 from baton.model.wording import counted
 
 H = TypeVar("H", Revoked, Redirected, Released, Granted)

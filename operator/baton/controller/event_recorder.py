@@ -29,8 +29,8 @@ from baton.engine.step_events import (
     Withdrawn,
 )
 from baton.kube.events import Events, Kind, Regarding
-from baton.kube.times import to_text
 from baton.model.ids import Partition
+from baton.model.times import to_text
 from baton.model.wording import counted
 
 TROUBLE_APART = 10.0

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from baton.controller.problems import Problem, Reason
 from baton.engine import Summary
-from baton.kube.times import to_text
 from baton.model.names import SUBSCRIBED_ANNOTATION
+from baton.model.times import to_text
 from baton.model.wording import counted
 
 

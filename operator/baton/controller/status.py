@@ -28,10 +28,10 @@ from baton.engine.summary import InFlight
 from baton.kube.api import Json
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
-from baton.kube.times import to_text
 from baton.model.ids import Partition
 from baton.model.names import GROUP_LABEL
 from baton.model.ranges import format_numbers
+from baton.model.times import to_text
 from baton.model.wording import counted
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
 from baton.kube.clock import ApiServerClock
-from baton.kube.times import read_seconds, to_text
+from baton.model.times import read_seconds, to_text
 
 APART = 0.25
 FIRST_RETRY, LONGEST_RETRY = 1.0, 30.0

@@ -19,7 +19,7 @@ from kubernetes.aio import client, config
 
 from baton.kube.clock import ServerTime
 from baton.kube.namespace_turns import Bounds, NamespaceTurns
-from baton.kube.times import from_http_text
+from baton.model.times import from_http_text
 
 Json = dict[str, Any]
 

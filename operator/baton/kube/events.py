@@ -10,7 +10,7 @@ import structlog
 
 from baton.kube.api import Api, ApiError, Json, UnavailableError, group_path
 from baton.kube.clock import ApiServerClock
-from baton.kube.times import to_micro_text
+from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
 QUEUED_AT_MOST = 1000

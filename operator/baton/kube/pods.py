@@ -11,7 +11,6 @@ from re import ASCII, fullmatch
 from typing import Any
 
 from baton.assignors import BUILT_IN, INSTALLED_NAME
-from baton.kube.times import read_seconds
 from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.names import (
     ASSIGNORS_ANNOTATION,
@@ -24,6 +23,7 @@ from baton.model.names import (
     SPARK_ROLE_LABEL,
     SUBSCRIBED_ANNOTATION,
 )
+from baton.model.times import read_seconds
 from baton.model.wording import quoted
 
 ZONE_LABEL = "topology.kubernetes.io/zone"

@@ -10,10 +10,10 @@ from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
-from baton.kube.times import to_seconds
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
+from baton.model.times import to_seconds
 
 Start = Callable[..., Operator]
 

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS
 from baton.kube.leases import leases_path
-from baton.kube.times import to_seconds
+from baton.model.times import to_seconds
 
 Start = Callable[..., Operator]
 Mood = Callable[[str], object]

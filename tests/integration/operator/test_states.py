@@ -16,9 +16,9 @@ from tests.waiting import eventually
 from baton.kube.api import group_path
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path
-from baton.kube.times import to_micro_text, to_seconds, to_text
 from baton.model.ids import QueueName
 from baton.model.session import Release
+from baton.model.times import to_micro_text, to_seconds, to_text
 
 SETTLES = QueueName("settles")
 SETTLED = "--for=condition=Settled"

@@ -22,11 +22,11 @@ from baton.kube.api import Api, NotFoundError, core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.objects import GROUP_VERSION, groups_path
-from baton.kube.times import to_micro_text, to_text
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, ledger_name, session_lease_name
 from baton.model.session import Release, format_releases
+from baton.model.times import to_micro_text, to_text
 from baton.queues.protocol import Claimant, Owner
 from baton.queues.redis import RedisQueue
 

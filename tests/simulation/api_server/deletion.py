@@ -12,7 +12,7 @@ from tests.simulation.api_server.refusals import Refused, conflict, not_found
 from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.writes import believe
 
-from baton.kube.times import to_text
+from baton.model.times import to_text
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which the collector of garbage holds an owner."""

@@ -44,7 +44,7 @@ from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
 
-from baton.kube.times import to_text
+from baton.model.times import to_text
 
 
 class ApiServer:

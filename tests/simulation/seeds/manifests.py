@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from baton.kube.objects import GROUP_VERSION
-from baton.kube.times import to_text
 from baton.model.names import GROUP_LABEL, SUBSCRIBED_ANNOTATION
+from baton.model.times import to_text
 
 IDENTITY_LABEL = "identity"
 Json = dict[str, Any]

@@ -4,8 +4,8 @@ from typing import Any
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.kube.clock import ApiServerClock
-from baton.kube.times import to_text
 from baton.model import Uid
+from baton.model.times import to_text
 
 OLD = to_text(1_000_000)
 

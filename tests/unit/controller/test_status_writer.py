@@ -9,7 +9,7 @@ from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 from baton.controller.status_writer import HEARTBEAT, SPREAD, StatusWriter
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path
-from baton.kube.times import to_seconds, to_text
+from baton.model.times import to_seconds, to_text
 
 ORDERS = groups_path("shop", "orders")
 BEFORE = {"state": "Holddown", "holdUntil": "2026-01-01T00:00:00Z"}

@@ -13,7 +13,7 @@ from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator
 from tests.waiting import eventually
 
 from baton.kube.api import ApiError, UnavailableError
-from baton.kube.times import to_seconds
+from baton.model.times import to_seconds
 
 Start = Callable[..., Operator]
 
