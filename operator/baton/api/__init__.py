@@ -3,7 +3,7 @@
 from baton.api.attributes import Attributes, attributes
 from baton.api.condition import Condition, ConditionStatus
 from baton.api.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, sessions_required
-from baton.api.group_status import ConsumerGroupStatus, Handoff, ProposalStatus, ProposedChange, ProposedMoveStatus, ShownState
+from baton.api.group_status import ConsumerGroupStatus, Handoff, ProposalStatus, ProposedChange, ProposedMove, ShownState
 from baton.api.queue import (
     AccessType,
     PartitionedQueue,
@@ -27,7 +27,7 @@ __all__ = [
     "PartitionedQueueStatus",
     "ProposalStatus",
     "ProposedChange",
-    "ProposedMoveStatus",
+    "ProposedMove",
     "SessionRule",
     "ShownState",
     "attributes",

@@ -14,6 +14,9 @@ MOST_HANDOFFS_SHOWN = 50
 MOST_PROPOSED_SHOWN = 50
 """The most moves, and the most members, of a proposal in the status; the ledger has all of them."""
 
+LONGEST_REASON = 256
+"""Characters of why something moves."""
+
 LONGEST_RANGES = 256
 """The most characters of a list of partitions in the status."""
 
@@ -48,11 +51,11 @@ class Handoff(Shape):
     """When the giver is fenced off, unless it has released the partition."""
     unacknowledged: int | None = None
     """The number of messages that the giver still has to acknowledge; none if the queue does not know it."""
-    reason: Annotated[str, Field(max_length=256)] = ""
+    reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     """Why it moves."""
 
 
-class ProposedMoveStatus(Shape):
+class ProposedMove(Shape):
     """Partitions of one queue that would go from one pod to another."""
 
     queue: Annotated[str, Field(max_length=253)]
@@ -83,7 +86,7 @@ class ProposalStatus(Shape):
     """The id to approve. It stands for these moves only. Once approved or overtaken, it never comes again."""
     created_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """The time since which it waits."""
-    reason: Annotated[str, Field(max_length=256)] = ""
+    reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     """The reason of the plan."""
     moves: int
     """The number of partitions that would move."""
@@ -98,7 +101,7 @@ class ProposalStatus(Shape):
     )
     """The members that would gain or lose partitions, at most 50 of them."""
     handoffs: Annotated[
-        list[ProposedMoveStatus], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
+        list[ProposedMove], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
     ] = Field(default_factory=list)
     """The moves by queue, giver and receiver, at most 50 of them."""
 

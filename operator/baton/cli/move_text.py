@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from baton.api import Handoff, ProposalStatus, ProposedMoveStatus
+from baton.api import Handoff, ProposalStatus, ProposedMove
 from baton.model.times import read_seconds
 from baton.model.wording import counted
 
@@ -19,7 +19,7 @@ def handoff(move: Handoff, now: float) -> str:
     return f"partition {move.partition} of {move.queue} goes {way}{why}" + (f"; {', '.join(waits)}" if waits else "")
 
 
-def proposed(move: ProposedMoveStatus) -> str:
+def proposed(move: ProposedMove) -> str:
     """`orders 0-3: exec-3 -> exec-7`"""
     return f"{move.queue} {move.partitions}: {move.giver} -> {move.receiver}"
 

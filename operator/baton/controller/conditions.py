@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from baton.api import Condition, ConditionStatus, ShownState
+from baton.api import Condition, ConditionStatus, ProposalStatus, ShownState
 from baton.controller.hold_ups import HoldUp, without_owner
 from baton.controller.problems import Problem, Reason
 from baton.engine import State, Summary
-from baton.engine.proposal import Outlook
 from baton.model.times import to_text
 from baton.model.wording import counted
 
@@ -103,16 +102,16 @@ def _changing_hands(moving: int) -> str:
     return f"{counted(moving, 'partition is', 'partitions are')} changing hands"
 
 
-def proposal_ready(proposal: Outlook | None) -> Told:
+def proposal_ready(proposal: ProposalStatus | None) -> Told:
     """Of a group with spec.approval Manual."""
     if proposal is None:
         return ("ProposalReady", ConditionStatus.FALSE, Reason.NOTHING_PROPOSED, "nothing waits for approval")
-    what = counted(proposal.count, "partition")
+    what = counted(proposal.moves, "partition")
     return (
         "ProposalReady",
         ConditionStatus.TRUE,
         Reason.WAITING_FOR_APPROVAL,
-        f"proposal {proposal.id} would move {what}: {proposal.why}; look at status.proposal, and approve "
+        f"proposal {proposal.id} would move {what}: {proposal.reason}; look at status.proposal, and approve "
         f"it with `baton approve`, or with the annotation baton.dev/approve: {proposal.id}",
     )
 

@@ -1,10 +1,11 @@
 """The status of a ConsumerGroup, from what its engine and its queues say. Pure."""
 
 from collections.abc import Mapping
+from itertools import islice
 
-from baton.api import ConsumerGroupStatus, Handoff, ProposalStatus, ProposedChange, ProposedMoveStatus, ShownState
+from baton.api import ConsumerGroupStatus, Handoff, ShownState
 from baton.api.enums import Approval
-from baton.api.group_status import LONGEST_RANGES, MOST_HANDOFFS_SHOWN, MOST_PROPOSED_SHOWN
+from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN
 from baton.controller.conditions import (
     NONE_ASKED_FOR,
     Told,
@@ -23,14 +24,12 @@ from baton.controller.hold_ups import HoldUp, waits_for, without_owner
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
 from baton.engine import Summary
-from baton.engine.proposal import Outlook
-from baton.engine.summary import InFlight
+from baton.engine.state import Move
 from baton.kube.api import Json
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.model.ids import Partition
 from baton.model.names import GROUP_LABEL
-from baton.model.ranges import format_numbers
 from baton.model.times import to_text
 from baton.model.wording import counted
 
@@ -53,8 +52,11 @@ def group_status(
         assignor=whole.assignor,
         selector=f"{GROUP_LABEL}={group.name}",
         replicas=seen.pods,
-        handoffs=[_handoff(one, unacknowledged.get(one.partition)) for one in whole.in_flight[:MOST_HANDOFFS_SHOWN]],
-        proposal=None if whole.proposal is None else _proposal(whole.proposal),
+        handoffs=[
+            _handoff(partition, move, unacknowledged.get(partition))
+            for partition, move in islice(whole.in_flight.items(), MOST_HANDOFFS_SHOWN)
+        ],
+        proposal=whole.proposal,
         conditions=conditions(told, group.status.get("conditions") or (), group.generation, now),
     )
 
@@ -103,9 +105,9 @@ def halted_status(group: GroupView, problem: Problem, now: float) -> Json:
 def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
     unfenced = {sight.name for sight in sights if not sight.enforced}
     return [
-        one.giver
-        for one in whole.in_flight
-        if one.giver is not None and one.deadline is not None and now > one.deadline and one.partition.queue in unfenced
+        move.giver
+        for partition, move in whole.in_flight.items()
+        if move.giver is not None and now > move.deadline and partition.queue in unfenced
     ]
 
 
@@ -116,39 +118,14 @@ def _shared(whole: Summary, wait: HoldUp | None) -> str:
     return f"{counted(whole.numbers.members, 'member has', 'members share')} {counted(whole.numbers.partitions, 'partition')}"
 
 
-def _proposal(one: Outlook) -> ProposalStatus:
-    return ProposalStatus(
-        id=one.id,
-        created_at=to_text(one.created),
-        reason=one.why[:256],
-        moves=one.count,
-        paused=one.paused,
-        paused_at_once=one.at_once,
-        longest_pause_seconds=None if one.longest is None else round(one.longest),
-        members=[
-            ProposedChange(member=change.member, before=change.before, after=change.after)
-            for change in one.changes[:MOST_PROPOSED_SHOWN]
-        ],
-        handoffs=[
-            ProposedMoveStatus(queue=move.queue, partitions=_ranges(move.numbers), giver=move.giver, receiver=move.receiver)
-            for move in one.moves[:MOST_PROPOSED_SHOWN]
-        ],
-    )
-
-
-def _ranges(numbers: tuple[int, ...]) -> str:
-    text = format_numbers(numbers)
-    return text if len(text) <= LONGEST_RANGES else text[: text.rindex(",", 0, LONGEST_RANGES)] + ",…"
-
-
-def _handoff(one: InFlight, unacknowledged: int | None) -> Handoff:
+def _handoff(partition: Partition, move: Move, unacknowledged: int | None) -> Handoff:
     return Handoff(
-        queue=one.partition.queue,
-        partition=one.partition.number,
-        giver=one.giver,
-        receiver=one.receiver,
-        epoch=one.epoch,
-        deadline=None if one.deadline is None else to_text(one.deadline),
+        queue=partition.queue,
+        partition=partition.number,
+        giver=move.giver,
+        receiver=move.receiver,
+        epoch=move.epoch,
+        deadline=None if move.giver is None else to_text(move.deadline),
         unacknowledged=unacknowledged,
-        reason=one.why[:256],
+        reason=move.why[:LONGEST_REASON],
     )

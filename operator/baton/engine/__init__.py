@@ -11,14 +11,13 @@ from baton.engine.partition_state import PartitionState, partition_state, partit
 from baton.engine.state import GroupState, PlanProblem
 from baton.engine.step import Step, step
 from baton.engine.step_events import State
-from baton.engine.summary import InFlight, Summary, summary
+from baton.engine.summary import Summary, summary
 from baton.model.ledger import LedgerError
 
 __all__ = [
     "Effect",
     "Grant",
     "GroupState",
-    "InFlight",
     "LedgerError",
     "PartitionState",
     "Pause",

@@ -1,55 +1,27 @@
 """The preview of a proposal, for the person who approves it."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from itertools import islice
 
 from baton.api.enums import Protocol
+from baton.api.group_status import (
+    LONGEST_RANGES,
+    LONGEST_REASON,
+    MOST_PROPOSED_SHOWN,
+    ProposalStatus,
+    ProposedChange,
+    ProposedMove,
+)
 from baton.engine.observation import Observation
 from baton.engine.state import GroupState, Proposal
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.on_deadline import OnDeadline
+from baton.model.ranges import format_numbers
+from baton.model.times import to_text
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedMove:
-    """Partitions of one queue that go from one member to another."""
-
-    queue: QueueName
-    numbers: tuple[int, ...]
-    """Ascending."""
-    giver: MemberId
-    receiver: MemberId
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The number of a member's partitions before and after a proposal."""
-
-    member: MemberId
-    before: int
-    after: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """The preview of a proposal: its moves by queue and partition, its members by name."""
-
-    id: str
-    why: str
-    created: float
-    count: int
-    """The number of partitions that would move."""
-    moves: tuple[ProposedMove, ...]
-    changes: tuple[Change, ...]
-    paused: int
-    """The number of partitions that would be paused: those that move, and under Eager all that have an owner."""
-    at_once: int
-    """The most partitions that would be paused at the same time."""
-    longest: float | None
-    """The longest pause of one partition, in seconds; None: until its consumer releases it (External queues)."""
-
-
-def outlook(state: GroupState) -> Outlook | None:
+def preview(state: GroupState) -> ProposalStatus | None:
     """The preview of the current proposal. None: there is no proposal, or no step has made this state."""
     proposal = state.proposal
     if proposal is None or state.view is None:
@@ -66,17 +38,30 @@ def outlook(state: GroupState) -> Outlook | None:
     loads = Counter(record.owner for record in state.records.values())
     paused = _paused(state, proposal, observation)
     bound = observation.spec.max_concurrent_handoffs if observation.spec.protocol is Protocol.COOPERATIVE else 0
-    return Outlook(
+    longest = _longest(paused, observation)
+    return ProposalStatus(
         id=proposal.id,
-        why=proposal.why,
-        created=proposal.created,
-        count=len(proposal.receivers),
-        moves=tuple(ProposedMove(queue, tuple(of), giver, receiver) for (queue, giver, receiver), of in moves.items()),
-        changes=tuple(Change(member, loads[member], loads[member] + gain) for member, gain in sorted(gains.items()) if gain),
+        created_at=to_text(proposal.created),
+        reason=proposal.why[:LONGEST_REASON],
+        moves=len(proposal.receivers),
         paused=len(paused),
-        at_once=min(bound, len(paused)) if bound else len(paused),
-        longest=_longest(paused, observation),
+        paused_at_once=min(bound, len(paused)) if bound else len(paused),
+        longest_pause_seconds=None if longest is None else round(longest),
+        members=[
+            ProposedChange(member=member, before=loads[member], after=loads[member] + gain)
+            for member, gain in sorted(gains.items())
+            if gain
+        ][:MOST_PROPOSED_SHOWN],
+        handoffs=[
+            ProposedMove(queue=queue, partitions=_ranges(numbers), giver=giver, receiver=receiver)
+            for (queue, giver, receiver), numbers in islice(moves.items(), MOST_PROPOSED_SHOWN)
+        ],
     )
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    text = format_numbers(numbers)
+    return text if len(text) <= LONGEST_RANGES else text[: text.rindex(",", 0, LONGEST_RANGES)] + ",…"
 
 
 def _paused(state: GroupState, proposal: Proposal, observation: Observation) -> set[Partition]:

@@ -1,30 +1,15 @@
 """The summary of a group, which its status, its metrics and `baton status` show."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.api.group_status import GroupNumbers
+from baton.api.group_status import GroupNumbers, ProposalStatus
 from baton.engine.group_state import state_of
 from baton.engine.observation import HeldBack
-from baton.engine.proposal import Outlook, outlook
-from baton.engine.state import GroupState, PlanProblem
+from baton.engine.proposal import preview
+from baton.engine.state import GroupState, Move, PlanProblem
 from baton.engine.step_events import State
-from baton.model.ids import Epoch, MemberId, Partition
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """One running hand-off."""
-
-    partition: Partition
-    giver: MemberId | None
-    """None: the partition has no owner that has to release it."""
-    receiver: MemberId | None
-    """None: the partition is withdrawn, or waits without an owner."""
-    epoch: Epoch
-    """The epoch of the coming grant."""
-    deadline: float | None
-    """The deadline for the giver, in seconds; None: there is no giver."""
-    why: str
+from baton.model.ids import MemberId, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +22,7 @@ class Summary:
     the end of a pause, room in the ledger, or an assignor."""
     generation: int
     numbers: GroupNumbers
-    in_flight: tuple[InFlight, ...]
+    in_flight: Mapping[Partition, Move]
     assignor: str | None
     balanced: bool
     """The members own the partitions as the assignor would plan it, and nothing runs, is due or held down. False before a
@@ -49,7 +34,7 @@ class Summary:
     """The ledger had no room for what is due."""
     victims: tuple[MemberId, ...]
     problem: PlanProblem | None
-    proposal: Outlook | None
+    proposal: ProposalStatus | None
 
 
 def summary(state: GroupState) -> Summary:
@@ -62,17 +47,14 @@ def summary(state: GroupState) -> Summary:
         hold_until=hold_until,
         generation=state.generation,
         numbers=_of_ledger(state) if view is None else view.numbers,
-        in_flight=tuple(
-            InFlight(partition, move.giver, move.receiver, move.epoch, None if move.giver is None else move.deadline, move.why)
-            for partition, move in sorted(state.moves.items())
-        ),
+        in_flight=dict(sorted(state.moves.items())),
         assignor=None if state.facts is None else state.facts.assignor,
         balanced=view is not None and view.balanced,
         settled=view is not None and view.settled,
         held_back=view is not None and view.observation.held_back is not HeldBack.NOTHING,
         victims=tuple(name for name, _ in state.victims),
         problem=None if view is None else view.problem,
-        proposal=outlook(state),
+        proposal=preview(state),
     )
 
 

@@ -32,7 +32,7 @@ def test_only_what_moves_is_paused_under_the_givers_epoch() -> None:
 
 def test_the_ledger_has_giver_receiver_epoch_and_deadline_before_anything_is_paused() -> None:
     group = handing_off()
-    flight = summary(group.state).in_flight[0]
+    flight = next(iter(summary(group.state).in_flight.values()))
     assert (flight.giver, flight.receiver, flight.epoch, flight.deadline) == ("a", "b", 2, 15)
     assert flight.why == "b joined"
 
@@ -133,7 +133,7 @@ def test_a_move_that_was_replanned_goes_to_the_new_receiver() -> None:
     group.now = 12.5
     group.join("c").step(12.5)
     group.settle(14.5)
-    receivers = {flight.receiver for flight in summary(group.state).in_flight}
+    receivers = {flight.receiver for flight in summary(group.state).in_flight.values()}
     assert receivers == {"b", "c"}
     for number in (1, 2):
         group.release("a", number)
