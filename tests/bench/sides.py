@@ -150,7 +150,7 @@ class Ours(Side):
     async def _lag(self) -> int:
         operator = RedisQueue(self.url, self.queue, Claimant(GROUP, "uid-of-the-group"))
         try:
-            return sum((await operator.lag()).values())
+            return sum((await operator.check()).lag.values())
         finally:
             await operator.close()
 

@@ -39,7 +39,7 @@ class QueueFacts:
     @property
     def telling(self) -> tuple[object, ...]:
         """What makes a difference to the group."""
-        return (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing)
+        return (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings)
 
 
 def problem_of(queue: QueueName, error: Exception) -> Problem:

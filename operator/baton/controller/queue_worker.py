@@ -170,42 +170,37 @@ class QueueWorker:
         """Is it there, is it ours, is it what the spec says, has its server been restarted, and who owns what?"""
         self._look_now.clear()
         resizing = await self._ensure(adapter)
-        incarnation = await answer(self.queue, adapter.incarnation())  # a queue that was not made yet had none
-        partitions = await answer(self.queue, adapter.partitions())
+        self.records.look()
+        seen = await answer(self.queue, adapter.check())  # after the queue was made, for before it had no incarnation
         known = self.facts
-        afresh = known.partitions is None or incarnation != known.incarnation
-        surprised = await self._read_records(adapter, afresh) if adapter.fenced else False
+        afresh = known.partitions is None or seen.incarnation != known.incarnation
+        surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh)
         owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in self.records.known.items()} if surprised else None
         self.troubled_since = None
         self.facts = replace(
             self.facts,
-            partitions=partitions if partitions is not None else self._asked_for,
+            partitions=seen.partitions if seen.partitions is not None else self._asked_for,
             fenced=adapter.fenced,
-            incarnation=incarnation,
+            incarnation=seen.incarnation,
             owners=known.owners if owners is None else owners,
             problem=None,
             resizing=resizing,
+            lag=seen.lag,
+            stale_refused=seen.stale_refused,
+            dead_letters=seen.dead_letters,
+            warnings=seen.warnings,
         )
         if surprised or self.facts.telling != known.telling:
             self._changed()
 
     async def _ensure(self, adapter: QueueAdapter) -> Resizing | None:
-        """Make the queue as asked for; what is still to be done of a change of its number of partitions."""
-        count = self._asked_for
-        if count is None:  # it is not to grow, and goes on with what has begun
-            count = await answer(self.queue, adapter.partitions())
-        if count is None:
-            return None
+        """Make the queue as asked for; what is still to be done of a change of its number of partitions. One that is not to grow
+        goes on with what has begun."""
         async with self._claiming:
-            return await answer(self.queue, adapter.ensure(count))
-
-    async def _read_records(self, adapter: QueueAdapter, afresh: bool) -> bool:
-        self.records.look()
-        return self.records.found(await answer(self.queue, adapter.owners()), afresh=afresh)
+            return await answer(self.queue, adapter.ensure(self._asked_for))
 
     async def _look_again(self, adapter: QueueAdapter) -> None:
         while not self._turn.is_set():
-            await self._measure(adapter)
             await self._rest(adapter)
             await self._look(adapter)
             self._backoff = FIRST_BACKOFF
@@ -225,19 +220,6 @@ class QueueWorker:
                 self.facts = replace(self.facts, resizing=resizing)
                 self._changed()
         await _until(self._look_now, max(0.0, rests_until - self._clock.ticks()) if adapter.fenced else None)
-
-    async def _measure(self, adapter: QueueAdapter) -> None:
-        """What metrics and the condition Durable are made of."""
-        before = self.facts.warnings
-        self.facts = replace(
-            self.facts,
-            lag=await answer(self.queue, adapter.lag()),
-            stale_refused=await answer(self.queue, adapter.stale_refused()),
-            dead_letters=await answer(self.queue, adapter.dead_letters()),
-            warnings=await answer(self.queue, adapter.warnings()),
-        )
-        if self.facts.warnings != before:
-            self._changed()
 
     # -- the connection
 

@@ -1,6 +1,7 @@
 """What the operator asks of a queue. One adapter per kind of queue; the operator knows nothing else of it."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from baton.model.ids import Epoch, Uid
@@ -57,27 +58,40 @@ class Resizing(NamedTuple):
     """There is more to do at once."""
 
 
+class QueueCheck(NamedTuple):
+    """What a queue answers to one look at it. A kind leaves out what it does not know."""
+
+    incarnation: str | None = None
+    """Identifies the run of the server; a new one means that owner records may have been rolled back. None: does not apply, or
+    the queue has not been made yet."""
+    partitions: int | None = None
+    """How many it has: while their number changes, the larger one. None: it has not been made yet."""
+    owners: Mapping[int, Owner] = MappingProxyType({})
+    """All owner records, tombstones of withdrawn partitions included."""
+    lag: Mapping[int, int] = MappingProxyType({})
+    """Entries not yet acknowledged or committed, per partition."""
+    stale_refused: Mapping[int, int] = MappingProxyType({})
+    """How often each partition refused a stale owner since it was made."""
+    dead_letters: Mapping[int, int] = MappingProxyType({})
+    """How many entries of each partition were set aside since it was made."""
+    warnings: tuple[str, ...] = ()
+    """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
+
+
 class QueueAdapter(Protocol):
     """One queue as one group uses it. Every method may raise QueueUnreachable; all are safe to repeat."""
 
     fenced: bool
     """The queue itself refuses stale owners."""
 
-    async def incarnation(self) -> str | None:
-        """Identifies the run of the server; a new one means that owner records may have been rolled back.
+    async def check(self) -> QueueCheck:
+        """All that is to be known of the queue, in as few round trips as it takes. A restart of the server that is seen here was
+        before the owner records were read."""
 
-        None: does not apply.
-        """
-
-    async def warnings(self) -> tuple[str, ...]:
-        """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
-
-    async def partitions(self) -> int | None:
-        """How many partitions the queue has: while their number changes, the larger one. None: it has not been made yet."""
-
-    async def ensure(self, count: int) -> Resizing | None:
+    async def ensure(self, count: int | None) -> Resizing | None:
         """Make the queue with `count` partitions and record the claimant as its owner. Raises QueueConflict where it belongs to
-        another group, which may be one of the same name in another cluster.
+        another group, which may be one of the same name in another cluster. None: as many as it has; one that has not been made
+        is not made.
 
         Where it has another count, the change is begun, or taken as far as it goes now; until the answer is None, ask again. A
         change that is under way is ended before another begins."""
@@ -99,18 +113,6 @@ class QueueAdapter(Protocol):
 
         Returns the record that then stands there, durable as far as the server can make it.
         """
-
-    async def owners(self) -> Mapping[int, Owner]:
-        """All owner records, tombstones of withdrawn partitions included."""
-
-    async def lag(self) -> Mapping[int, int]:
-        """Entries not yet acknowledged or committed, per partition."""
-
-    async def stale_refused(self) -> Mapping[int, int]:
-        """How often each partition refused a stale owner since it was made."""
-
-    async def dead_letters(self) -> Mapping[int, int]:
-        """How many entries of each partition were set aside since it was made. Empty: this queue sets none aside."""
 
     async def release(self) -> None:
         """The group gives the queue up: another may take it. Entries stay. Does nothing where the queue is another group's."""

@@ -63,7 +63,7 @@ async def test_the_producer_reports_what_the_queue_has_taken(url: str, queue: Re
         until(lambda: producer.failed() or producer.produced > 500)
         assert not producer.failed()
         keys = producer.stop()
-    assert sum(keys.values()) == producer.produced == sum((await queue.lag()).values())
+    assert sum(keys.values()) == producer.produced == sum((await queue.check()).lag.values())
 
 
 @contextmanager

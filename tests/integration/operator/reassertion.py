@@ -16,12 +16,12 @@ async def goes_on(world: World, name: str, queue: RedisQueue, owner: Uid, before
 
     async def asserted() -> bool:
         try:
-            after = await queue.owners()
+            after = (await queue.check()).owners
         except QueueUnreachable:
             return False
         return all(one.uid == owner and one.epoch > before[partition].epoch for partition, one in after.items())
 
-    await eventually(asserted, "all partitions are granted again, above the former epochs", shown=queue.owners)
+    await eventually(asserted, "all partitions are granted again, above the former epochs", shown=queue.check)
     await world.told(name, "Ready")
     await world.pod(f"{name}-b", name)
     await world.spread(name, 2, 2)

@@ -60,7 +60,7 @@ async def test_hand_offs_go_on_while_no_ledger_arrives(api: Cluster, start: Call
             sent += ENTRIES
 
             async def so() -> bool:
-                return sum((await queue.lag()).values()) == 0
+                return sum((await queue.check()).lag.values()) == 0
 
             await eventually(so, "all are handled and acknowledged", 30, lambda: world.ledger_data("orders"))
 

@@ -16,7 +16,7 @@ async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop:
         a = await shop.pod("clustered-a", "clustered")
         await shop.spread("clustered", 4)
         queue = RedisQueue(cluster.url(), "shop/clustered", Claimant("shop/clustered", "a test"))
-        before = await queue.owners()
+        before = (await queue.check()).owners
         key = queue_key("shop/clustered")
         with cluster.moving(key, cluster.other(key), lambda keys: keys[::2]):
             await shop.told("clustered", "QueueUnreachable")

@@ -18,7 +18,7 @@ async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(s
         a = await shop.pod("watched-a", "watched")
         await shop.spread("watched", 4)
         queue = RedisQueue(watched.url(), "shop/watched", Claimant("shop/watched", "a test"))
-        before = await queue.owners()
+        before = (await queue.check()).owners
         await asyncio.to_thread(watched.fail_over, crash=True)
         await goes_on(shop, "watched", queue, a, before)
         await queue.close()

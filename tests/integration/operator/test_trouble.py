@@ -255,7 +255,7 @@ async def assert_the_queue_agrees(world: World, name: str, server: RedisServer) 
     """What the ledger says is what the queue enforces."""
     queue = RedisQueue(server.url, queue=f"{world.namespace}/{name}", claimant=Claimant(f"{world.namespace}/{name}", "a test"))
     try:
-        owners = await queue.owners()
+        owners = (await queue.check()).owners
     finally:
         await queue.close()
     for entry in (await world.entries(name)).values():

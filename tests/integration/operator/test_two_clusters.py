@@ -58,7 +58,7 @@ async def fleet(world: World, name: str, server: RedisServer, pod: str) -> str:
 async def owners(name: str, server: RedisServer) -> dict[int, Owner]:
     queue = RedisQueue(server.url, f"twin/{name}", Claimant(f"twin/{name}", "a test"))
     try:
-        return dict(await queue.owners())
+        return dict((await queue.check()).owners)
     finally:
         await queue.close()
 

@@ -189,7 +189,7 @@ class World:
         adapter = RedisQueue(url, queue=f"{self.namespace}/{queue}", claimant=Claimant(f"{self.namespace}/next", "next"))
         try:
             await adapter.ensure(partitions)
-            return await adapter.owners()
+            return (await adapter.check()).owners
         finally:
             await adapter.close()
 

@@ -199,7 +199,7 @@ async def operating(queue: Queue, directory: Path) -> AsyncIterator[Operator]:
 
 
 async def lag(queue: Queue) -> int:
-    return sum((await queue.operator.lag()).values())
+    return sum((await queue.operator.check()).lag.values())
 
 
 async def acknowledged(queue: Queue, but: int = 0) -> None:
@@ -209,4 +209,4 @@ async def acknowledged(queue: Queue, but: int = 0) -> None:
     async def so() -> bool:
         return await lag(queue) == but
 
-    await eventually(so, f"all but {but} are acknowledged", shown=queue.operator.lag)
+    await eventually(so, f"all but {but} are acknowledged", shown=queue.operator.check)

@@ -168,7 +168,7 @@ async def test_a_forged_announcement_does_no_harm(operator: Operator, queue: Que
     await granted(queue, pod, 1, 2)
     queue.send("y", partition=1)
     until(lambda: pod.values(1) == [b"y"], "it still listens")
-    assert (await queue.operator.stale_refused())[0] == 0
+    assert (await queue.operator.check()).stale_refused[0] == 0
 
 
 async def test_an_old_announcement_that_comes_again_does_no_harm(operator: Operator, queue: Queue) -> None:
@@ -246,7 +246,7 @@ async def test_what_was_announced_while_it_was_cut_off_is_heard_of_again(tmp_pat
 
 async def test_one_announcement_for_each_pod_and_round_trip(queue: Queue) -> None:
     one, other = Uid(str(uuid4())), Uid(str(uuid4()))
-    await queue.operator.owners()
+    await queue.operator.check()
     keys = [partition_keys(queue.name, number) for number in (0, 1)]
     await asyncio.gather(queue.operator.grant(0, one, Epoch(1)), queue.operator.grant(1, one, Epoch(1)))
     await asyncio.gather(queue.operator.grant(0, other, Epoch(2)), queue.operator.pause(1, Epoch(1)))

@@ -53,7 +53,7 @@ async def test_an_answer_has_no_more_bytes_than_are_asked_for_unless_one_entry_h
     assert not any(entry.redelivered for answer in answers for entry in answer)
     for answer in answers:
         owner.ack(0, ONE, [entry.offset for entry in answer])
-    assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
 
 
 @pytest.mark.parametrize("redeliveries", [0, 3])
@@ -69,7 +69,7 @@ async def test_what_a_former_owner_left_comes_in_such_answers_too(queue: Queue, 
     assert values(found) == list(LARGE)
     assert [entry.redelivered for entry in found] == [True] * 5 + [False]
     owner.ack(0, TWO, [entry.offset for entry in found])
-    assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
 
 
 async def test_what_a_reader_got_in_a_reply_that_was_lost_and_what_is_new_fit_into_one_answer_or_wait(queue: Queue) -> None:
@@ -117,7 +117,7 @@ async def test_exactly_what_is_acknowledged_is_gone(queue: Queue, order: tuple[i
         with queue.raw() as raw:
             stands = {fields[b"v"].decode() for _, fields in raw.xrange(partition_keys(queue.name, 0).stream)}
         assert stands == left
-        assert await queue.operator.lag() == {0: len(left), 1: 0}
+        assert (await queue.operator.check()).lag == {0: len(left), 1: 0}
         assert await queue.operator.outstanding(0) == len(left) - 1
     assert values(owner.read(0, ONE)) == ["5"]
 

@@ -20,11 +20,9 @@ from baton.queues.redis import RedisQueue
 pytestmark = pytest.mark.integration
 
 QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
-    "incarnation": lambda queue: queue.incarnation(),
-    "partitions": lambda queue: queue.partitions(),
+    "check": lambda queue: queue.check(),
     "ensure": lambda queue: queue.ensure(2),
-    "owners": lambda queue: queue.owners(),
-    "lag": lambda queue: queue.lag(),
+    "ensure as it is": lambda queue: queue.ensure(None),
     "grant": lambda queue: queue.grant(0, Uid("a"), Epoch(1)),
     "outstanding": lambda queue: queue.outstanding(0),
 }

@@ -322,7 +322,7 @@ async def change(world: World, count: int) -> None:
     while True:
         try:
             resizing = await operator.ensure(count)
-            found = await operator.partitions()
+            found = (await operator.check()).partitions
         except (Crash, QueueUnreachable) as failure:
             assert isinstance(failure if isinstance(failure, Crash) else failure.__context__, Crash), failure
             await operator.close()
@@ -345,7 +345,7 @@ async def withdrawn(world: World, partition: int) -> None:
     world.epochs[partition] += 1
     epoch = Epoch(world.epochs[partition])
     operator = RedisQueue(world.server.url, world.queue, GROUP)
-    assert (await operator.lag())[partition] == 0
+    assert (await operator.check()).lag[partition] == 0
     assert await operator.grant(partition, None, epoch) == (None, epoch, False)
     await operator.close()
 
@@ -371,7 +371,7 @@ async def test_every_key_keeps_its_order_and_nothing_is_lost(debugged: RedisServ
     assert sum(member.refused for member in world.members) > 100
     assert sum(producer.moved for producer in world.producers) > 20
     assert world.crashes > 5 and world.forgotten > 2
-    assert set((await operator.lag()).values()) == {0}
+    assert set((await operator.check()).lag.values()) == {0}
     assert not world.raw.keys("*stage*")
     await operator.close()
     world.close()

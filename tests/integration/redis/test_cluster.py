@@ -75,7 +75,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
 
         async def again(incarnation: str | None, former: Uid) -> None:
             """As the operator does where the incarnation is another one."""
-            assert await in_time(queue.operator.incarnation) != incarnation
+            assert (await in_time(queue.operator.check)).incarnation != incarnation
             for partition in sorted(owners):
                 await give(partition, owners[partition])
             with RedisReader(queue.url, queue.name, former) as zombie, pytest.raises(StaleOwner):
@@ -92,7 +92,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
             queue.partitions = PARTITIONS + 2
             for partition in range(PARTITIONS, PARTITIONS + 2):
                 await give(partition, pods[partition % 2])
-            incarnation, former = await queue.operator.incarnation(), owners[0]
+            incarnation, former = (await queue.operator.check()).incarnation, owners[0]
             await in_time(lambda: queue.operator.pause(0, Epoch(epochs[0])))
             dead = await asyncio.to_thread(cluster.fail_over, key)
             await give(0, pods[former is pods[0]])
@@ -103,7 +103,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
                 await processed(seen, 10)
 
             await asyncio.to_thread(cluster.settled)
-            incarnation, former = await queue.operator.incarnation(), owners[0]
+            incarnation, former = (await queue.operator.check()).incarnation, owners[0]
             with (
                 cluster.moving(key, cluster.other(key), half),
                 pytest.raises(QueueUnreachable, match=r"is moving shop/apart-\d+ to another node"),
@@ -117,7 +117,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
             load.end()
         await acknowledged(queue)
     assert handled(seen) == load.sent
-    assert not any((await queue.operator.dead_letters()).values())
+    assert not any((await queue.operator.check()).dead_letters.values())
     await queue.close()
 
 
@@ -193,8 +193,8 @@ async def test_the_rights_of_the_guide_are_enough_in_a_cluster(cluster: Clustere
     url = {user: cluster.url(f"{user}:word@") for user in USERS}
     operator = RedisQueue(url["operator"], "shop/orders", group)
     await operator.ensure(1)
-    assert await operator.incarnation()
-    assert await operator.warnings() == ()
+    assert (await operator.check()).incarnation
+    assert (await operator.check()).warnings == ()
     announcements = RedisAnnouncements(url["consumer"], "shop/orders", Uid("a"))
     with (
         RedisProducer(url["producer"], "shop/orders", patience=PATIENCE) as producer,

@@ -77,6 +77,28 @@ async def test_an_entry_reaches_its_consumer_over_the_network_once(queue: Queue,
             assert size < _sent(raw) - before < 1.5 * size
 
 
+@pytest.mark.parametrize("partitions", [1, 20])
+async def test_a_check_of_a_queue_costs_four_commands_for_each_partition_and_four_round_trips(
+    server: RedisServer, partitions: int
+) -> None:
+    queue = await make_queue(server.url, partitions)
+    with queue.raw() as raw:
+        for _ in range(2):  # the first connects
+            commands, trips = _commands(raw), _read(raw)
+            await queue.operator.ensure(partitions)
+            await queue.operator.check()
+            trips, commands = _read(raw) - trips, _commands(raw) - commands
+    await queue.close()
+    assert trips - 1 <= 4, "without the look at it"
+    assert commands - 4 * partitions <= 7, "those of the claim's script included"
+
+
+def _read(raw: redis.Redis) -> int:
+    """How often the server has read from a connection."""
+    stats: Any = raw.info("stats")
+    return int(stats["total_reads_processed"])
+
+
 def _sent(raw: redis.Redis) -> int:
     """Bytes that the server has sent."""
     stats: Any = raw.info("stats")

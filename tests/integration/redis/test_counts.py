@@ -47,9 +47,9 @@ async def test_entries_that_were_read_singly_and_planned_too_are_done_once(queue
     owner.ack(0, ONE, [read[0].offset])
     owner.retry(0, ONE, read[1].offset, "failed")
     owner.set_aside(0, ONE, read[1].offset, "hopeless")
-    assert (await queue.operator.lag(), await queue.operator.outstanding(0)) == ({0: 1}, 1)
+    assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 1}, 1)
     owner.commit(0, ONE, plan)
-    assert (await queue.operator.lag(), await queue.operator.outstanding(0)) == ({0: 0}, 0)
+    assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 0}, 0)
 
 
 async def test_nothing_is_passed_over_in_a_new_history_after_entries_were_read_in_both_ways(queue: Queue) -> None:
@@ -79,7 +79,7 @@ async def test_what_somebody_else_added_is_no_part_of_what_a_plan_counts(queue: 
     plan = owner.plan(0, ONE, 100)
     assert plan is not None and plan.count == 3
     owner.commit(0, ONE, plan)
-    assert await queue.operator.lag() == {0: 0}
+    assert (await queue.operator.check()).lag == {0: 0}
 
 
 async def test_a_late_acknowledgement_leaves_the_last_batch_to_be_read(queue: Queue) -> None:
@@ -91,7 +91,7 @@ async def test_a_late_acknowledgement_leaves_the_last_batch_to_be_read(queue: Qu
     owner.commit(0, ONE, plan)
     owner.ack(0, ONE, [entry.offset for entry in read])
     assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"a", b"b"]
-    assert await queue.operator.lag() == {0: 0}
+    assert (await queue.operator.check()).lag == {0: 0}
 
 
 async def test_a_member_that_reads_in_both_ways_holds_no_more_than_it_may(queue: Queue) -> None:
@@ -225,7 +225,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_what_there_is(self) -> None:
-        counted = self.loop.run_until_complete(self.queue.operator.lag())[0]
+        counted = self.loop.run_until_complete(self.queue.operator.check()).lag[0]
         assert counted == len(self.to_do)
         assert self.loop.run_until_complete(self.queue.operator.outstanding(0)) == len(self.held | self.planned)
 
@@ -239,7 +239,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
                 found += [int(entry.value) for entry in entries]
                 self.reader.ack(0, self.epoch, [entry.offset for entry in entries])
             assert found == sorted(int(value) for value in self.to_do)
-            assert self.loop.run_until_complete(self.queue.operator.lag()) == {0: 0}
+            assert self.loop.run_until_complete(self.queue.operator.check()).lag == {0: 0}
         finally:
             self.raw.close()
             self.loop.run_until_complete(self.queue.close())

@@ -40,7 +40,7 @@ async def test_an_answered_change_of_owner_outlives_a_crash_where_the_disk_comes
 
         async def owned() -> object:
             try:
-                return (await queue.operator.owners())[0]
+                return (await queue.operator.check()).owners[0]
             except QueueUnreachable:
                 return None
 

@@ -89,13 +89,13 @@ async def test_producer_consumer_and_operator_leave_a_primary_that_became_a_repl
         pod = operator.pod("a")
         await operator.grant(pod, (0, 1), (1, 1))
         for number in range(3):
-            before = await queue.operator.incarnation()
+            before = (await queue.operator.check()).incarnation
             queue.send(f"{number}", partition=0)
             until(lambda number=number: len(pod.values(0)) == number + 1)  # type: ignore[misc]
             pair.change_places()
             queue.send(f"{number}", partition=1)
             until(lambda number=number: len(pod.values(1)) == number + 1)  # type: ignore[misc]
-            assert await queue.operator.incarnation() != before, "so that all is granted again"
+            assert (await queue.operator.check()).incarnation != before, "so that all is granted again"
         assert pod.values(0) == pod.values(1) == [b"0", b"1", b"2"]
         assert (await queue.operator.grant(0, Uid("b"), Epoch(2))).uid == "b"
     await queue.close()
@@ -222,7 +222,7 @@ async def test_what_lingers_goes_on_at_the_new_primary(pair: Pair) -> None:
                 pair.change_places()
             assert not (await tasks.send(queue.key(0), "last")).duplicate
             assert not (await asyncio.to_thread(threads.send, queue.key(1), "last")).duplicate
-    await queue.operator.incarnation()
+    await queue.operator.check()
     for partition in (0, 1):
         owner = await queue.granted("a", 1, partition)
         assert [entry.value for entry in owner.read(partition, ONE, 1000)] == [*values, b"last"]

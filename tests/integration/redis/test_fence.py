@@ -34,7 +34,7 @@ async def test_a_former_owner_is_refused_and_told_who_owns_the_partition(queue: 
         ACTIONS[action](former)
     assert refusal.value.record == ("owner", NEW, False)
     assert str(refusal.value) == "partition 0 belongs to owner at epoch 4; former at epoch 3 is refused"
-    assert (await queue.operator.stale_refused())[0] == 1
+    assert (await queue.operator.check()).stale_refused[0] == 1
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -83,11 +83,11 @@ async def test_nothing_unpauses_at_the_same_epoch(queue: Queue) -> None:
 
 
 async def test_owner_records_are_shown_for_a_lost_ledger(queue: Queue) -> None:
-    assert await queue.operator.owners() == {}
+    assert (await queue.operator.check()).owners == {}
     await queue.granted("a", 5, partition=1)
-    assert await queue.operator.owners() == {1: ("a", 5, False)}
+    assert (await queue.operator.check()).owners == {1: ("a", 5, False)}
     await queue.operator.grant(1, None, Epoch(6))
-    assert await queue.operator.owners() == {1: (None, 6, False)}
+    assert (await queue.operator.check()).owners == {1: (None, 6, False)}
 
 
 async def test_one_reader_may_speak_for_several_members(queue: Queue) -> None:

@@ -66,7 +66,7 @@ async def test_a_producer_goes_on_behind_them_in_its_own_numbers(queue: Queue) -
     assert numbers == sorted(set(numbers))
     assert numbers[3] == numbers[2] + 1, "without gaps from then on"
     owner.ack(0, ONE, [entry.offset for entry in entries])
-    assert await queue.operator.lag() == {0: 0, 1: 0}
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0}
     letters = dead(queue)
     assert len(letters) == len(FOREIGN) and all(b"no producer" in letter[b"why"] for letter in letters)
     assert json.loads(letters[1][b"value"]) == ["something", "else"]
@@ -82,7 +82,7 @@ async def test_a_reader_never_sees_them_and_later_entries_are_not_lost(queue: Qu
     queue.send("2")
     assert [entry.value for entry in owner.read(0, ONE)] == [b"2"]
     assert len(dead(queue)) == len(FOREIGN)
-    assert await queue.operator.dead_letters() == {0: len(FOREIGN), 1: 0}
+    assert (await queue.operator.check()).dead_letters == {0: len(FOREIGN), 1: 0}
 
 
 async def test_those_that_lie_between_entries_are_left_out_of_a_micro_batch_too(queue: Queue) -> None:
@@ -94,7 +94,7 @@ async def test_those_that_lie_between_entries_are_left_out_of_a_micro_batch_too(
     assert plan is not None
     assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"1", b"2", b"3"]
     owner.commit(0, ONE, plan)
-    assert await queue.operator.lag() == {0: 0, 1: 0}
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0}
     assert len(dead(queue)) == 2
 
 
@@ -120,7 +120,7 @@ async def test_work_goes_on_singly_and_in_micro_batches_behind_a_far_one(queue: 
     add(queue, (FAR, {"a": "b"}))
     queue.send("4", "5")
     owner = await queue.granted("a", ONE)
-    assert await queue.operator.lag() == {0: 5, 1: 0}
+    assert (await queue.operator.check()).lag == {0: 5, 1: 0}
     (first,) = owner.read(0, ONE, 1)
     owner.ack(0, ONE, [first.offset])
     found: list[bytes] = []
@@ -128,12 +128,12 @@ async def test_work_goes_on_singly_and_in_micro_batches_behind_a_far_one(queue: 
         found += [entry.value for entry in owner.read_plan(0, ONE, plan)]
         owner.commit(0, ONE, plan)
     assert found == [b"2", b"3", b"4", b"5"]
-    assert await queue.operator.lag() == {0: 0, 1: 0}
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0}
     queue.send("6", "7")
     entries = owner.read(0, ONE)
     assert [entry.value for entry in entries] == [b"6", b"7"]
     owner.ack(0, ONE, [entry.offset for entry in entries])
-    assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
     assert len(dead(queue)) == 1
 
 
@@ -158,7 +158,7 @@ async def test_one_beyond_all_numbers_holds_up_nothing_but_new_entries_until_the
     until(four)
     sending.join(PATIENCE)
     assert found == [b"1", b"2", b"3", b"4"]
-    assert await queue.operator.lag() == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
+    assert (await queue.operator.check()).lag == {0: 0, 1: 0} and await queue.operator.outstanding(0) == 0
     assert len(dead(queue)) == 1
 
 

@@ -93,7 +93,7 @@ class Fleet:
         return await self.lag() == 0
 
     async def lag(self) -> int:
-        return sum((await self.queue.operator.lag()).values())
+        return sum((await self.queue.operator.check()).lag.values())
 
     def rows(self, question: str) -> list[tuple[bytes, object]]:
         if not (self._directory / "state.db").exists():
@@ -129,7 +129,7 @@ async def test_deserializers(fleet: Fleet, queue: Queue) -> None:
     until(lambda: f"{queue.key(0).decode()} 2" in process.output)
     assert f"{queue.key(0).decode()} 1" in process.output
     await eventually(fleet.lag_is_none)
-    assert (await queue.operator.dead_letters())[0] == 1
+    assert (await queue.operator.check()).dead_letters[0] == 1
 
 
 async def test_callbacks(fleet: Fleet, queue: Queue) -> None:

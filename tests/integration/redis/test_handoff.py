@@ -120,7 +120,7 @@ async def test_acknowledging_again_or_what_was_never_handed_out_changes_nothing(
     (entry,) = owner.read(0, ONE, 1)
     owner.ack(0, ONE, [entry.offset, entry.offset, following(entry.offset), "77-0"])
     owner.ack(0, ONE, [entry.offset])
-    assert await queue.operator.lag() == {0: 1, 1: 0}
+    assert (await queue.operator.check()).lag == {0: 1, 1: 0}
     assert told(owner.read(0, ONE)) == [(b"b", False)]
 
 
@@ -130,7 +130,7 @@ async def test_many_acknowledgements_at_once(queue: Queue) -> None:
     entries = owner.read(0, ONE, 9000)
     assert [entry.value for entry in entries] == [b"%d" % number for number in range(9000)]
     owner.ack(0, ONE, [entry.offset for entry in entries])
-    assert (await queue.operator.lag())[0] == 0
+    assert (await queue.operator.check()).lag[0] == 0
 
 
 async def test_no_more_than_the_bound_is_outstanding(queue: Queue) -> None:

@@ -60,7 +60,7 @@ async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: R
         owner = await queue.granted("a", ONE, partition)
     rounds = 0
     emptied: dict[int, int] = {}
-    while sum((await queue.operator.lag()).values()):
+    while sum((await queue.operator.check()).lag.values()):
         rounds += 1
         assert rounds < 100
         held: list[tuple[int, list[str]]] = []
@@ -141,7 +141,7 @@ async def test_new_limits_hold_at_once_for_readers_that_run(queue: Queue) -> Non
     assert owner.read(0, ONE) == []
     await queue.limited(most=3)
     assert len(owner.read(0, ONE)) == 2
-    assert (await queue.operator.owners())[0] == ("a", ONE, False)
+    assert (await queue.operator.check()).owners[0] == ("a", ONE, False)
 
 
 async def test_an_entry_that_was_redelivered_too_often_is_a_dead_letter(queue: Queue) -> None:
@@ -163,11 +163,11 @@ async def test_an_entry_that_was_redelivered_too_often_is_a_dead_letter(queue: Q
         b"why": b"handed out 3 times and never acknowledged",
     }
     assert letter[b"timestamp"].isdigit()
-    assert await queue.operator.dead_letters() == {0: 1, 1: 0}
-    assert (await queue.operator.lag())[0] == 2
+    assert (await queue.operator.check()).dead_letters == {0: 1, 1: 0}
+    assert (await queue.operator.check()).lag[0] == 2
     assert await queue.operator.outstanding(0) == 2
     owner.ack(0, FOUR, [bad.offset, *(entry.offset for entry in others)])
-    assert (await queue.operator.lag())[0] == 0
+    assert (await queue.operator.check()).lag[0] == 0
 
 
 async def test_entries_behind_one_that_kills_its_consumer_are_not_counted_with_it(queue: Queue) -> None:

@@ -203,7 +203,7 @@ async def test_the_number_of_partitions_changes_in_mid_stream(queue: Queue, make
             await producer.produce_all([(b"key-%d" % (number % 40), str(number)) for number in range(count, count + 120)])
             count += 120
             ended = await queue.operator.ensure(partitions) is None
-            for partition in range(await queue.operator.partitions() or 0):
+            for partition in range((await queue.operator.check()).partitions or 0):
                 if partition not in readers:
                     readers[partition] = await queue.granted(f"pod-{partition}", 1, partition)
             drain()

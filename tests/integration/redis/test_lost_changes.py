@@ -27,9 +27,9 @@ async def test_a_record_of_the_queue_that_somebody_deletes_is_found_again_with_i
             assert await queue.operator.ensure(wanted) is None
             if wanted == 2:
                 assert raw.hget(queue_key(queue.name), "table") == before
-            assert await queue.operator.partitions() == wanted
+            assert (await queue.operator.check()).partitions == wanted
             accepted_once(raw, queue.name, 5)
-    assert set(await queue.operator.owners()) == set()
+    assert (await queue.operator.check()).owners == {}
 
 
 async def test_a_change_goes_on_although_somebody_deletes_the_record_of_the_queue(queue: Queue) -> None:
@@ -87,7 +87,7 @@ async def test_what_was_sealed_waits_for_what_came_before_although_the_record_is
     queue.producer.send_many((keys[slot], "2") for slot in moving)
     found: list[tuple[bytes, bytes]] = []
     for _ in range(4):
-        for partition in reversed(range(await queue.operator.partitions() or 0)):
+        for partition in reversed(range((await queue.operator.check()).partitions or 0)):
             while entries := readers[partition].read(partition, ONE):
                 readers[partition].ack(partition, ONE, [entry.offset for entry in entries])
                 found += [(entry.key, entry.value) for entry in entries]
@@ -107,7 +107,7 @@ async def test_slots_that_somebody_deletes_at_their_new_place_wait_there_again(q
     queue.producer.send(moves, "2")
     with queue.raw() as raw:
         raw.delete(partition_keys(queue.name, 2).slots)
-    await queue.operator.owners()
+    await queue.operator.check()
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
     queue.producer.send_many([(moves, "3"), (others, "1")])
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
@@ -159,6 +159,6 @@ async def test_a_backlog_is_counted_right_again_when_a_change_has_ended(queue: Q
         raw.delete(f"pq:{{{queue.name}}}:2:{deleted}")
     while await queue.operator.ensure(3) is not None:
         pass
-    assert (await queue.operator.lag())[2] == (0 if deleted.startswith("stage") else 5)
+    assert (await queue.operator.check()).lag[2] == (0 if deleted.startswith("stage") else 5)
     finish(new, 2)
-    assert (await queue.operator.lag())[2] == 0
+    assert (await queue.operator.check()).lag[2] == 0

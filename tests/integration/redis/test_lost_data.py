@@ -230,7 +230,7 @@ async def test_the_operator_makes_whatever_was_deleted_again_and_work_goes_on(qu
                 raw.delete(getattr(partition_keys(queue.name, 0), what))
         for _ in range(2):  # looks
             await queue.operator.ensure(2)
-            records = await queue.operator.owners()
+            records = (await queue.operator.check()).owners
         if records.get(0) != ("a", 1, False):
             await queue.operator.grant(0, Uid("a"), THREE)
             await queue.operator.grant(1, Uid("a"), THREE)
@@ -249,7 +249,7 @@ async def test_an_owner_record_that_was_deleted_has_the_limits_of_the_spec_again
     await queue.granted("a", ONE)
     with queue.raw() as raw:
         raw.delete(keys.owner)
-        await queue.operator.owners()
+        await queue.operator.check()
         await queue.operator.grant(0, Uid("a"), TWO)
         await queue.operator.ensure(queue.partitions)
         assert raw.hmget(keys.owner, "uid", "maxDeliveredUnacked", "maxRedeliveries") == [b"a", b"7", b"3"]

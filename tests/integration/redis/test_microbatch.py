@@ -83,7 +83,7 @@ async def test_a_commit_is_repeatable_and_only_of_what_was_planned(queue: Queue)
         list(owner.read_plan(0, ONE, forged))
     owner.commit(0, ONE, plan)
     owner.commit(0, ONE, plan)
-    assert (await queue.operator.lag())[0] == 1
+    assert (await queue.operator.check()).lag[0] == 1
 
 
 async def test_a_zombie_neither_reads_nor_commits_its_plan(queue: Queue) -> None:
@@ -135,7 +135,7 @@ async def test_a_large_batch_is_trimmed_by_as_many_scripts_as_it_takes_also_afte
         while entries := single.read(0, TWO, 1000):
             single.ack(0, TWO, [entry.offset for entry in entries])
         assert raw.xlen(keys.stream) == 0
-    assert (await queue.operator.lag())[0] == 0
+    assert (await queue.operator.check()).lag[0] == 0
 
 
 async def test_a_plan_has_so_many_single_entries_only_that_to_commit_it_is_soon_done(queue: Queue) -> None:
@@ -148,7 +148,7 @@ async def test_a_plan_has_so_many_single_entries_only_that_to_commit_it_is_soon_
         counts.append(plan.count)
         owner.commit(0, ONE, plan)
     assert counts == [1000, 1000, 1000]
-    assert (await queue.operator.lag())[0] == 0
+    assert (await queue.operator.check()).lag[0] == 0
 
 
 async def test_large_plans_are_read_in_pages(queue: Queue) -> None:
@@ -168,7 +168,7 @@ async def test_a_fleet_may_go_over_from_single_entries_to_micro_batches(queue: Q
     assert plan.count == 3
     assert content(batch, TWO, plan) == [(b"b", True), (b"d", True), (b"e", False)]
     batch.commit(0, TWO, plan)
-    assert (await queue.operator.lag())[0] == 0
+    assert (await queue.operator.check()).lag[0] == 0
     assert await queue.operator.outstanding(0) == 0
     queue.send("f")
     assert content(batch, TWO, planned(batch, TWO)) == [(b"f", False)]
@@ -195,7 +195,7 @@ async def test_a_fleet_may_go_over_from_micro_batches_to_single_entries(queue: Q
     entries = single.read(0, TWO)
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"b", True), (b"c", True), (b"d", False)]
     single.ack(0, TWO, [entry.offset for entry in entries])
-    assert (await queue.operator.lag())[0] == 0
+    assert (await queue.operator.check()).lag[0] == 0
     queue.send("e")
     third = await queue.granted("c", THREE)
     assert content(third, THREE, planned(third, THREE)) == [(b"e", False)]

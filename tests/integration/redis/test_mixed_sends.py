@@ -91,7 +91,7 @@ async def test_sends_of_all_kinds_keep_their_order_while_the_server_is_killed_an
             """The server may have just come back."""
             with suppress(QueueUnreachable):
                 done = await queue.operator.ensure(partitions) is None
-                for partition in range(await queue.operator.partitions() or 0):
+                for partition in range((await queue.operator.check()).partitions or 0):
                     if partition not in readers:
                         readers[partition] = await queue.granted(f"pod-{partition}", 1, partition)
                 await asyncio.to_thread(drain)

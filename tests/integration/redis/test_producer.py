@@ -28,7 +28,7 @@ ONE = Epoch(1)
 
 
 async def values(queue: Queue, partition: int = 0) -> list[bytes]:
-    owner = await queue.operator.owners()
+    owner = (await queue.operator.check()).owners
     epoch = Epoch(owner[partition].epoch + 1 if partition in owner else 1)
     return [entry.value for entry in (await queue.granted("auditor", epoch, partition)).read(partition, epoch, 5000)]
 

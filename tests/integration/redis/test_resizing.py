@@ -44,13 +44,13 @@ async def test_what_is_sent_meanwhile_waits_for_what_came_before_and_nothing_els
     queue.producer.send_many([(key(0, 2), "1"), (key(0, 0), "1")])
     held = readers[0].read(0, ONE)
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
-    assert await queue.operator.partitions() == 3
+    assert (await queue.operator.check()).partitions == 3
     new = await queue.granted("pod-2", 1, 2)
     queue.producer.send_many([(key(0, 2), "2", {"trace": "7"}), (key(0, 0), "2"), (key(1, 2), "1")])
     assert [entry.value for entry in readers[0].read(0, ONE)] == [b"2"]
     assert await queue.operator.ensure(3) == Resizing(2, 3, (0,))
     assert finish(new, 2) == [b"1"], "partition 1 was empty"
-    assert await queue.operator.lag() == {0: 3, 1: 0, 2: 1}
+    assert (await queue.operator.check()).lag == {0: 3, 1: 0, 2: 1}
     readers[0].ack(0, ONE, [entry.offset for entry in held])
     assert await queue.operator.ensure(3) is None
     assert [(entry.value, entry.headers) for entry in new.read(2, ONE)] == [(b"2", {"trace": b"7"})]
@@ -101,15 +101,15 @@ async def test_a_partition_that_goes_is_read_until_it_is_empty_and_may_come_back
     kept, going = await queue.granted("kept", 1, 0), await queue.granted("going", 1, 1)
     queue.send("1", "2", partition=1)
     assert await queue.operator.ensure(1) == Resizing(2, 1, (1,))
-    assert await queue.operator.partitions() == 2
+    assert (await queue.operator.check()).partitions == 2
     queue.send("3", partition=1)
     assert finish(kept, 0) == []
     assert finish(going, 1) == [b"1", b"2"]
     assert await queue.operator.ensure(1) is None
-    assert await queue.operator.partitions() == 1
+    assert (await queue.operator.check()).partitions == 1
     assert finish(kept, 0) == [b"3"]
     assert await queue.operator.grant(1, None, Epoch(2)) == (None, 2, False)
-    assert (await queue.operator.owners())[1] == (None, 2, False), "its tombstone stays"
+    assert (await queue.operator.check()).owners[1] == (None, 2, False), "its tombstone stays"
     assert await queue.operator.ensure(2) is None
     assert await queue.operator.grant(1, None, ONE) == (None, 2, False)
     queue.send("4", partition=1)
@@ -148,9 +148,9 @@ async def test_another_change_begins_when_the_one_under_way_has_ended(queue: Que
     assert await queue.operator.ensure(5) == Resizing(2, 3, (0,))
     finish(owner, 0)
     assert await queue.operator.ensure(5) is None
-    assert await queue.operator.partitions() == 3
+    assert (await queue.operator.check()).partitions == 3
     assert await queue.operator.ensure(5) is None
-    assert await queue.operator.partitions() == 5
+    assert (await queue.operator.check()).partitions == 5
 
 
 async def test_who_takes_the_queue_over_goes_on_with_its_change_and_nobody_else_does(queue: Queue) -> None:
@@ -164,7 +164,7 @@ async def test_who_takes_the_queue_over_goes_on_with_its_change_and_nobody_else_
     assert await heir.ensure(2) == Resizing(2, 3, (0,))
     finish(owner, 0)
     assert await heir.ensure(2) is None
-    assert await heir.partitions() == 3
+    assert (await heir.check()).partitions == 3
     for adapter in (other, heir):
         await adapter.close()
 
@@ -265,7 +265,7 @@ async def test_a_stage_becomes_empty_however_much_is_sent(queue: Queue) -> None:
             queue.producer.send_many((moves, str(sent + number)) for number in range(150))
             sent += 150
             assert raw.xlen(stage) == max(0, before - 150)
-        assert await queue.operator.lag() == {0: 0, 1: 0, 2: sent}
+        assert (await queue.operator.check()).lag == {0: 0, 1: 0, 2: sent}
         assert scripts.UNBLOCK.run(raw, partition_keys(queue.name, 2), arguments) == 1
     assert finish(new, 2) == [b"%d" % number for number in range(sent)]
 

@@ -50,8 +50,7 @@ class Roles:
         """All that each of them ever asks, also after a loss."""
         keys = partition_keys(QUEUE, 0)
         with self.server.client() as raw:
-            await self.operator.incarnation()
-            await self.operator.warnings()
+            await self.operator.check()
             await self.operator.ensure(1)
             await self.owned()
             self.hear()
@@ -90,8 +89,7 @@ class Roles:
             self.drain()
             while self.consumer.wait([0], 0.01):
                 self.drain()
-            for look in (self.operator.owners, self.operator.lag, self.operator.stale_refused, self.operator.dead_letters):
-                await look()
+            await self.operator.check()
             asks: tuple[Callable[[], object], ...] = (lambda: self.send(1), lambda: self.consumer.read(0, self._epoch))
             for ask in asks:
                 raw.xgroup_destroy(keys.stream, "baton")

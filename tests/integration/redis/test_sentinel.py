@@ -56,14 +56,14 @@ async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched,
         try:
             for crash in (True, False):
                 await processed(seen, 500)
-                incarnation = await queue.operator.incarnation()
+                incarnation = (await queue.operator.check()).incarnation
                 former = owners[0]
                 await in_time(lambda: queue.operator.pause(0, Epoch(epochs[0])))
                 await asyncio.to_thread(watched.fail_over, crash=crash)
                 await give(0, pods[former is pods[0]])
                 with RedisReader(queue.url, queue.name, former.uid) as zombie:
                     await in_time(lambda zombie=zombie: asyncio.to_thread(refused, zombie, epochs[0] - 1))  # type: ignore[misc]
-                assert await in_time(queue.operator.incarnation) != incarnation
+                assert (await in_time(queue.operator.check)).incarnation != incarnation
                 for partition in range(1, PARTITIONS):  # as the operator does where the incarnation is another one
                     await give(partition, owners[partition])
                 if crash:
@@ -75,7 +75,7 @@ async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched,
             load.end()
         await acknowledged(queue)
     assert handled(seen) == load.sent
-    assert not any((await queue.operator.dead_letters()).values())
+    assert not any((await queue.operator.check()).dead_letters.values())
     await queue.close()
 
 

@@ -51,10 +51,10 @@ def url(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 async def test_operator_and_producer_show_their_certificate_and_no_other_namespace_can(url: str, folder: Path) -> None:
     ours = RedisQueue(url, "shop/orders", Claimant("shop/orders", "uid"), tls_folder=folder)
     await in_time(lambda: ours.ensure(2))
-    assert await ours.partitions() == 2
+    assert (await ours.check()).partitions == 2
     with RedisProducer(url, "shop/orders", patience=PATIENCE) as producer:
         producer.send("key", b"value")
-    assert await ours.incarnation()
+    assert (await ours.check()).incarnation
     theirs = RedisQueue(url, "bank/orders", Claimant("bank/orders", "another uid"), tls_folder=folder)
     with pytest.raises(QueueUnreachable, match=f"option ssl_certfile, which names no file .* below {folder}/bank"):
         await theirs.ensure(2)

@@ -48,7 +48,7 @@ async def test_a_group_of_the_same_name_in_another_cluster_is_another_group(queu
     assert "kubectl annotate consumergroup orders-group -n shop --overwrite baton.dev/take-over=uid-of-the-group" in said
     await namesake.release()
     await queue.operator.ensure(2)
-    assert (await queue.operator.owners())[0].uid == "a"
+    assert (await queue.operator.check()).owners[0].uid == "a"
     await namesake.close()
 
 
@@ -80,7 +80,7 @@ async def test_making_a_queue_again_changes_nothing(queue: Queue) -> None:
     await queue.granted("a", 4)
     again = RedisQueue(queue.url, queue.name, GROUP)
     await again.ensure(2)
-    assert (await again.owners(), await again.lag()) == ({0: ("a", 4, False)}, {0: 1, 1: 0})
+    assert ((await again.check()).owners, (await again.check()).lag) == ({0: ("a", 4, False)}, {0: 1, 1: 0})
     await again.close()
 
 
@@ -91,7 +91,7 @@ async def test_a_making_that_was_cut_off_is_finished_by_the_next(server: RedisSe
         raw.delete(f"pq:{{{queue.name}}}:2:stream:0", f"pq:{{{queue.name}}}:2:slots")
     await queue.operator.ensure(3)
     queue.send("a", partition=2)
-    assert (await queue.operator.lag())[2] == 1
+    assert (await queue.operator.check()).lag[2] == 1
     await queue.close()
 
 
@@ -177,12 +177,12 @@ async def test_a_redis_killed_in_mid_hand_off_keeps_pause_grants_and_leftovers()
         queue.send("a", "b", "c")
         former = await queue.granted("a", ONE)
         entries = former.read(0, ONE, 2)
-        run = await queue.operator.incarnation()
+        run = (await queue.operator.check()).incarnation
         assert await queue.operator.pause(0, ONE) == 2
         server.kill()
         server.start()
-        assert await queue.operator.incarnation() != run
-        assert await queue.operator.owners() == {0: ("a", ONE, True)}
+        assert (await queue.operator.check()).incarnation != run
+        assert (await queue.operator.check()).owners == {0: ("a", ONE, True)}
         former.ack(0, ONE, [entries[0].offset])
         owner = await queue.granted("b", TWO)
         server.kill()
@@ -196,12 +196,12 @@ async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> N
     with RedisServer(append_only=False) as server:
         queue = await make_queue(server.url)
         owner = await queue.granted("a", TWO)
-        run = await queue.operator.incarnation()
+        run = (await queue.operator.check()).incarnation
         server.kill()
         server.start()
-        assert await queue.operator.incarnation() is None
+        assert (await queue.operator.check()).incarnation is None
         await queue.operator.ensure(2)
-        assert await queue.operator.incarnation() not in (None, run)
+        assert (await queue.operator.check()).incarnation not in (None, run)
         with pytest.raises(StaleOwner) as refusal:
             owner.read(0, TWO)
         assert refusal.value.record == (None, 0, False)
@@ -215,13 +215,13 @@ async def test_owners_that_a_restart_rolled_back_are_asserted_again_above() -> N
 async def test_a_flushed_database_is_another_incarnation() -> None:
     with RedisServer() as server:
         queue = await make_queue(server.url)
-        run = await queue.operator.incarnation()
+        run = (await queue.operator.check()).incarnation
         await queue.operator.ensure(2)
-        assert await queue.operator.incarnation() == run
+        assert (await queue.operator.check()).incarnation == run
         with queue.raw() as raw:
             raw.flushall()
         await queue.operator.ensure(2)
-        assert await queue.operator.incarnation() not in (None, run)
+        assert (await queue.operator.check()).incarnation not in (None, run)
         await queue.close()
 
 
@@ -240,13 +240,13 @@ async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
             batch = await queue.granted("b", TWO)
             with pytest.raises(StaleOwner):
                 owner.read(0, ONE)
-            assert (await queue.operator.stale_refused())[0] == 1
+            assert (await queue.operator.check()).stale_refused[0] == 1
             handled = 0
             while plan := batch.plan(0, TWO, 500):
                 handled += len(list(batch.read_plan(0, TWO, plan)))
                 batch.commit(0, TWO, plan)
             assert handled == 500
-            assert (await queue.operator.lag())[0] == 0
+            assert (await queue.operator.check()).lag[0] == 0
             raw.config_set("maxmemory", 0)
             producer.send(queue.key(0), "z")
         await queue.close()
@@ -270,19 +270,19 @@ async def test_a_server_that_may_lose_entries_is_reported() -> None:
         careless, careful = RedisQueue(server.url, NAME, GROUP), RedisQueue(good.url, NAME, GROUP)
         with redis.Redis.from_url(server.url) as raw:
             raw.config_set("maxmemory-policy", "allkeys-lru")
-        first, second = await careless.warnings()
+        first, second = (await careless.check()).warnings
         assert "Set appendonly yes" in first
         assert "Set maxmemory-policy noeviction" in second
-        assert await careful.warnings() == ()
+        assert (await careful.check()).warnings == ()
         with redis.Redis.from_url(good.url) as raw:
             for setting, lost in (("everysec", "the last seconds"), ("no", "the last half minute")):
                 raw.config_set("appendfsync", setting)
-                await careful.incarnation()
-                (warning,) = await careful.warnings()
+                await careful.check()
+                (warning,) = (await careful.check()).warnings
                 assert f"appendfsync {setting}" in warning and lost in warning and "Set appendfsync always" in warning
             raw.execute_command("ACL", "SETUSER", "default", "-config")
-            await careful.incarnation()
-            assert await careful.warnings() == (), "it does not say"
+            await careful.check()
+            assert (await careful.check()).warnings == (), "it does not say"
         await careless.close()
         await careful.close()
 
@@ -318,7 +318,7 @@ async def test_a_cluster_whose_url_is_that_of_one_server_is_refused_before_anyth
             raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, slots - 1)
             until(lambda: b"cluster_state:ok" in raw.execute_command("CLUSTER", "INFO"), "the cluster has all slots")
         operator = RedisQueue(server.url, NAME, GROUP)
-        for ask in (operator.incarnation, lambda: operator.ensure(2)):
+        for ask in (operator.check, lambda: operator.ensure(2)):
             with pytest.raises(QueueUnreachable, match=r"is a node of a Redis Cluster\. Begin the URL of shop/orders"):
                 await ask()
         await operator.close()

@@ -158,9 +158,9 @@ async def test_zombies_under_load(server: RedisServer) -> None:
         threads[-1].join(PATIENCE)
 
         async def drained() -> bool:
-            return not any((await queue.operator.lag()).values())
+            return not any((await queue.operator.check()).lag.values())
 
-        await eventually(drained, "everything is finished with", shown=queue.operator.lag)
+        await eventually(drained, "everything is finished with", shown=queue.operator.check)
         until(lambda: min(refusals(members)[what] for what in ATTEMPTS) > 100, "they have tried everything a hundred times")
     finally:
         over.set()
@@ -169,7 +169,7 @@ async def test_zombies_under_load(server: RedisServer) -> None:
 
     assert [attempt for member in members for attempt in member.accepted] == []
     refused = refusals(members)
-    assert sum((await queue.operator.stale_refused()).values()) >= sum(refused.values())
+    assert sum((await queue.operator.check()).stale_refused.values()) >= sum(refused.values())
     each_exactly_once_and_in_order(members)
     only_what_is_marked_was_seen_before(members)
     await queue.close()

@@ -146,7 +146,7 @@ class World:
         _write(self._mounted, replace(entry, owned={}, generation=entry.generation - 1))
 
     def lag(self) -> Mapping[int, int]:
-        return self._ask(lambda queue: queue.lag())
+        return self._ask(lambda queue: queue.check()).lag
 
     def committed(self) -> bool:
         """Everything that was sent is done with."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.simulation.seeds.queues import DOWN, FULL, HANGS, Queue
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.operators import Operator
@@ -26,18 +26,19 @@ class SeedQueue:
         self._operator = operator
         self._claimant = claimant
 
-    async def incarnation(self) -> str | None:
-        return await self._ask(lambda: f"run-{self._queue.restarts}" if self._queue.group is not None else None)
+    async def check(self) -> QueueCheck:
+        return await self._ask(self._seen)
 
-    async def warnings(self) -> tuple[str, ...]:
-        return ()
+    def _seen(self) -> QueueCheck:
+        queue = self._queue
+        owners = {number: _owner(log.uid, log.epoch) for number, log in sorted(queue.logs.items()) if log.epoch}
+        return QueueCheck(f"run-{queue.restarts}" if queue.group is not None else None, queue.partitions, owners)
 
-    async def partitions(self) -> int | None:
-        return await self._ask(lambda: self._queue.partitions)
-
-    async def ensure(self, count: int) -> None:
-        us = self._claimant
-        group, uid = await self._ask(lambda: self._queue.claim(us.group, us.uid, us.takes_over, count), write=True)
+    async def ensure(self, count: int | None) -> None:
+        if count is None and (count := await self._ask(lambda: self._queue.partitions)) is None:
+            return
+        us, wanted = self._claimant, count
+        group, uid = await self._ask(lambda: self._queue.claim(us.group, us.uid, us.takes_over, wanted), write=True)
         if uid != us.uid:
             raise QueueConflict(f"the queue {self._queue.name} belongs to {group} ({uid})")
 
@@ -49,20 +50,6 @@ class SeedQueue:
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         return await self._ask(lambda: _owner(*self._queue.grant(partition, uid, epoch)), write=True)
-
-    async def owners(self) -> Mapping[int, Owner]:
-        return await self._ask(
-            lambda: {number: _owner(log.uid, log.epoch) for number, log in sorted(self._queue.logs.items()) if log.epoch}
-        )
-
-    async def lag(self) -> Mapping[int, int]:
-        return {}
-
-    async def stale_refused(self) -> Mapping[int, int]:
-        return {}
-
-    async def dead_letters(self) -> Mapping[int, int]:
-        return {}
 
     async def release(self) -> None:
         await self._ask(lambda: self._queue.release(self._claimant.uid), write=True)

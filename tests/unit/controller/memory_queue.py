@@ -1,10 +1,9 @@
 """A queue in memory: owners, epochs, what is outstanding; and down, slow or hung when told so."""
 
 import asyncio
-from collections.abc import Mapping
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner, QueueConflict, QueueUnreachable, Resizing
+from baton.queues.protocol import Owner, QueueCheck, QueueConflict, QueueUnreachable, Resizing
 
 NEVER = 1e9
 """Seconds."""
@@ -40,25 +39,17 @@ class MemoryQueue:
         if self.down:
             raise QueueUnreachable("the queue is down; start it")
 
-    async def incarnation(self) -> str | None:
-        await self._called("incarnation")
-        return self.run
+    async def check(self) -> QueueCheck:
+        await self._called("check")
+        return QueueCheck(self.run, self.count, dict(self.records), {0: 5}, {0: 2}, {0: 1}, self.risks)
 
-    async def warnings(self) -> tuple[str, ...]:
-        await self._called("warnings")
-        return self.risks
-
-    async def partitions(self) -> int | None:
-        await self._called("partitions")
-        return self.count
-
-    async def ensure(self, count: int) -> Resizing | None:
+    async def ensure(self, count: int | None) -> Resizing | None:
         await self._called("ensure")
         if self.conflict is not None:
             raise QueueConflict(self.conflict)
         if self.steps:
             return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-        self.count = count
+        self.count = count if count is not None else self.count
         return None
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int | None:
@@ -75,22 +66,6 @@ class MemoryQueue:
         if epoch > record.epoch:
             self.records[partition] = record = Owner(uid, epoch)
         return record
-
-    async def owners(self) -> Mapping[int, Owner]:
-        await self._called("owners")
-        return dict(self.records)
-
-    async def lag(self) -> Mapping[int, int]:
-        await self._called("lag")
-        return {0: 5}
-
-    async def stale_refused(self) -> Mapping[int, int]:
-        await self._called("stale_refused")
-        return {0: 2}
-
-    async def dead_letters(self) -> Mapping[int, int]:
-        await self._called("dead_letters")
-        return {0: 1}
 
     async def release(self) -> None:
         await self._called("release")

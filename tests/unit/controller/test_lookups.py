@@ -43,7 +43,7 @@ async def ask(namespace: str, host: str) -> str:
     name = f"{namespace}/orders"
     queue = RedisQueue(f"redis://{host}:6379", name, Claimant(f"{namespace}/g", "uid", frozenset()))
     try:
-        await queue.incarnation()
+        await queue.check()
     except QueueUnreachable as error:
         return str(error)
     finally:

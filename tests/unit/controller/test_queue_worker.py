@@ -15,7 +15,7 @@ from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.protocol import Owner, QueueAdapter, Resizing
+from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, Resizing
 
 ORDERS = QueueName("orders")
 
@@ -250,15 +250,17 @@ async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker
     """As a library may swallow it: the task group around it passes it on only once."""
     asked, lost = asyncio.Event(), asyncio.Event()
 
-    async def lag() -> dict[int, int]:
+    async def check() -> QueueCheck:
         asked.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             lost.set()
-        return {}
+        return QueueCheck()
 
-    kept.queue.lag = lag  # type: ignore[method-assign]
+    await until(lambda: kept.worker.facts.partitions is not None)
+    kept.queue.check = check  # type: ignore[method-assign]
+    kept.worker.ask_for(9)
     await until(asked.is_set)
     kept.worker.stop()
     kept.task.cancel()
@@ -270,7 +272,7 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     """One that arrives later would make the queue the group's again, which may be gone by then."""
     began, goes_on, done = asyncio.Event(), asyncio.Event(), []
 
-    async def ensure(count: int) -> None:
+    async def ensure(count: int | None) -> None:
         began.set()
         try:
             await goes_on.wait()

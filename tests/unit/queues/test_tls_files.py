@@ -109,7 +109,7 @@ async def test_a_queue_is_refused_such_a_file_in_a_sentence(folder: Path, option
     with pytest.raises(
         QueueUnreachable, match=f"^The queue's URL has the option {option}, which names no file that the operator"
     ):
-        await queue.incarnation()
+        await queue.check()
     await queue.close()
 
 

@@ -1,9 +1,7 @@
 """A queue that Baton cannot reach: its partitions are only numbers, and only the consumer's word says that one is free."""
 
-from collections.abc import Mapping
-
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Owner, QueueCheck
 
 
 class ExternalQueue:
@@ -14,17 +12,11 @@ class ExternalQueue:
     def __init__(self) -> None:
         self._partitions: int | None = None
 
-    async def incarnation(self) -> str | None:
-        return None
+    async def check(self) -> QueueCheck:
+        return QueueCheck(partitions=self._partitions)
 
-    async def warnings(self) -> tuple[str, ...]:
-        return ()
-
-    async def partitions(self) -> int | None:
-        return self._partitions
-
-    async def ensure(self, count: int) -> None:
-        self._partitions = count
+    async def ensure(self, count: int | None) -> None:
+        self._partitions = count if count is not None else self._partitions
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int | None:
         return None
@@ -34,18 +26,6 @@ class ExternalQueue:
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         return Owner(uid, epoch)
-
-    async def owners(self) -> Mapping[int, Owner]:
-        return {}
-
-    async def lag(self) -> Mapping[int, int]:
-        return {}
-
-    async def stale_refused(self) -> Mapping[int, int]:
-        return {}
-
-    async def dead_letters(self) -> Mapping[int, int]:
-        return {}
 
     async def release(self) -> None:
         self._partitions = None

@@ -4,17 +4,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.model.wording import counted
-from baton.queues.protocol import Claimant, Owner, QueueConflict, Resizing
-from baton.queues.redis import backlog, records, scripts, server_answers
+from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
+from baton.queues.redis import partition_check, records, scripts, server_answers
 from baton.queues.redis.announcer import Announcer
 from baton.queues.redis.batch import Batches, Hint, ScriptRun
 from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.partition_check import PartitionCheck
 from baton.queues.redis.record_recovery import known_slots
 from baton.queues.redis.resize_record import ResizeRecord
 from baton.queues.redis.resizer import Resizer
@@ -29,8 +30,6 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 256
 """Questions to partitions in one round trip: so few that the event loop is free again in a few milliseconds."""
-
-_PROGRESS = (*backlog.FIELDS, "lost")
 
 
 class RedisQueue:
@@ -71,28 +70,36 @@ class RedisQueue:
         self._lost: Mapping[int, int] = {}
         """By partition, entries that went with a deleted stream."""
 
-    async def incarnation(self) -> str | None:
-        """The server's run id and the queue's birth mark: a restart, a failover and a flushed database all give a new one.
-
-        None: the queue has not been made yet.
-        """
+    async def check(self) -> QueueCheck:
+        """See QueueAdapter. The server's run id and the queue's birth mark are its incarnation: a restart, a failover and a
+        flushed database all give a new one."""
         server = await self._transport.discover()
         with self._transport.explained():
-            born = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "born"))
-            return None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}"
+            answer = await self._transport.client.hmget(queue_key(self._queue), "born", "partitions", "most")
+            born, count, most = server_answers.fields(3)(answer)
+            seen = dict(enumerate(await self._check_each(records.number(count, "partitions"), records.number(most, "most"))))
+            owners = {partition: one.owner for partition, one in seen.items() if one.owner is not None}
+            self._tell_lost({partition: one.lost for partition, one in seen.items()})
+            checked = QueueCheck(
+                None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}",
+                None if count is None else records.count(count),
+                owners,
+                {partition: one.lag for partition, one in seen.items()},
+                {partition: one.refused for partition, one in seen.items()},
+                {partition: one.dead for partition, one in seen.items()},
+                server.warnings(self._url.place),
+            )
+        if not all(one.whole for one in seen.values()):
+            self._made = None  # somebody deleted some: `ensure` makes them again
+        for partition, owner in owners.items():
+            self._announcing.owned(partition, owner.uid)
+        return checked
 
-    async def warnings(self) -> tuple[str, ...]:
-        """What the server's configuration puts at risk ("nothing is lost" needs an append-only file): sentences with the cure."""
-        return (self._transport.server or await self._transport.discover()).warnings(self._url.place)
-
-    async def partitions(self) -> int | None:
-        with self._transport.explained():
-            count = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
-            return None if count is None else records.count(count)
-
-    async def ensure(self, count: int) -> Resizing | None:
+    async def ensure(self, count: int | None) -> Resizing | None:
         """See QueueAdapter. Costs one round trip once the queue is there. Raises QueueConflict."""
         server = self._transport.server or await self._transport.discover()
+        if count is None and (count := await self._count()) is None:
+            return None
         table = RoutingTable.even(1, count)
         key = queue_key(self._queue)
         us = self._claimant
@@ -142,39 +149,6 @@ class RedisQueue:
         self._announcing.owned(partition, owner.uid)
         return owner
 
-    async def owners(self) -> Mapping[int, Owner]:
-        limits = ("maxDeliveredUnacked", "maxRedeliveries")
-        found = await self._from_each(
-            lambda pipe, keys: pipe.hmget(keys.owner, "uid", "epoch", "paused", *limits), server_answers.fields(5)
-        )
-        whole = await self._from_each(
-            lambda pipe, keys: pipe.exists(keys.stream, keys.progress, keys.slots), server_answers.number
-        )
-        if any(keys < 3 for keys in whole.values()) or any(None in record[3:] for record in found.values()):
-            self._made = None  # somebody deleted some: `ensure` makes them again
-        with self._transport.explained():
-            owners = {partition: records.owner(record[:3]) for partition, record in found.items() if record[1] is not None}
-        for partition, owner in owners.items():
-            self._announcing.owned(partition, owner.uid)
-        return owners
-
-    async def lag(self) -> Mapping[int, int]:
-        """Entries added and not finished with, per partition."""
-        progress = await self._from_each(lambda pipe, keys: pipe.hmget(keys.progress, *_PROGRESS), server_answers.fields(4))
-        with self._transport.explained():
-            self._tell_lost({n: records.number(lost, "lost") for n, (*_, lost) in progress.items()})
-            return {n: backlog.lag(found) for n, (*found, _) in progress.items()}
-
-    async def stale_refused(self) -> Mapping[int, int]:
-        refused = await self._from_each(lambda pipe, keys: pipe.get(keys.refused), server_answers.text)
-        with self._transport.explained():
-            return {partition: records.number(count, "refused") for partition, count in refused.items()}
-
-    async def dead_letters(self) -> Mapping[int, int]:
-        dead = await self._from_each(lambda pipe, keys: pipe.hget(keys.progress, "dead"), server_answers.text)
-        with self._transport.explained():
-            return {partition: records.number(count, "dead") for partition, count in dead.items()}
-
     async def release(self) -> None:
         await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
 
@@ -216,19 +190,21 @@ class RedisQueue:
     ) -> T:
         return await self._transport.batched(batches, read, ScriptRun(script, self._keys(partition), arguments, hints))
 
-    async def _from_each(self, ask: Callable[[Any, PartitionKeys], Any], read: Callable[[Any], T]) -> dict[int, T]:
-        """One question to every partition, in a few round trips; also to those that there were."""
+    async def _count(self) -> int | None:
         with self._transport.explained():
-            counts = await self._transport.client.hmget(queue_key(self._queue), "partitions", "most")
-            count = max(records.number(one, "partitions") for one in server_answers.fields(2)(counts))
-        found: list[T] = []
-        for start in range(0, count, _AT_ONCE):
-            with self._transport.explained():
-                async with self._transport.client.pipeline(transaction=False) as pipe:
-                    for partition in range(start, min(count, start + _AT_ONCE)):
-                        ask(pipe, self._keys(partition))
-                    found += map(read, await pipe.execute())
-        return dict(enumerate(found))
+            count = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
+            return None if count is None else records.count(count)
+
+    async def _check_each(self, *counts: int) -> list[PartitionCheck]:
+        """Every partition that there is, or was, in a few round trips."""
+        found: list[PartitionCheck] = []
+        count, at_once = max(counts), _AT_ONCE // partition_check.QUESTIONS
+        for start in range(0, count, at_once):
+            async with self._transport.client.pipeline(transaction=False) as pipe:
+                for partition in range(start, min(count, start + at_once)):
+                    partition_check.ask(pipe, self._keys(partition))
+                found += partition_check.read(await pipe.execute())
+        return found
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)

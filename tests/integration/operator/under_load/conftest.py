@@ -48,7 +48,7 @@ class Busy:
                 return False
             if (await self.world.condition(GROUP))["status"] != "True":
                 return False
-            owners = (await self.queue.owners()).items()
+            owners = (await self.queue.check()).owners.items()
             return {number: owner[:2] for number, owner in owners if owner.uid is not None} == held
 
         await eventually(so, f"{GROUP} is Ready and spread over {names}", seconds, self._shown)
@@ -60,9 +60,9 @@ class Busy:
         try:
 
             async def empty() -> bool:
-                return not sum((await self.queue.lag()).values())
+                return not sum((await self.queue.check()).lag.values())
 
-            await eventually(empty, "everything that was sent is processed", 30, self.queue.lag)
+            await eventually(empty, "everything that was sent is processed", 30, self.queue.check)
             self.fleet.verdict()
         finally:
             self.fleet.load.resume()
@@ -80,7 +80,7 @@ class Busy:
         return {
             "status": await self.world.status(GROUP),
             "ledger": await self.world.ledger_data(GROUP),
-            "owners": await self.queue.owners(),
+            "owners": (await self.queue.check()).owners,
         }
 
 

@@ -41,7 +41,7 @@ async def held_up(busy: Busy) -> None:
         process.send_signal(signal.SIGSTOP)
 
     async def backlog() -> bool:
-        lag = await busy.queue.lag()
+        lag = (await busy.queue.check()).lag
         return all(lag[number] > 0 for number in range(busy.partitions))
 
     await eventually(backlog, "each partition has entries that are not done", 20)

@@ -111,7 +111,7 @@ async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_
     # What the first was about to do is out of date by now.
     await busy.world.set_ready("c", False)
     await busy.settled("a", "b", "d")
-    ledger, owners = await busy.world.ledger_data(GROUP), await busy.queue.owners()
+    ledger, owners = await busy.world.ledger_data(GROUP), (await busy.queue.check()).owners
     first.process.send_signal(signal.SIGCONT)
 
     async def knows() -> bool:
@@ -120,7 +120,7 @@ async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_
     await eventually(knows, "the first knows that it does not lead")
     assert second.metric("baton_leader") == 1.0
     assert await busy.world.ledger_data(GROUP) == ledger
-    assert await busy.queue.owners() == owners
+    assert (await busy.queue.check()).owners == owners
     await busy.world.set_ready("c", True)
     await busy.proven()
     assert second.stop() == 0

@@ -94,12 +94,12 @@ async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> N
 async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_anew_above_the_queues_epochs(
     busy: Busy, served: Operator, start: Start
 ) -> None:
-    before = await busy.queue.owners()
+    before = (await busy.queue.check()).owners
     served.kill()
     await busy.world.api.delete(path(busy))
     await start(busy.world).leads()
     await busy.proven()
-    after = await busy.queue.owners()
+    after = (await busy.queue.check()).owners
     assert all(after[number].epoch > owner.epoch for number, owner in before.items())
 
 

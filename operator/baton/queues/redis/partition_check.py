@@ -1,0 +1,53 @@
+"""What the operator asks each partition for in one of its checks, and what the answers say."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from baton.queues.protocol import Owner
+from baton.queues.redis import backlog, records, server_answers
+from baton.queues.redis.keys import PartitionKeys
+
+_OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
+_PROGRESS = (*backlog.FIELDS, "lost", "dead")
+QUESTIONS = 4
+"""To one partition."""
+
+
+class PartitionCheck(NamedTuple):
+    """One partition."""
+
+    owner: Owner | None
+    """None: it was never granted."""
+    whole: bool
+    """All that makes it a partition is there."""
+    lag: int
+    lost: int
+    """Entries that went with a deleted stream."""
+    dead: int
+    refused: int
+
+
+def ask(pipe: Any, keys: PartitionKeys) -> None:
+    """Put the questions into the pipeline."""
+    pipe.hmget(keys.owner, *_OWNER)
+    pipe.exists(keys.stream, keys.progress, keys.slots)
+    pipe.hmget(keys.progress, *_PROGRESS)
+    pipe.get(keys.refused)
+
+
+def read(found: Sequence[object]) -> list[PartitionCheck]:
+    """The answers of many partitions. Raises OddAnswerError and ForeignRecord."""
+    return [_read(found[start : start + QUESTIONS]) for start in range(0, len(found), QUESTIONS)]
+
+
+def _read(found: Sequence[object]) -> PartitionCheck:
+    uid, epoch, paused, *limits = server_answers.fields(len(_OWNER))(found[0])
+    *progress, lost, dead = server_answers.fields(len(_PROGRESS))(found[2])
+    return PartitionCheck(
+        owner=None if epoch is None else records.owner([uid, epoch, paused]),
+        whole=server_answers.number(found[1]) == 3 and None not in limits,
+        lag=backlog.lag(progress),
+        lost=records.number(lost, "lost"),
+        dead=records.number(dead, "dead"),
+        refused=records.number(server_answers.text(found[3]), "refused"),
+    )
