@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from baton.controller.event_reasons import EventReason
-from baton.engine.step_events import Granted, How, Redirected, Released, Revoked
+from baton.engine.step_events import Granted, Redirected, ReleaseCause, Released, Revoked
 from baton.kube.events import Kind
 from baton.model.ids import Partition
 from baton.model.ranges import format_numbers
@@ -98,21 +98,21 @@ def named(those: Iterable[Revoked | Redirected | Released | Granted]) -> str:
 
 _RELEASES = (
     (
-        How.CONSUMER,
+        ReleaseCause.CONSUMER,
         EventReason.RELEASED,
         Kind.NORMAL,
         "{member} has let go of {what}",
         "{members} have let go of {what}",
     ),
     (
-        How.GONE,
+        ReleaseCause.GONE,
         EventReason.GONE,
         Kind.NORMAL,
         "{member} is gone, and leaves {what}",
         "{members} are gone, and leave {what}",
     ),
     (
-        How.DEADLINE,
+        ReleaseCause.DEADLINE,
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
         "{member} did not let go of {what} in time: it is fenced off, and what it left unfinished is delivered again to the next "

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from baton.engine.observation import OwnerRecord
 from baton.engine.state import Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Rebalance, moment
-from baton.engine.step_events import Granted, How, Redirected, Released, Revoked
+from baton.engine.step_events import Granted, Redirected, ReleaseCause, Released, Revoked
 from baton.engine.working_state import WorkingState
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.on_deadline import OnDeadline
@@ -91,7 +91,7 @@ class Draft(WorkingState):
         assert owner is not None
         move = self.moves.get(partition)
         if move is None or move.released is None:
-            self.events.append(Released(partition, owner, How.GONE))
+            self.events.append(Released(partition, owner, ReleaseCause.GONE))
         self._no_longer_owned(partition, owner)
         last = owner
         if move is not None and move.receiver is not None and self.same_member(owner, move.receiver):
@@ -103,7 +103,7 @@ class Draft(WorkingState):
             return
         self.records[partition] = PartitionRecord(record.epoch, None, last)
         if move is not None:
-            self.record_move(partition, replace(move, giver=None, released=How.GONE))
+            self.record_move(partition, replace(move, giver=None, released=ReleaseCause.GONE))
 
     def leave_unowned(self, partition: Partition) -> None:
         """End a move that has no receiver: the partition was released and has no owner."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.state import Move
-from baton.engine.step_events import How, Released
+from baton.engine.step_events import ReleaseCause, Released
 from baton.model.ids import Partition
 from baton.model.session import Release
 
@@ -30,7 +30,7 @@ def take_releases(draft: Draft) -> None:
     member, it waits for a release again (rule 3).
     """
     for partition, move in draft.moves.items():
-        if move.released is How.DEADLINE and not draft.goes_on_at_deadline(partition, move):
+        if move.released is ReleaseCause.DEADLINE and not draft.goes_on_at_deadline(partition, move):
             draft.moves[partition] = replace(move, released=None)
     for partition in sorted(p for p, move in draft.moves.items() if waits_for_giver(move)):
         move = draft.moves[partition]
@@ -39,7 +39,7 @@ def take_releases(draft: Draft) -> None:
             continue
         giver = move.giver
         assert giver is not None
-        if how is How.DEADLINE:
+        if how is ReleaseCause.DEADLINE:
             move = draft.record_missed_deadline(partition, move)
             if not draft.goes_on_at_deadline(partition, move):
                 continue
@@ -86,12 +86,12 @@ def waits_for_giver(move: Move) -> bool:
     return move.giver is not None and move.released is None and not move.quiet
 
 
-def _released(draft: Draft, partition: Partition, move: Move) -> How | None:
+def _released(draft: Draft, partition: Partition, move: Move) -> ReleaseCause | None:
     epoch = draft.records[partition].epoch
     assert move.giver is not None
     word = Release(draft.known[move.giver].uid, partition.queue, partition.number, epoch)
     if word in draft.observation.releases or (partition, epoch) in draft.observation.drained:
-        return How.CONSUMER
+        return ReleaseCause.CONSUMER
     if draft.now >= move.deadline:
-        return How.DEADLINE
+        return ReleaseCause.DEADLINE
     return None

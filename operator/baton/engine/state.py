@@ -8,7 +8,7 @@ from baton.api.enums import Protocol
 from baton.api.group_status import GroupNumbers
 from baton.engine.effects import Effect
 from baton.engine.observation import GroupMember, Observation
-from baton.engine.step_events import How
+from baton.engine.step_events import ReleaseCause
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 PodKey = tuple[MemberId, Uid]
@@ -52,7 +52,7 @@ class Move:
     """The owner only gets a new epoch, and works on meanwhile."""
     missed: bool = False
     """The deadline passed before the release."""
-    released: How | None = field(default=None, compare=False)
+    released: ReleaseCause | None = field(default=None, compare=False)
     """The cause of the release; None: not released. It is not in the ledger, because an observation shows it again."""
 
 

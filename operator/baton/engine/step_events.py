@@ -15,7 +15,7 @@ class State(StrEnum):
     PAUSED = "Paused"
 
 
-class How(StrEnum):
+class ReleaseCause(StrEnum):
     """The cause of a release."""
 
     CONSUMER = "consumer"
@@ -66,7 +66,7 @@ class Released:
 
     partition: Partition
     member: MemberId
-    how: How
+    how: ReleaseCause
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from baton.engine.step_events import (
     Approved,
     Fenced,
     Granted,
-    How,
     Proposed,
     Redirected,
+    ReleaseCause,
     Released,
     Revoked,
     StandsBy,
@@ -132,7 +132,9 @@ def test_a_grant_after_a_pause_says_how_long_it_was() -> None:
 
 def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> None:
     consumer, gone, (reason, note, kind) = told(
-        Released(partition(1), A, How.DEADLINE), Released(partition(2), A, How.CONSUMER), Released(partition(3), B, How.GONE)
+        Released(partition(1), A, ReleaseCause.DEADLINE),
+        Released(partition(2), A, ReleaseCause.CONSUMER),
+        Released(partition(3), B, ReleaseCause.GONE),
     )
     assert consumer == ("Released", "a has let go of partition 2 of orders", Kind.NORMAL)
     assert gone == ("Gone", "b is gone, and leaves partition 3 of orders", Kind.NORMAL)
@@ -187,7 +189,7 @@ def test_many_givers_of_one_receiver_share_one_sentence() -> None:
 def test_a_step_of_ten_thousand_moves_is_a_few_sentences() -> None:
     many = [revoked(number, f"m{number % 700}", f"n{number % 300}", "300 pods joined") for number in range(10_000)]
     grants = [Granted(one.partition, one.receiver or A, Epoch(2), one.member, 0.5) for one in many]
-    releases = [Released(one.partition, one.member, How.CONSUMER) for one in many]
+    releases = [Released(one.partition, one.member, ReleaseCause.CONSUMER) for one in many]
     assert notes(*many, *releases, *grants) == [
         "10,000 partitions of orders go from 700 members to 300: 300 pods joined; the givers have until "
         "1970-01-01T00:00:03Z at most",
