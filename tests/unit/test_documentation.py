@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from baton.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = ROOT / "manifests" / "examples"
 SHOWN = [
     *PAGES,
@@ -102,7 +102,10 @@ def test_a_request_over_several_lines_is_not_given_to_a_pipe() -> None:
     assert [(page, found[0]) for page, found in texts(r"baton plan[^\n<]*< \S+(?<!\.jsonl)(?!\S)")] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "development").glob("*.md")), ids=lambda path: path.stem)
+FOR_DEVELOPERS = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "development").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS, ids=lambda path: path.stem)
 def test_the_folders_and_files_that_developers_are_sent_to_are_there(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     named = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", prose)
@@ -110,6 +113,13 @@ def test_the_folders_and_files_that_developers_are_sent_to_are_there(page: Path)
     assert [
         path for path in named if not (ROOT / path).exists() and not any(module.endswith(f"/{path}") for module in modules)
     ] == []
+
+
+def test_every_room_is_in_the_table_for_developers() -> None:
+    packages = {f"operator/baton/{path.parent.name}" for path in (ROOT / "operator" / "baton").glob("*/__init__.py")}
+    rooms = {f"{path.name}/" for path in ROOT.iterdir() if path.is_dir() and next(path.glob("*.py"), None)}
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]
+    assert {name for name in packages | rooms if f"`{name}`" not in table} == set()
 
 
 def test_the_scenario_of_the_reference_does_what_it_expects(tmp_path: Path) -> None:
