@@ -27,11 +27,6 @@ def files(root: Path) -> dict[Path, str]:
     return {**made, root / "docs" / "reference" / "resources.md": reference()}
 
 
-def drifted(root: Path) -> list[Path]:
-    """The files that differ from what the models say, or are missing."""
-    return [path for path, content in files(root).items() if not path.is_file() or path.read_text(encoding="utf-8") != content]
-
-
 def main() -> None:
     """Writes the files below the working directory."""
     for path, content in files(Path()).items():

@@ -50,10 +50,6 @@ def _test(hint: object) -> Test:
     return _collection(get_origin(hint), get_args(hint))
 
 
-def _fits(test: Test, value: object) -> bool:
-    return test(value)
-
-
 def _is(kind: type, value: object) -> bool:
     return isinstance(value, kind)
 
@@ -90,6 +86,10 @@ def _collection(kind: Any, of: tuple[Any, ...]) -> Test:
         return lambda value: isinstance(value, kind) and keys_fit(value) and values_fit(value.values())
     if issubclass(kind, tuple) and of[-1] is not Ellipsis:
         parts = [_test(one) for one in of]
-        return lambda value: isinstance(value, kind) and len(value) == len(parts) and all(map(_fits, parts, value))
+        return lambda value: (
+            isinstance(value, kind)
+            and len(value) == len(parts)
+            and all(fits(one) for fits, one in zip(parts, value, strict=True))
+        )
     all_fit = _each(of[0])
     return lambda value: isinstance(value, kind) and all_fit(value)

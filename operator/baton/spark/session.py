@@ -1,7 +1,6 @@
 """The driver's Lease: there is one live driver per group, and it speaks for its executors."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -86,16 +85,14 @@ class DriverSession:
 class SilentSession:
     """A session that nobody listens to, for development without an API server; keeps the last word for whoever asks."""
 
-    def __init__(self, heard: Callable[[Word], None] = lambda word: None) -> None:
+    def __init__(self) -> None:
         self.word = Word()
-        self._heard = heard
 
     def acquire(self) -> None:
         pass
 
     def say(self, **changes: Any) -> None:
         self.word = replace(self.word, **changes)
-        self._heard(self.word)
 
     def lost(self) -> str | None:
         return None

@@ -7,25 +7,15 @@ from typing import Any
 import pytest
 
 from baton.api.crd import crds
-from baton.api.generate import drifted, files, text
+from baton.api.generate import files, text
 
 ROOT = Path(__file__).parents[3]
 KINDS = {document["spec"]["names"]["kind"]: document for document in crds()}
 
 
 def test_the_files_are_what_the_models_say() -> None:
-    assert drifted(ROOT) == [], "run `make generate`"
+    assert [path for path, content in files(ROOT).items() if path.read_text() != content] == [], "run `make generate`"
     assert set((ROOT / "crds").glob("*.yaml")) == {path for path in files(ROOT) if path.suffix == ".yaml"}
-
-
-def test_an_edited_file_is_noticed(tmp_path: Path) -> None:
-    for path, content in files(tmp_path).items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    assert drifted(tmp_path) == []
-    edited = next(iter(files(tmp_path)))
-    edited.write_text(edited.read_text() + "# mine\n")
-    assert drifted(tmp_path) == [edited]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
 
 def test_all_keys_of_a_queue_are_in_one_slot() -> None:
     for queue in ("shop/orders", "shop/a.b-c", "shop/}{", "shop/{x}", "shop/{", "shop/}"):
-        keys = {queue_key(queue), *partition_keys(queue, 0), *partition_keys(queue, 1023, 7)}
+        keys = {queue_key(queue), *partition_keys(queue, 0), *partition_keys(queue, 1023)}
         keys |= {key.replace("stream:", "stage:2.") for key in keys}
         assert len({key_slot(key.encode()) for key in keys}) == 1, queue
 

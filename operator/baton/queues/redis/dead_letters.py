@@ -97,11 +97,11 @@ class Redriven:
 class RedisDeadLetters:
     """Of one queue (`namespace/name`). Raises QueueUnreachable with a sentence. Needs no more rights than a producer has."""
 
-    def __init__(self, url: str, queue: str, *, stands_in: str = "the URL", patience: float = 30.0) -> None:
+    def __init__(self, url: str, queue: str, *, stands_in: str = "the URL") -> None:
         self._queue = queue
         self._url = read(url, stands_in=stands_in)
         self._client = client(self._url, queue_key(queue))
-        self._producer = RedisProducer(url, queue, patience=patience)
+        self._producer = RedisProducer(url, queue)
 
     def counts(self) -> dict[int, int]:
         """Of each partition that there is or was: how many."""

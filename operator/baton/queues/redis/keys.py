@@ -41,13 +41,13 @@ class PartitionKeys(NamedTuple):
     (TRYAGAIN): so none runs while some of the keys are here and some there."""
 
 
-def partition_keys(queue: str, partition: int, segment: int = FIRST_SEGMENT) -> PartitionKeys:
+def partition_keys(queue: str, partition: int) -> PartitionKeys:
     """`queue` is namespace/name."""
     root = f"pq:{{{queue}}}:{partition}:"
     return PartitionKeys(
         owner=root + "owner",
-        stream=f"{root}stream:{segment}",
-        progress=f"{root}progress:{segment}",
+        stream=f"{root}stream:{FIRST_SEGMENT}",
+        progress=f"{root}progress:{FIRST_SEGMENT}",
         wake=root + "wake",
         refused=root + "refused",
         slots=root + "slots",
@@ -64,9 +64,9 @@ def queue_key(queue: str) -> str:
     return f"pq:{{{queue}}}:queue"
 
 
-def entry_id(number: int, segment: int = FIRST_SEGMENT) -> str:
+def entry_id(number: int) -> str:
     """The id of the n-th entry of a segment's stream: `n-segment`."""
-    return f"{number}-{segment}"
+    return f"{number}-{FIRST_SEGMENT}"
 
 
 def entry_number(entry: bytes | str) -> int:

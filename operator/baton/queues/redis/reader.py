@@ -89,23 +89,23 @@ class RedisReader:
         holds(position, outstanding, full=full == 1)
         return entries
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, uid: str | None = None) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
         """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
         position = self._positions.of(partition, epoch)
         for begin in range(0, len(offsets), _ACKS):
             ids = " ".join(offsets[begin : begin + _ACKS])
-            _, _, outstanding = self._ask(scripts.ACK, partition, (uid or self._uid, epoch, self._known_as(position), ids))
+            _, _, outstanding = self._ask(scripts.ACK, partition, (self._uid, epoch, self._known_as(position), ids))
             self._positions.finished(position, outstanding)
 
-    def retry(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> bool:
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         """Count one more delivery of an entry that its owner has failed with. False: it was one too many (maxRedeliveries), and
         the entry is with the dead letters now, with `why` it failed; or it was finished with before.
         """
-        return self._failed(partition, epoch, offset, why, uid or self._uid, hopeless=False)
+        return self._failed(partition, epoch, offset, why, hopeless=False)
 
-    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str, *, uid: str | None = None) -> None:
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """Finish with an entry that no other try would help: it goes to the dead letters, with `why`."""
-        self._failed(partition, epoch, offset, why, uid or self._uid, hopeless=True)
+        self._failed(partition, epoch, offset, why, hopeless=True)
 
     # Micro-batches
 
@@ -160,10 +160,10 @@ class RedisReader:
 
     # Both
 
-    def verify(self, partition: int, epoch: Epoch, *, uid: str | None = None) -> None:
+    def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
         position = self._positions.of(partition, epoch)
-        self._ask(scripts.VERIFY, partition, (uid or self._uid, epoch, self._known_as(position)))
+        self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not finished with. Any thread may ask."""
@@ -223,9 +223,9 @@ class RedisReader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _failed(self, partition: int, epoch: Epoch, offset: str, why: str, uid: str, *, hopeless: bool) -> bool:
+    def _failed(self, partition: int, epoch: Epoch, offset: str, why: str, *, hopeless: bool) -> bool:
         position = self._positions.of(partition, epoch)
-        arguments = (uid, epoch, self._known_as(position), offset, why, int(hopeless))
+        arguments = (self._uid, epoch, self._known_as(position), offset, why, int(hopeless))
         _, again, outstanding = self._ask(scripts.RETRY, partition, arguments)
         self._positions.finished(position, outstanding)
         return bool(again)
