@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from baton.kube.api import Api, ApiError, NotFoundError
 from baton.kube.leases import leases_path
 from baton.kube.releases import release_of
+from baton.model.lease import holder_of, spec_of
 from baton.model.times import read_seconds, to_text
 
 GIVEN_UP_FOR = 30.0
@@ -48,9 +49,9 @@ async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | N
         return None
     namespace, _, name = release.partition("/")
     try:
-        spec = (await api.get(leases_path(namespace, name))).get("spec") or {}
+        lease = await api.get(leases_path(namespace, name))
     except NotFoundError:
         return Leader(release)
     except ApiError:
         return Leader(release, readable=False)
-    return Leader(release, holder=spec.get("holderIdentity") or None, renewed=read_seconds(spec.get("renewTime"), None))
+    return Leader(release, holder=holder_of(lease) or None, renewed=read_seconds(spec_of(lease).get("renewTime"), None))

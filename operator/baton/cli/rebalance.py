@@ -1,6 +1,6 @@
 """`baton rebalance`: ask for a rebalance now."""
 
-from datetime import UTC, datetime
+import time
 
 import click
 
@@ -9,7 +9,8 @@ from baton.cli.cluster import ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import GROUP
 from baton.cli.printing import say
-from baton.kube.objects import REBALANCE_ANNOTATION, groups_path
+from baton.kube.objects import REBALANCE_ANNOTATION, group_view, groups_path
+from baton.model.times import to_micro_text
 
 
 @click.command()
@@ -27,11 +28,10 @@ def rebalance(group: str, target: ClusterTarget) -> None:
 async def _request(group: str, target: ClusterTarget) -> None:
     async with cluster(target) as (api, where):
         path = groups_path(where, group)
-        request = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        made = await api.merge(path, {"metadata": {"annotations": {REBALANCE_ANNOTATION: request}}})
-        follows = (
-            "what it would move is then proposed" if made["spec"].get("approval") == Approval.MANUAL else "it is carried out"
-        )
+        request = to_micro_text(time.time())
+        made = group_view(await api.merge(path, {"metadata": {"annotations": {REBALANCE_ANNOTATION: request}}}))
+        manual = made.spec is not None and made.spec.approval is Approval.MANUAL
+        follows = "what it would move is then proposed" if manual else "it is carried out"
         say(
             f"{where}/{group}: asked for a rebalance. A plan is made after the delay, and {follows}; "
             f"see `baton status {group} -n {where}`"

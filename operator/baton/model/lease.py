@@ -12,6 +12,7 @@ from math import ceil
 from typing import Any
 
 from baton.model.sighting import Sighting, sight
+from baton.model.times import to_micro_text
 
 DEFAULT_DURATION = 15.0
 """Seconds, for a Lease that does not say."""
@@ -39,7 +40,7 @@ def held(before: Manifest | None, holder: str, duration: float, now: datetime) -
     nobody takes it for lapsed before its holder does. `leaseTransitions` counts how often it changed hands."""
     spec = spec_of(before)
     mine = spec.get("holderIdentity") == holder
-    stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # isoformat() leaves out six digits of zero, which metav1.MicroTime wants
+    stamp = to_micro_text(now.timestamp())
     return {
         **spec,
         "holderIdentity": holder,

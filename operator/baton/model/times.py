@@ -30,7 +30,7 @@ def to_text(seconds: float) -> str:
 
 
 def to_micro_text(seconds: float) -> str:
-    """Unix seconds as RFC 3339 with microseconds, as metav1.MicroTime (Leases and events)."""
+    """Unix seconds as RFC 3339 with microseconds, all six digits of them, as metav1.MicroTime (Leases and events)."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
