@@ -1,10 +1,9 @@
-"""The loop of one ConsumerGroup: observe -> step -> ledger -> tell -> carry out -> outcomes, and sleep until there is something
-to do. It only says in which order: what each of these means stands in a module of its own.
+"""The loop of one ConsumerGroup: observe, step, write the ledger, record events, carry effects out, and sleep until there is
+something to do. The loop only has the order. Each of these has a module of its own.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Set
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +12,7 @@ import structlog
 from baton.api import ConsumerGroupSpec
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.deletion_wait import patience
-from baton.controller.diagnosis import deletion_problem, not_released, queue_problems
+from baton.controller.diagnosis import deletion_problem, queue_problems
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
@@ -25,6 +24,7 @@ from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.mount_refreshes import MountRefreshes
 from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
+from baton.controller.queue_releases import QueueReleases
 from baton.controller.queue_workers import QueueWorkers
 from baton.controller.report import Reporter
 from baton.controller.resizing import Resizings
@@ -40,9 +40,6 @@ from baton.kube.members import GroupMembers
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.kube.store import Manifest
 from baton.model.ids import QueueName
-
-AGAIN_AFTER = 1.0
-"""Seconds after which a finalizer that could not be taken off yet, or that somebody was faster to change, is taken off again."""
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
@@ -76,6 +73,9 @@ class GroupLoop:
         self._refreshes = MountRefreshes(services.refresher, services.tasks, self.key)
         self._recorder = EventRecorder(self.key, about, services.events, services.metrics)
         self._scaling = Scaling(self.key, services.scaler, services.tasks, self.wake)
+        self._releases = QueueReleases(
+            self.key, group.uid, services.cache, self._workers, self._recorder, self._scaling, self._finalizer, self.wake
+        )
         self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         state = GroupState.new(group.full_name)
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
@@ -193,7 +193,7 @@ class GroupLoop:
         sights = self._workers.sights(() if group.deleting else names, self._state.queues, wait)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
         if group.deleting:
-            self._release(set())  # before any is claimed: nothing that was released is claimed again
+            self._releases.release(self._state, set())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
             self._services.relists.want_sessions(self.key, since, self.wake)
         if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
@@ -202,7 +202,7 @@ class GroupLoop:
             self._recorder.say(reason, note)
         self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)
         await self._apply_scale(group, spec, seen)
-        done = await self._let_go(group)
+        done = await self._releases.follow(group, self._state)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
         await self._reporter.look_at(self._state)
@@ -261,24 +261,6 @@ class GroupLoop:
         if group.deleting:
             problems.append(deletion_problem(len(self._state.records), problems))
         return problems
-
-    async def _let_go(self, group: GroupView) -> bool:
-        """Release queues whose partitions have all been taken back; True when a deleted group has nothing else to do."""
-        for queue, why in self._workers.given_up().items():
-            self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
-        named = set() if group.deleting or group.spec is None else set(self._names(group.spec))
-        released = self._release({name for name in named if self._services.cache.queues.get(self.key[0], name)})
-        if not group.deleting or self._state.records or not released:
-            return False
-        if self._scaling.spared and await self._finalizer.take_off(group):
-            return True
-        asyncio.get_running_loop().call_later(AGAIN_AFTER, self.wake)
-        return False
-
-    def _release(self, but: Set[QueueName]) -> bool:
-        """The queues (`but` these) of which the ledger has no partition; True once they all are."""
-        kept = {partition.queue for partition in self._state.records}
-        return self._workers.dismiss(self._workers.names - kept - but, recorded=frozenset(self._state.queues))
 
     async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: GroupMembers) -> None:
         if group.deleting:

@@ -72,97 +72,43 @@ NO_ASSIGNOR = Problem(Reason.UNKNOWN_ASSIGNOR, "?")
 NO_QUEUE = Problem(Reason.QUEUE_NOT_FOUND, "?")
 
 # How it came about; then STATE, PARTITIONS, UNOWNED, HOLD-UNTIL; Balanced and Settled: status, reason; what is said of both
-CASES: list[tuple[str, Callable[[], Group], list[Problem], tuple[str, int, int, str | None], str, str, str]] = [
-    (
-        "paused from birth",
-        lambda: at(paused(Group(12)).join("a", "b"), 20),
-        [],
-        ("Paused", 12, 12, None),
-        "False Paused",
-        "False Paused",
-        f"12 of 12 partitions have no owner: {PAUSE}",
+Case = tuple[str, Callable[[], Group], list[Problem], tuple[str, int, int, str | None], str, str, str]
+
+
+def waiting_for(why: str, partitions: int, unowned: int) -> str:
+    return f"{unowned} of {partitions} partitions have no owner: {why}" if unowned else why
+
+
+def in_a_pause(how: str, group: Callable[[], Group], partitions: int, unowned: int) -> Case:
+    said = waiting_for(PAUSE, partitions, unowned)
+    return how, group, [], ("Paused", partitions, unowned, None), "False Paused", "False Paused", said
+
+
+def without_room(how: str, group: Callable[[], Group], partitions: int, unowned: int) -> Case:
+    said = waiting_for(ROOM, partitions, unowned)
+    return how, group, [SIZE], ("NotReady", partitions, unowned, None), "False SizeLimit", "False NotReady", said
+
+
+def without_pods(how: str, group: Callable[[], Group]) -> Case:
+    problem = Problem(Reason.NO_MEMBERS, "?")
+    return how, group, [problem], ("NotReady", 4, 4, None), "False NoMembers", "False NotReady", ""
+
+
+CASES: list[Case] = [
+    in_a_pause("paused from birth", lambda: at(paused(Group(12)).join("a", "b"), 20), 12, 12),
+    in_a_pause("paused, and its queue grows", lambda: at(paused(Group(4).start("a", "b")).resize(6), 20), 6, 2),
+    in_a_pause("paused, and its queue shrinks", lambda: at(paused(Group(4).start("a", "b")).resize(2), 20), 2, 0),
+    in_a_pause("paused, and a pod comes", lambda: at(paused(Group(4).start("a", "b")).join("c"), 20), 4, 0),
+    in_a_pause("paused in a holddown", lambda: at(paused(at(Group(4).start("a", "b").leave("b"), 20)), 21, 60), 4, 2),
+    in_a_pause("paused while a static member is waited for", lambda: at(paused(at(static().leave("b"), 20)), 21), 4, 2),
+    without_room("no room from birth", lambda: at(held_back(Group(12)).join("a", "b"), 20), 12, 12),
+    without_room("no room for anything from birth", lambda: at(held_back(Group(12), HeldBack.ALL).join("a", "b"), 20), 12, 12),
+    without_room(
+        "no room for the plan after a holddown", lambda: at(held_back(at(Group(4).start("a", "b").leave("b"), 20)), 25, 60), 4, 2
     ),
-    (
-        "paused, and its queue grows",
-        lambda: at(paused(Group(4).start("a", "b")).resize(6), 20),
-        [],
-        ("Paused", 6, 2, None),
-        "False Paused",
-        "False Paused",
-        f"2 of 6 partitions have no owner: {PAUSE}",
-    ),
-    (
-        "paused, and its queue shrinks",
-        lambda: at(paused(Group(4).start("a", "b")).resize(2), 20),
-        [],
-        ("Paused", 2, 0, None),
-        "False Paused",
-        "False Paused",
-        PAUSE,
-    ),
-    (
-        "paused, and a pod comes",
-        lambda: at(paused(Group(4).start("a", "b")).join("c"), 20),
-        [],
-        ("Paused", 4, 0, None),
-        "False Paused",
-        "False Paused",
-        PAUSE,
-    ),
-    (
-        "paused in a holddown",
-        lambda: at(paused(at(Group(4).start("a", "b").leave("b"), 20)), 21, 60),
-        [],
-        ("Paused", 4, 2, None),
-        "False Paused",
-        "False Paused",
-        f"2 of 4 partitions have no owner: {PAUSE}",
-    ),
-    (
-        "paused while a static member is waited for",
-        lambda: at(paused(at(static().leave("b"), 20)), 21),
-        [],
-        ("Paused", 4, 2, None),
-        "False Paused",
-        "False Paused",
-        f"2 of 4 partitions have no owner: {PAUSE}",
-    ),
-    (
-        "no room from birth",
-        lambda: at(held_back(Group(12)).join("a", "b"), 20),
-        [SIZE],
-        ("NotReady", 12, 12, None),
-        "False SizeLimit",
-        "False NotReady",
-        f"12 of 12 partitions have no owner: {ROOM}",
-    ),
-    (
-        "no room for anything from birth",
-        lambda: at(held_back(Group(12), HeldBack.ALL).join("a", "b"), 20),
-        [SIZE],
-        ("NotReady", 12, 12, None),
-        "False SizeLimit",
-        "False NotReady",
-        f"12 of 12 partitions have no owner: {ROOM}",
-    ),
-    (
-        "no room for the plan after a holddown",
-        lambda: at(held_back(at(Group(4).start("a", "b").leave("b"), 20)), 25, 60),
-        [SIZE],
-        ("NotReady", 4, 2, None),
-        "False SizeLimit",
-        "False NotReady",
-        f"2 of 4 partitions have no owner: {ROOM}",
-    ),
-    (
-        "no room for a queue that grows",
-        lambda: at(held_back(Group(4).start("a", "b")).resize(6), 20),
-        [SIZE],
-        ("NotReady", 6, 2, None),
-        "False SizeLimit",
-        "False NotReady",
-        f"2 of 6 partitions have no owner: {ROOM}",
-    ),
+    without_room("no room for a queue that grows", lambda: at(held_back(Group(4).start("a", "b")).resize(6), 20), 6, 2),
+    without_pods("no pods", lambda: at(Group(4), 20)),
+    without_pods("no pods, in a pause", lambda: at(paused(Group(4)), 20)),
     (
         "no assignor from birth",
         lambda: at(without_assignor(Group(12)).join("a", "b"), 20, 25, 60),
@@ -225,24 +171,6 @@ CASES: list[tuple[str, Callable[[], Group], list[Problem], tuple[str, int, int, 
         "False Unbalanced",
         "False Unbalanced",
         "2 of 6 partitions have no owner: no pod that takes part reads them",
-    ),
-    (
-        "no pods",
-        lambda: at(Group(4), 20),
-        [Problem(Reason.NO_MEMBERS, "?")],
-        ("NotReady", 4, 4, None),
-        "False NoMembers",
-        "False NotReady",
-        "",
-    ),
-    (
-        "no pods, in a pause",
-        lambda: at(paused(Group(4)), 20),
-        [Problem(Reason.NO_MEMBERS, "?")],
-        ("NotReady", 4, 4, None),
-        "False NoMembers",
-        "False NotReady",
-        "",
     ),
     (
         "no queue",

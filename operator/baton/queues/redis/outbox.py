@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from baton.queues.redis.held_slots import HeldSlots
 from baton.queues.redis.keys import entry_id
 from baton.queues.redis.numbering import Numbering
 from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, copied, next_batch, to_partition
@@ -49,13 +50,10 @@ class Outbox:
         """While there is no table."""
         self._queues: dict[int, deque[Waiting]] = {}
         """By partition, none of them empty; whose turn is next comes first."""
-        self._held: dict[int, deque[Waiting]] = {}
-        """By slot: was refused, and what came after it."""
+        self._held = HeldSlots()
         self._table_rest: RetryPause | None = None
         self._resting: dict[int, RetryPause] = {}
         """By partition."""
-        self._moving: dict[int, RetryPause] = {}
-        """By slot."""
 
     def mend(self) -> None:
         """Whoever worked by this, or sent, was interrupted, wherever that was. All that is open is sent again by its number, as
@@ -67,7 +65,7 @@ class Outbox:
             if entry.outcome is not None:
                 self._close(entry)
         self._table, self._table_rest, self.stale = None, None, True
-        self._queues, self._held, self.under_way, self._resting, self._moving = {}, {}, {}, {}, {}
+        self._queues, self._held, self.under_way, self._resting = {}, HeldSlots(), {}, {}
         self._unplaced, self._new_entries, self._new_bytes = deque(self.open), 0, 0
         self.bytes = sum(entry.size + _AROUND for entry in self.open)
         self._due, self.torn = -inf, False
@@ -147,10 +145,10 @@ class Outbox:
     def added(self, partition: int, first: int) -> None:
         """All of a batch was added, under numbers from this one on."""
         batch = self.under_way.pop(partition)
-        if self._resting or self._moving:
+        if self._resting or self._held.pauses:
             self._resting.pop(partition, None)
             for entry in batch:
-                self._moving.pop(entry.slot or 0, None)
+                self._held.added(entry.slot)
         for number, entry in enumerate(batch, first):
             self._settle(entry, Sent(partition, entry_id(number)))
 
@@ -169,8 +167,7 @@ class Outbox:
                 self._settle(entry, Failed(copied(self._queue)))
             else:
                 self._settle(entry, Sent(partition, next(added) if code == "a" else None, code == _THERE))
-                if self._moving:
-                    self._moving.pop(entry.slot or 0, None)
+                self._held.added(entry.slot)
         if behind:
             self._put_back(partition, behind, added_by_hand(partition, self._queue), now)
         if away:
@@ -218,8 +215,8 @@ class Outbox:
 
     def _append(self, entry: Waiting, table: RoutingTable) -> None:
         assert entry.slot is not None
-        if entry.slot in self._held:
-            self._held[entry.slot].append(entry)
+        if entry.slot in self._held.entries:
+            self._held.entries[entry.slot].append(entry)
             return
         partition = table.partitions[entry.slot]
         if partition not in self._queues:
@@ -264,30 +261,22 @@ class Outbox:
         why = f"The slots of some keys of {self._queue} are moving between partitions."
         slots = {entry.slot for entry in away if entry.slot is not None}
         behind = self._queues.pop(partition, deque())
-        for slot in slots:
-            self._moving[slot] = pause_after(self._moving.get(slot), now, why)
-            self._held[slot] = deque()
+        self._held.hold(slots, now, why)
         others: deque[Waiting] = deque()
         for entry in (*away, *behind):
-            (self._held[entry.slot] if entry.slot in slots else others).append(entry)
+            (self._held.entries[entry.slot] if entry.slot in slots else others).append(entry)
         if others:
             self._queues[partition] = others
         for slot in slots:
-            self._expire(self._held[slot], self._moving[slot])
+            self._expire(self._held.entries[slot], self._held.pauses[slot])
 
     def _release(self, now: float) -> float:
         """What was held goes to its partition where its rest is over. When the next one's is."""
-        if not self._held:
-            return inf
-        assert self._table is not None
-        for slot in [slot for slot in self._held if self._moving[slot].until <= now]:
-            held = self._held.pop(slot)
-            if not held:
-                del self._moving[slot]
-                continue
-            self._queues.setdefault(self._table.partitions[slot], deque()).extendleft(reversed(held))
+        for slot, entries in self._held.released(now):
+            assert self._table is not None
+            self._queues.setdefault(self._table.partitions[slot], deque()).extendleft(reversed(entries))
             self._due = -inf
-        return min((self._moving[slot].until for slot in self._held), default=inf)
+        return self._held.until
 
     def _expire(self, part: deque[Waiting], rest: RetryPause) -> None:
         """Gives up what has no time for another try; all are patient for equally long."""
@@ -298,7 +287,7 @@ class Outbox:
         """Why its last try, or the one before it in its way, came to nothing."""
         if self._table_rest is not None:
             return self._table_rest.why
-        if entry.slot in self._held:
-            return self._moving[entry.slot].why
+        if entry.slot in self._held.entries:
+            return self._held.pauses[entry.slot].why
         partition = self._table.partitions[entry.slot] if self._table and entry.slot is not None and entry.slot >= 0 else None
         return self._resting[partition].why if partition in self._resting else None
