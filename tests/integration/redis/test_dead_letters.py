@@ -1,6 +1,7 @@
 """`baton dead-letters` on a real queue."""
 
 import json
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -105,6 +106,17 @@ async def test_one_is_shown_and_nothing_of_it_that_a_terminal_obeys(queue: Queue
     assert not {"\x1b", "\u202e"} & set(shown.output)
     assert json.loads(call(queue, "show", letter, "--json").output)["value"] == value
     assert value.encode()[:4].hex(" ") in call(queue, "show", letter, "--hex").output
+
+
+async def test_nothing_of_headers_is_lost_for_programs(queue: Queue) -> None:
+    headers = {"text": "ä".encode(), "bytes": bytes(range(256)), "nothing": b""}
+    queue.producer.send(queue.key(0), "bad", headers)
+    owner = await queue.granted("a", 1)
+    [entry] = owner.read(0, ONE)
+    owner.set_aside(0, ONE, entry.offset, "no")
+    shown = json.loads(call(queue, "show", *ids(queue), "--json").output)
+    assert {name: b64decode(text) for name, text in shown["headersBase64"].items()} == headers
+    assert shown["headers"] == {"text": "ä", "bytes": None, "nothing": ""}
 
 
 async def test_a_large_value_is_cut_on_the_screen_and_written_whole_into_a_file(queue: Queue, tmp_path: Path) -> None:
