@@ -1,9 +1,12 @@
 """What a program is told of its partitions: that they came, that they are called back, that they are lost."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from baton.consumer.handler import in_event_loop
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.model.ids import Partition
 from baton.model.options import function
@@ -44,6 +47,27 @@ class Call:
         an event loop to wait for."""
         partitions = sorted(holding.partition for holding in self.holdings)
         return partial(self.function, partitions, *(() if self.time_left is None else (self.time_left(),)))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a callback runs: whoever waits there for the next entries waits for ever, for none come before it has returned."""
+
+    thread: int
+    task: "asyncio.Task[object] | None"
+
+    @classmethod
+    def here(cls) -> "Place":
+        return cls(threading.get_ident(), asyncio.current_task() if in_event_loop() else None)
+
+    def see_elsewhere(self) -> None:
+        """Raises RuntimeError within it. A callback that was called outside of event loops may run in one of its own."""
+        here = self.here()
+        if here.thread == self.thread and self.task in (here.task, None):
+            raise RuntimeError(
+                "a callback (on_assigned, on_revoked, on_lost) waits for entries of its own consumer, and none come before it "
+                "has returned: take them where the consumer runs"
+            )
 
 
 class Notices:

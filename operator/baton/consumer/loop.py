@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from baton.consumer import forks
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.assignment_source import Assignments
-from baton.consumer.callbacks import Call, Callbacks, Notices
+from baton.consumer.callbacks import Call, Callbacks, Notices, Place
 from baton.consumer.deadlines import Left
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
 from baton.consumer.dispatcher import Dispatcher
@@ -64,6 +64,8 @@ class ConsumerLoop:
         self._settlement = Settlement(uid, self._holdings, self._dispatcher, self._work, self._grace, self._notices, session)
         self._ended = threading.Event()
         self._shared: bool | None = None
+        self.calling: Place | None = None
+        """Where a callback is being called."""
         self.last_calls: Sequence[Call] = ()
         """After the end: callbacks that are still due."""
         self._failure: BaseException | None = None
@@ -131,6 +133,8 @@ class ConsumerLoop:
         """Ask for entries; `want.answer` is what comes of it. Raises RuntimeError where nobody would ever answer."""
         if self._thread.ident is None:
             raise RuntimeError("the consumer does not run: use it in `with consumer:` or `async with consumer:`")
+        if self.calling is not None:
+            self.calling.see_elsewhere()
         if not self.ended:
             self._words.put(want)
 
@@ -172,13 +176,9 @@ class ConsumerLoop:
         else:
             want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._dispatcher.back(answer.result())))
 
-    def called(self, call: Call) -> None:
-        """A callback has returned."""
-        self._words.put(lambda: self._called(call))
-
-    def not_called(self, call: Call) -> None:
-        """A callback was cancelled or ended the program's work, and is due again."""
-        self._words.put(lambda: self._dispatcher.not_called(call))
+    def called(self, call: Call, *, again: bool = False) -> None:
+        """A callback has returned; or it was cancelled or ended the program's work, and is due `again`."""
+        self._words.put((lambda: self._dispatcher.not_called(call)) if again else (lambda: self._called(call)))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         self._words.put(Told(outcomes, receipt))

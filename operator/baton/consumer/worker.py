@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 
-from baton.consumer.callbacks import Call
+from baton.consumer.callbacks import Call, Place
 from baton.consumer.delivery import Delivery, Want
 from baton.consumer.handler import HandlerRun, awaited
 from baton.consumer.handler_options import CheckedOptions
@@ -72,12 +72,22 @@ def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], t
 def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
     """Call a callback to its end. What it raises is logged: a program that cannot take a partition up gets its entries all the
     same."""
-    try:
+    with _calling(loop, due):
         handler.complete(due.ready()())
+
+
+@contextmanager
+def _calling(loop: ConsumerLoop, due: Call) -> Iterator[None]:
+    try:
+        loop.calling = Place.here()
+        try:
+            yield
+        finally:
+            loop.calling = None
     except Exception:
         log.exception("a callback failed, and the consumer goes on")
     except BaseException:
-        loop.not_called(due)
+        loop.called(due, again=True)
         raise
     loop.called(due)
 
@@ -137,14 +147,8 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], term
 
 async def call_async(loop: ConsumerLoop, due: Call) -> None:
     """Calls a callback on this event loop. What it raises is logged, and the consumer goes on."""
-    try:
+    with _calling(loop, due):
         await awaited((await asyncio.to_thread(due.ready) if due.time_left else due.ready())())
-    except Exception:
-        log.exception("a callback failed, and the consumer goes on")
-    except BaseException:
-        loop.not_called(due)
-        raise
-    loop.called(due)
 
 
 async def take(loop: ConsumerLoop, want: Want) -> Delivery | Call | None:

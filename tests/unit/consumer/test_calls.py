@@ -1,11 +1,14 @@
 """Callbacks come one after another, and a partition that is gone is told of at the end too."""
 
+import asyncio
 import threading
 from collections.abc import Sequence
 
+import pytest
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
+from baton.consumer.batch import Batch
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Partition
 from baton.queues.entry import Entry
@@ -91,3 +94,61 @@ def test_a_partition_whose_handler_takes_longer_than_the_end_does_is_lost() -> N
 
     consumer.run(handle)
     assert told == ["lost"]
+
+
+def test_a_callback_that_waits_for_batches_of_its_own_consumer_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    def assigned(_: Sequence[Partition]) -> None:
+        told.append("assigned")
+        for _batch in consumer.batches():
+            told.append("a batch within the callback")
+
+    consumer = consumer_of(InMemoryQueue(1), InMemoryLedger({0: 1}), Callbacks(on_assigned=assigned))
+
+    def program() -> None:
+        with consumer:
+            for batch in consumer.batches():
+                told.append(f"batch of {len(batch)}")
+                break
+
+    running = threading.Thread(target=program, daemon=True)
+    running.start()
+    until(lambda: len(told) > 1)
+    running.join(PATIENCE)
+    assert told == ["assigned", "batch of 1"]
+    assert "waits for entries of its own consumer" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["async for", "for"])
+async def test_a_coroutine_callback_that_waits_for_batches_of_its_own_consumer_is_refused(
+    caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    told: list[str] = []
+
+    async def assigned(_: Sequence[Partition]) -> None:
+        told.append("assigned")
+        stream = consumer.batches()
+        if way == "for":
+            next(stream)
+        await anext(stream)
+
+    consumer = consumer_of(InMemoryQueue(1), InMemoryLedger({0: 1}), Callbacks(on_assigned=assigned))
+    async with consumer:
+        assert len(await anext(consumer.batches())) == 1
+    assert told == ["assigned"]
+    assert "waits for entries of its own consumer" in caplog.text
+
+
+async def test_batches_that_another_task_waits_for_meanwhile_come_after_the_callback() -> None:
+    waiting: list[asyncio.Task[Batch]] = []
+
+    async def assigned(_: Sequence[Partition]) -> None:
+        waiting.append(asyncio.create_task(anext(consumer.batches(max_entries=1))))
+        await asyncio.sleep(0)
+
+    consumer = consumer_of(InMemoryQueue(2), InMemoryLedger({0: 1}), Callbacks(on_assigned=assigned))
+    async with consumer:
+        stream = consumer.batches(max_entries=1)
+        one, other = await anext(stream), await waiting[0]
+        assert sorted(entry.offset for entry in (*one, *other)) == ["0", "1"]
