@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 
 from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.held_entry import HeldEntry
@@ -53,4 +54,6 @@ class Deserializers:
     def _applied(self, entry: HeldEntry) -> HeldEntry:
         key = entry.key if self.key is None else self.key(entry.key)
         value = entry.value if self.value is None else self.value(entry.value)
-        return replace(entry, key=key, value=value)
+        read = copy(entry)
+        read.key, read.value = key, value
+        return read

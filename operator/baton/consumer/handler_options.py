@@ -8,13 +8,16 @@ from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializers
 from baton.model.options import whole
 
+MOST_WORKERS = 10_000
+"""As many as one member may have entries of a queue, where the queue says nothing else (maxDeliveredUnacked)."""
+
 
 class HandlerOptions(TypedDict, total=False):
     """What `Consumer.run` and `Consumer.serve` may be told."""
 
     concurrency: int
-    """How many entries (or batches) are worked on at a time (1): by threads, or by tasks of one event loop if the handler is a
-    coroutine function."""
+    """How many entries (or batches) are worked on at a time (1; at most 10,000): by threads, or by tasks of one event loop if the
+    handler is a coroutine function."""
     order: Literal["partition", "key"]
     """Entries of a partition ("partition"), or of a key ("key"), are worked on one after another."""
     max_entries: int
@@ -47,7 +50,7 @@ class CheckedOptions:
         if unknown := options.keys() - HandlerOptions.__annotations__.keys():
             raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")
         concurrency, order = options.get("concurrency", 1), options.get("order", "partition")
-        whole("concurrency", concurrency, 1)
+        whole("concurrency", concurrency, 1, MOST_WORKERS)
         if order not in ("partition", "key"):
             raise ValueError(f"order is {order!r}: set it to 'partition' or 'key'")
         batch = None
@@ -58,10 +61,14 @@ class CheckedOptions:
         manual, hopeless = options.get("manual_ack", False), options.get("dead_letter_on", ())
         if not isinstance(manual, bool):
             raise TypeError(f"manual_ack is {manual!r}: set it to True or False")
-        try:
-            isinstance(None, hopeless)
-        except TypeError:
-            raise TypeError(f"dead_letter_on is {hopeless!r}: set it to a tuple of exceptions, such as (ValueError,)") from None
+        for one in hopeless if isinstance(hopeless, tuple) else (hopeless,):
+            if not isinstance(one, type) or not issubclass(one, BaseException):
+                raise TypeError(f"dead_letter_on is {hopeless!r}: set it to a tuple of exceptions, such as (ValueError,)")
+            if not issubclass(one, Exception):
+                raise TypeError(
+                    f"dead_letter_on has {one.__name__}, which ends the program or a task and says nothing of an entry: set it "
+                    "to subclasses of Exception, such as (ValueError,)"
+                )
         return cls(concurrency, order == "key", batch, manual, hopeless, deserializers)
 
     def want(self) -> Want:

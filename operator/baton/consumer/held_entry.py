@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.acknowledgement import Acknowledgement
@@ -13,6 +12,7 @@ from baton.queues.entry import Entry
 if TYPE_CHECKING:
     from baton.consumer.entry_sequence import EntrySequence
     from baton.consumer.held_partition import HeldPartition
+    from baton.model.ids import Epoch, QueueName
 
 
 class OutcomeListener(Protocol):
@@ -23,25 +23,42 @@ class OutcomeListener(Protocol):
     def time_left(self, holding: HeldPartition) -> float | None: ...
 
 
-@dataclass(slots=True, unsafe_hash=True)
 class HeldEntry(Entry):
     """What a handler gets: an entry that is this consumer's for now. Two are equal, and hash alike, by what the queue says of
-    them; not by key and value, of which deserializers make what they like."""
+    them; not by key and value, of which deserializers make what they like. As a dataclass (`dataclasses.asdict`) it has what an
+    Entry has, and nothing of the consumer's."""
 
-    key: Any = field(compare=False)
-    value: Any = field(compare=False)
+    __slots__ = ("alone", "attempt", "failed_by", "nth", "origin", "sequence")
+
+    key: Any
+    value: Any
     """Bytes, or what a deserializer made of them."""
-    sequence: EntrySequence = field(repr=False, compare=False, kw_only=True)
-    origin: Entry = field(repr=False, compare=False, kw_only=True)
-    """As it was read, for another try: what a handler has made of this one (`entry.value = …`) is its own."""
-    nth: int = field(repr=False, compare=False, kw_only=True)
-    """Its place among what this consumer has read."""
-    attempt: int = field(default=0, repr=False, compare=False, kw_only=True)
-    """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
-    alone: bool = field(default=False, repr=False, compare=False, kw_only=True)
-    """It is a batch of its own."""
-    failed_by: str = field(default="", repr=False, compare=False, kw_only=True)
-    """Why its last try failed."""
+
+    def __init__(
+        self,
+        queue: QueueName,
+        partition: int,
+        offset: str,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        epoch: Epoch,
+        redelivered: bool,
+        headers: Mapping[str, bytes],
+        sequence: EntrySequence,
+        origin: Entry,
+        nth: int,
+        attempt: int = 0,
+        alone: bool = False,
+        failed_by: str = "",
+    ) -> None:
+        """`origin`: as it was read, for another try: what a handler has made of this one (`entry.value = …`) is its own. `nth`:
+        its place among what this consumer has read. `attempt`: how often it has failed in this consumer's hands: a word on an
+        earlier try says nothing of this one. `alone`: it is a batch of its own. `failed_by`: why its last try failed."""
+        self.queue, self.partition, self.offset, self.key, self.value = queue, partition, offset, key, value
+        self.timestamp, self.epoch, self.redelivered, self.headers = timestamp, epoch, redelivered, headers
+        self.sequence, self.origin, self.nth = sequence, origin, nth
+        self.attempt, self.alone, self.failed_by = attempt, alone, failed_by
 
     @classmethod
     def of(cls, entry: Entry, sequence: EntrySequence, nth: int) -> Self:
@@ -55,9 +72,9 @@ class HeldEntry(Entry):
             entry.epoch,
             entry.redelivered,
             dict(entry.headers),
-            sequence=sequence,
-            origin=entry,
-            nth=nth,
+            sequence,
+            entry,
+            nth,
         )
 
     def again(self, attempt: int, why: str, *, alone: bool) -> Self:
@@ -72,7 +89,15 @@ class HeldEntry(Entry):
         return Entry, (*values, self.headers)
 
     def __copy__(self) -> Self:
-        return replace(self)
+        made = object.__new__(type(self))
+        for name in (*Entry.__slots__, *HeldEntry.__slots__):
+            setattr(made, name, getattr(self, name))
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return _compared(self) == _compared(other) if isinstance(other, HeldEntry) else NotImplemented
+
+    __hash__ = Entry.__hash__
 
     @property
     def size(self) -> int:
@@ -109,3 +134,8 @@ class HeldEntry(Entry):
         """Seconds until its partition is taken away; None: it is not called back, or the time is not known. Called in an event
         loop it does not wait for the queue's answer, and is None until then."""
         return self.sequence.holding.hearing.time_left(self.sequence.holding)
+
+
+def _compared(entry: Entry) -> tuple[object, ...]:
+    place = (entry.queue, entry.partition, entry.offset)
+    return (*place, entry.timestamp, entry.epoch, entry.redelivered, entry.headers)

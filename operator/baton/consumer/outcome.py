@@ -83,7 +83,7 @@ def seconds(delay: float | None) -> float | None:
     """Raises TypeError and ValueError for what is no number of seconds."""
     if delay is None:
         return None
-    if not isinstance(delay, (int, float)):
+    if isinstance(delay, bool) or not isinstance(delay, (int, float)):
         raise TypeError(f"delay is {delay!r}: set it to a number of seconds")
     if not 0 <= delay < inf:
         raise ValueError(f"delay is {delay!r}: set it to a number of seconds, 0 or more")

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from copy import copy
 from math import inf
 from typing import NamedTuple
 
@@ -173,7 +173,8 @@ class QueueRequests:
         again = reader.retry(holding.partition.number, holding.epoch, entry.offset, why)
         sequence.failed.pop(entry.offset, None)
         if again:
-            sequence.waiting[0] = replace(entry, redelivered=True)
+            sequence.waiting[0] = redelivered = copy(entry)
+            redelivered.redelivered = True
         else:
             log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, entry.offset, why)
             sequence.waiting.popleft()

@@ -6,17 +6,21 @@ from math import isnan
 
 def number(name: str, value: object, least: float) -> None:
     """Check that an option is a number. Raises TypeError if it is none, and ValueError if it is less than `least`."""
-    if not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}: set it to a number, {least} or more")
     if isnan(value) or value < least:
         raise ValueError(f"{name} is {value}: set it to {least} or more")
 
 
-def whole(name: str, value: object, least: int) -> None:
-    """Check that an option is a whole number. Raises TypeError if it is none, and ValueError if it is less than `least`."""
-    if not isinstance(value, int):
-        raise TypeError(f"{name} is {value!r}: set it to a whole number, {least} or more")
+def whole(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Check that an option is a whole number. Raises TypeError if it is none, and ValueError if it is less than `least`, or more
+    than `most`."""
+    bounds = f"{least} or more" if most is None else f"{least} to {most:,}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}: set it to a whole number, {bounds}")
     number(name, value, least)
+    if most is not None and value > most:
+        raise ValueError(f"{name} is {value}: set it to a whole number, {bounds}")
 
 
 def function(name: str, value: object, *gets: str) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import pickle
-from dataclasses import replace
+from copy import copy
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import is_coroutine_function
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import DeadLetter, Nack, Outcome, outcome_of
+from baton.queues.entry import Entry
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,15 @@ def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
     ("options", "said"),
     [
         ({"concurrency": 0}, "concurrency is 0: set it to 1 or more"),
-        ({"concurrency": "8"}, "concurrency is '8': set it to a whole number, 1 or more"),
-        ({"concurrency": 2.5}, "concurrency is 2.5: set it to a whole number, 1 or more"),
+        ({"concurrency": "8"}, "concurrency is '8': set it to a whole number, 1 to 10,000"),
+        ({"concurrency": 2.5}, "concurrency is 2.5: set it to a whole number, 1 to 10,000"),
+        ({"concurrency": True}, "concurrency is True: set it to a whole number, 1 to 10,000"),
+        ({"concurrency": 10**9}, "concurrency is 1000000000: set it to a whole number, 1 to 10,000"),
+        ({"max_entries": True}, "max_entries is True: set it to a whole number, 1 or more"),
+        ({"max_entries": 1, "max_wait": True}, "max_wait is True: set it to a number, 0 or more"),
+        ({"dead_letter_on": KeyboardInterrupt}, "dead_letter_on has KeyboardInterrupt, which ends the program"),
+        ({"dead_letter_on": (ValueError, BaseException)}, "dead_letter_on has BaseException, which ends the program"),
+        ({"dead_letter_on": int}, "dead_letter_on is <class 'int'>: set it to a tuple of exceptions"),
         ({"max_entries": 2.5}, "max_entries is 2.5: set it to a whole number, 1 or more"),
         ({"max_entries": 5, "max_bytes": "1 MB"}, "max_bytes is '1 MB': set it to a number, 1 or more"),
         ({"max_entries": 5, "max_wait": None}, "max_wait is None: set it to a number, 0 or more"),
@@ -113,5 +122,16 @@ def test_a_deserialized_entry_has_the_size_that_the_queue_has_of_it_and_can_be_k
         (entry,), _ = Deserializers(key=becomes, value=becomes).apply([raw])
         assert (entry.key, entry.value, entry.size) == (other, other, raw.size)
         assert hash(pickle.loads(pickle.dumps(entry))) == hash(pickle.loads(pickle.dumps(raw)))
-        assert {entry} == {raw} and replace(entry, value=[]) == entry
-        assert entry not in {replace(entry, offset="another"), replace(entry, redelivered=True)}
+        again = copy(entry)
+        assert {entry} == {raw} and again == entry and again is not entry
+        again.value = []
+        assert again == entry
+        again.redelivered = not again.redelivered
+        assert entry not in {again}
+
+
+def test_an_entry_in_hand_is_a_dataclass_of_what_the_queue_says_of_it() -> None:
+    (entry,) = sequence("value").waiting
+    entry.headers = {"kind": b"\xff"}
+    assert asdict(entry) == asdict(pickle.loads(pickle.dumps(entry)))
+    assert asdict(entry) == {one.name: getattr(entry, one.name) for one in fields(Entry)}
