@@ -8,18 +8,22 @@ import pytest
 from baton.model.extras import MissingExtraError, extra
 
 PARTS = [
-    ("redis", "baton.queues.redis", "redis"),
-    ("redis", "baton.spark", "redis"),
-    ("prometheus_client", "baton.consumer.metrics", "metrics"),
-    ("opentelemetry", "baton.consumer.tracing", "opentelemetry"),
-    ("pyspark", "baton.spark", "spark"),
-    ("pyarrow", "baton.spark", "spark"),
+    ("redis", "from baton.queues.redis import RedisProducer", "redis"),
+    (
+        "redis",
+        "from baton.queues.kinds import kind\nfrom baton.queues.consumer_side import opened\nopened(kind('Redis'), 'redis://h', 'shop/orders', 'u')",
+        "redis",
+    ),
+    ("prometheus_client", "import baton.consumer.metrics", "metrics"),
+    ("opentelemetry", "import baton.consumer.tracing", "opentelemetry"),
+    ("pyspark", "import baton.spark", "spark"),
+    ("pyarrow", "import baton.spark", "spark"),
 ]
 
 
-@pytest.mark.parametrize(("absent", "part", "name"), PARTS)
-def test_the_extra_to_install_is_named(absent: str, part: str, name: str) -> None:
-    program = f"import sys\nsys.modules[{absent!r}] = None\nimport {part}"
+@pytest.mark.parametrize(("absent", "use", "name"), PARTS)
+def test_the_extra_to_install_is_named(absent: str, use: str, name: str) -> None:
+    program = f"import sys\nsys.modules[{absent!r}] = None\n{use}"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr.splitlines()[-1]
     assert said.endswith(f": pip install 'baton-consumer[{name}]'") and said.count("pip install") == 1
 

@@ -45,7 +45,7 @@ _MODULES = {
     "redis.adapter": ("RedisQueue",),
     "redis.announcements": ("RedisAnnouncements",),
     "redis.async_producer": ("AsyncRedisProducer",),
-    "redis.awaiting": ("AsyncPendingSend",),
+    "redis.awaitable_outcomes": ("AsyncPendingSend",),
     "redis.dead_letters": ("Letter", "LetterId", "LetterLine", "RedisDeadLetters"),
     "redis.outgoing": ("Sent",),
     "redis.producer": ("PendingSend", "RedisProducer"),
