@@ -7,13 +7,15 @@ import pytest
 
 from baton.model.extras import MissingExtraError, extra
 
+OPENED = """
+from baton.queues.consumer_side import opened
+from baton.queues.kinds import kind
+opened(kind("Redis"), "redis://redis.shop", "shop/orders", "uid")
+"""
+
 PARTS = [
     ("redis", "from baton.queues.redis import RedisProducer", "redis"),
-    (
-        "redis",
-        "from baton.queues.kinds import kind\nfrom baton.queues.consumer_side import opened\nopened(kind('Redis'), 'redis://h', 'shop/orders', 'u')",
-        "redis",
-    ),
+    ("redis", OPENED, "redis"),
     ("prometheus_client", "import baton.consumer.metrics", "metrics"),
     ("opentelemetry", "import baton.consumer.tracing", "opentelemetry"),
     ("pyspark", "import baton.spark", "spark"),
