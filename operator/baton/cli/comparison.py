@@ -15,7 +15,7 @@ from baton.model.ids import MemberId, Partition, QueueName
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """What becomes of one member."""
+    """What one member would gain and lose."""
 
     member: MemberId
     before: int
@@ -97,11 +97,11 @@ class Comparison:
         return counts
 
     def of_queue(self, queue: QueueName) -> dict[MemberId, int]:
-        """What each of its readers would have of one queue."""
+        """How many partitions of one queue each of its readers would have."""
         return {name: self._then[name, queue] for name, queues in self.readers.items() if queue in queues}
 
     def of_queue_now(self, queue: QueueName) -> dict[MemberId, int]:
-        """What everybody who has something of one queue has now."""
+        """How many partitions of one queue each of its owners has now."""
         return self._now.get(queue, {})
 
     def moves_of(self, queue: QueueName) -> int:

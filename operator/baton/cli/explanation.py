@@ -21,7 +21,7 @@ LEAST_CELL = len("10,000 partitions")
 
 
 def explanation(of: Comparison) -> Iterator[RenderableType]:
-    """Part by part."""
+    """The parts of the text, in order."""
     said = [("bold", _title(of)), ("", _moves(of))]
     said += [("" if good else "yellow", sentence) for good, sentence in _balance(of)]
     said += [("yellow", note) for note in of.notes]

@@ -42,7 +42,7 @@ def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[Ren
 
 
 def partition_table(rows: Iterable[PartitionRow]) -> Table:
-    """Every partition."""
+    """The table of all partitions."""
     return table(("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY"), rows)
 
 

@@ -18,7 +18,7 @@ NOT_RENEWED_FOR = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """What the Lease says."""
+    """The leader of an operator, by its Lease."""
 
     lease: str
     """namespace/name"""
@@ -37,7 +37,7 @@ class Leader:
         return self.renewed is None or now > self.renewed + bound
 
     def to_json(self) -> Mapping[str, object]:
-        """For programs."""
+        """The same as a JSON object, for programs."""
         renewed = None if self.renewed is None else to_text(self.renewed)
         return {"lease": self.lease, "readable": self.readable, "holder": self.holder, "renewTime": renewed}
 

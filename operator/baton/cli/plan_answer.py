@@ -16,7 +16,7 @@ NumbersByQueue = Mapping[str, Sequence[int]]
 
 
 class AnswerObject(TypedDict):
-    """An answer as JSON."""
+    """An answer as a JSON object."""
 
     assignment: Mapping[str, NumbersByQueue]
     withheld: Mapping[str, NumbersByQueue]

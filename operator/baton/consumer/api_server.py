@@ -132,7 +132,7 @@ class ApiConnection:
 
 
 class ListWatch:
-    """Events as they come."""
+    """The events of one watch, as they come."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self._answer = answer

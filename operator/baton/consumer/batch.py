@@ -34,7 +34,7 @@ class Batch(Sequence[HeldEntry]):
         return f"Batch({counted(len(self), 'entry', 'entries')} of {counted(len(self.by_partition()), 'partition')})"
 
     def by_partition(self) -> dict[Partition, list[HeldEntry]]:
-        """Its entries, in order."""
+        """The entries by partition, those of each partition in order."""
         found: dict[Partition, list[HeldEntry]] = {}
         for entry in self._entries:
             found.setdefault(Partition(entry.queue, entry.partition), []).append(entry)

@@ -133,7 +133,7 @@ class Notices:
         return [*left, lost] if lost else left
 
     def called(self, call: Call) -> None:
-        """It has returned."""
+        """The callback has returned."""
         for holding in call.holdings:
             match holding.notice:
                 case Notice.ASSIGNING:

@@ -53,7 +53,7 @@ class EntrySequence:
 
     @property
     def busy(self) -> bool:
-        """Somebody works on it."""
+        """Whether a worker has an entry of it."""
         return bool(self.out or self.at_work)
 
     @property

@@ -6,7 +6,7 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """Has a thread."""
+    """An object with a thread, which a forked process does not have."""
 
     def left_behind(self) -> None:
         """Called in the new process."""
@@ -21,7 +21,7 @@ def follow(one: Forked) -> None:
 
 
 def refusal(what: str) -> RuntimeError:
-    """What it says there."""
+    """The error that a forked process gets when it uses `what`."""
     return RuntimeError(f"this {what} runs in the process that this one was forked from: read and acknowledge there")
 
 

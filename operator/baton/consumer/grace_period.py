@@ -35,7 +35,7 @@ class GracePeriod:
         self._stop_at = min(time.monotonic(), self._stop_at or inf)
 
     def abort(self) -> None:
-        """There is none."""
+        """End the grace period at once."""
         self._stop_at = time.monotonic()
         self.aborted = True
 

@@ -34,7 +34,7 @@ class HandlerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class CheckedOptions:
-    """These options, looked through."""
+    """The HandlerOptions after their check, with defaults."""
 
     concurrency: int = 1
     by_key: bool = False

@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 class Notice(Enum):
-    """What the program has been told of a holding by its callbacks."""
+    """What the program's callbacks have said of the partition so far."""
 
     NONE = auto()
     ASSIGNING = auto()
@@ -124,7 +124,7 @@ class HeldPartition:
                 sequence.try_at_once()
 
     def leave(self) -> None:
-        """Begin nothing any more."""
+        """Begin no entry any more."""
         self.let_go()
         self.read_before = True
         for sequence in self.sequences.values():

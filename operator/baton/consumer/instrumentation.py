@@ -15,7 +15,7 @@ from baton.queues.fence import PartitionPaused, StaleOwner
 
 
 class Measures(Protocol):
-    """Who counts; `baton.consumer.metrics.ConsumerMetrics` does."""
+    """Counts what a consumer does; `baton.consumer.metrics.ConsumerMetrics` is one."""
 
     def handled(self, queue: QueueName, count: int) -> None:
         """Entries were acknowledged."""

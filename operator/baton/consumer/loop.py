@@ -177,7 +177,7 @@ class ConsumerLoop:
             want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._dispatcher.back(answer.result())))
 
     def called(self, call: Call, *, again: bool = False) -> None:
-        """A callback has returned; or it was cancelled or ended the program's work, and is due `again`."""
+        """A callback has returned."""
         self._words.put((lambda: self._dispatcher.not_called(call)) if again else (lambda: self._called(call)))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:

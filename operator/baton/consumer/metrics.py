@@ -44,7 +44,7 @@ class ConsumerMetrics:
         registry.register(self)
 
     def around(self, open_queue: Callable[[QueueName], Reader]) -> Callable[[QueueName], Reader]:
-        """The same queues, measured."""
+        """Opens the same queues, measured."""
 
         def measured(queue: QueueName) -> Reader:
             self._readers[queue] = reader = open_queue(queue)
@@ -58,7 +58,7 @@ class ConsumerMetrics:
         return self._source
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Asks no queue."""
+        """What Prometheus asks at registration: nothing, so that no queue is asked."""
         yield GaugeMetricFamily("baton_consumer_partitions", "Partitions that are this consumer's.", labels=["queue"])
         yield GaugeMetricFamily("baton_consumer_lag", "Entries in them that are not acknowledged.", labels=["queue"])
 

@@ -8,7 +8,7 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Finished with."""
+    """The entry is done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _WATCH_EVERY = 0.05
 
 
 class WakeTimes:
-    """Of one consumer. Times are of the monotonic clock."""
+    """When the loop of one consumer has something to do. Times are monotonic seconds."""
 
     def __init__(self, holdings: HeldPartitions, dispatcher: Dispatcher, work: QueueRequests) -> None:
         self._holdings = holdings

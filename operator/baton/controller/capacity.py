@@ -21,7 +21,7 @@ FEW = 200
 
 
 class Capacity:
-    """The books."""
+    """Which group uses how many of the operator's partitions, and which groups wait for room."""
 
     def __init__(self, most: int = MOST_IN_ALL, *, shared: bool = False) -> None:
         """`most`: partitions. `shared`: several namespaces are served."""
@@ -96,7 +96,7 @@ class Capacity:
         self._waiting.pop(key, None)
 
     def forget(self, key: GroupKey) -> None:
-        """The group is gone, or somebody else's."""
+        """Free the room of a group that is gone, or that another operator serves."""
         self.has_room(key)
         self.book(key, 0)
 

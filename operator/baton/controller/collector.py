@@ -39,7 +39,7 @@ class Collector:
         gc.callbacks.remove(self._heard)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if self.due:

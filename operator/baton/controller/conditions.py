@@ -45,7 +45,7 @@ def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int 
 
 
 def not_settled(ready: Told) -> Told:
-    """Not all is well."""
+    """The condition Settled of a group with a problem."""
     return _unsettled(Reason.NOT_READY, f"Ready is {ready[1]}: {ready[2]}")
 
 

@@ -130,7 +130,7 @@ def session_problems(silent: Iterable[str]) -> list[Problem]:
 
 
 def annotation_problems(spec: ConsumerGroupSpec, pods: Iterable[PodView]) -> list[Problem]:
-    """What pods say of themselves that cannot be meant so; of each thing the first few by name."""
+    """Annotations of pods whose values make no sense. Of each kind the message names the first few pods."""
     queues = {QueueName(one.name) for one in spec.queues}
     by_text: dict[str, list[str]] = defaultdict(list)
     for pod in sorted(pods, key=lambda pod: pod.name):

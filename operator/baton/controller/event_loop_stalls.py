@@ -16,7 +16,7 @@ BUCKET, BUCKETS = 30.0, 10
 
 
 class EventLoopStalls:
-    """Of one event loop. Written on its thread, read on any."""
+    """The stalls of one event loop. Its thread writes them; any thread may read them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: seconds. With the time of a processor (`time.thread_time`) what else the machine does is not counted."""

@@ -74,7 +74,7 @@ def released(those: Sequence[Released], most: int) -> list[EventMessage]:
 
 
 def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
-    """Who owns more now."""
+    """The messages about members that own more partitions now."""
     members = _alike(those, lambda one: one.member)
     if len(members) > most:
         return [EventMessage(EventReason.GRANTED, f"{len(members):,} members own {_counted(those)} more{_paused(those)}")]

@@ -38,7 +38,7 @@ TROUBLE_APART = 10.0
 
 
 class EventRecorder:
-    """For one group."""
+    """Records the events of one group."""
 
     def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:
         self._key = key
@@ -54,7 +54,7 @@ class EventRecorder:
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def tell(self, events: Sequence[StepEvent], now: float) -> None:
-        """All of one step."""
+        """Record everything that happened in one step."""
         await aside(len(events), self._measure, events, now)
         for one in events:
             if not isinstance(one, OfPartition):
@@ -73,7 +73,7 @@ class EventRecorder:
         return min((at for at in (self._rounds.due_at, self._trouble_due_at) if at is not None), default=None)
 
     def flush(self) -> None:
-        """Tell what is left."""
+        """Record what still waits for its turn."""
         for sentence in self._rounds.rest():
             self._say(*sentence)
 

@@ -34,7 +34,7 @@ H = TypeVar("H", bound=OfPartition)
 
 
 class EventRounds:
-    """Of one group."""
+    """What happened to the partitions of one group and is not recorded yet."""
 
     def __init__(self) -> None:
         self.due_at: float | None = None
@@ -83,7 +83,7 @@ class EventRounds:
         return told
 
     def rest(self) -> list[EventMessage]:
-        """All that is left."""
+        """The messages about everything that is left."""
         those, self._untold, self.due_at = [one for _, one in self._untold], [], None
         return self._told(those)
 

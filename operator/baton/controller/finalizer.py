@@ -6,14 +6,14 @@ from baton.kube.objects import FINALIZER, GroupView, groups_path
 
 
 class Finalizer:
-    """Of one group. Raises Stuck where the API server refuses."""
+    """The finalizer of one group. Methods raise Stuck where the API server refuses."""
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self._api = api
         self._path = groups_path(namespace, name)
 
     async def put_on(self, group: GroupView) -> None:
-        """Unless it is there."""
+        """Put the finalizer on, unless the group has it."""
         if FINALIZER not in group.finalizers:
             await self._write(group, [*group.finalizers, FINALIZER], "cannot be put on the group")
 

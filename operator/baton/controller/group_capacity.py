@@ -17,7 +17,7 @@ from baton.model.wording import counted, first_of
 
 
 class GroupCapacity:
-    """See above."""
+    """Books the partitions of one group with the operator's Capacity."""
 
     def __init__(self, key: GroupKey, capacity: Capacity) -> None:
         self._key = key

@@ -116,15 +116,15 @@ class GroupLoop:
 
     @property
     def busy_since(self) -> float | None:
-        """See Retrying."""
+        """When the running attempt began, see `Retrying.busy_since`."""
         return self._retrying.busy_since
 
     def wake(self) -> None:
-        """Something changed."""
+        """Go round again: something changed."""
         self._news.set()
 
     def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
-        """The watch showed the ledger."""
+        """The watch showed the ledger. `kind`: type of the event, None for a list."""
         if self._ledger_writer.event(kind, manifest):
             self.wake()
 

@@ -63,7 +63,7 @@ class GroupLoops:
         """When this last went round (monotonic seconds)."""
 
     def notify(self) -> None:
-        """Leadership changed."""
+        """Look again at once: leadership changed."""
         self._news.set()
 
     async def run(self) -> None:

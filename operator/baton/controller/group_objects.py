@@ -58,7 +58,7 @@ class GroupObjects:
         return max(map(sessions.lapses_at, doubtful), default=None)
 
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
-        """Who takes part."""
+        """The members of the group, by its pods and their sessions."""
         sessions = self._cache.sessions
         seen = membership(
             self._key[1],
@@ -91,7 +91,8 @@ class GroupObjects:
         ]
 
     def due_after(self, now: float) -> Iterator[float]:
-        """When sessions lapse unless they are renewed, and when pods without a session are told of."""
+        """When sessions lapse unless they are renewed, and when a problem with pods without a session is due (monotonic
+        seconds)."""
         yield from (end for lease in self._leases if lease.holder and (end := self._cache.sessions.lapses_at(lease)) > now)
         yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
 

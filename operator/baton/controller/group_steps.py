@@ -1,6 +1,6 @@
-"""The steps of one group: its ledger is put right, the engine's step is written into it, and only then told and carried out.
+"""The steps of one group: restore the ledger, write the engine's step into it, then record events and carry effects out.
 
-Where the ledger cannot be written, everything stays as it says, until it can.
+While the ledger cannot be written, nothing changes.
 """
 
 import sys
@@ -30,7 +30,7 @@ FITS_AFTER = 10.0
 
 
 class GroupSteps:
-    """See above. Methods raise Deposed."""
+    """Takes the steps of one group. Methods raise Deposed."""
 
     def __init__(
         self,

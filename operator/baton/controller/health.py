@@ -30,11 +30,11 @@ Check = Callable[[], str | None]
 
 
 class PortTaken(Exception):  # noqa: N818 -- what is wrong, for the user
-    """Somebody else listens there."""
+    """Another process listens on the port."""
 
 
 class HealthServer:
-    """Serves until closed."""
+    """Serves /healthz, /readyz and /metrics until it is closed."""
 
     def __init__(
         self,

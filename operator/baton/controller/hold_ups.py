@@ -1,4 +1,4 @@
-"""What keeps a group from doing what is due, and which partitions have no owner meanwhile: in sentences. Pure."""
+"""What keeps a group from doing what is due, and which partitions have no owner until then, as messages. Pure."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from baton.model.wording import counted
 
 
 class HoldUp(NamedTuple):
-    """What is waited for."""
+    """What a group waits for before it does what is due."""
 
     reason: Reason
     sentence: str

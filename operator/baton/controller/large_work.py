@@ -58,7 +58,7 @@ class LargeWork:
 
 
 class GroupWork:
-    """Of one group, which has one thread at a time."""
+    """The work of one group, which uses one thread at a time."""
 
     def __init__(self, shared: LargeWork, namespace: str, around: Callable[[], AbstractContextManager[object]]) -> None:
         self._shared = shared

@@ -37,8 +37,8 @@ def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int
 def told_of(
     state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner], wrong: Sequence[int], *, first: bool
 ) -> tuple[EventReason, str]:
-    """What people are told of it. `wrong`: the partitions that are contradicted; `first`: it was found when this operator took
-    the group over."""
+    """Reason and message of the event. `wrong`: the partitions that are contradicted. `first`: this operator found it when it
+    took the group over."""
     cure = "all of it is granted again, above both"
     partitions = counted(len(wrong), "partition")
     if not owner_records:

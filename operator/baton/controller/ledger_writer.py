@@ -70,7 +70,7 @@ class LedgerWriter:
         return size(self._ledger.written or {})
 
     async def claim(self) -> Mapping[str, str] | None:
-        """See `Ledger.claim`."""
+        """Take the ledger over, see `Ledger.claim`."""
         self._must_lead()
         with self._counting():
             found = await self._ledger.claim()
@@ -96,7 +96,7 @@ class LedgerWriter:
             await asyncio.sleep(max(SETTLE, left - (BURST - 1) * APART))
 
     async def write(self, data: Mapping[str, str]) -> bool:
-        """Make it so; True if somebody else's text was overruled on the way."""
+        """Write these texts. True if the ledger had another text than this operator's, which was overwritten."""
         if self.forsaken or data == self._ledger.written:
             return False
         self._must_lead()

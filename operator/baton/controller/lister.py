@@ -34,7 +34,7 @@ log = structlog.get_logger("baton.lists")
 
 
 class Page(Protocol):
-    """Takes in a list."""
+    """Takes in one page of a list."""
 
     def page(self, manifests: list[Manifest]) -> None: ...
 

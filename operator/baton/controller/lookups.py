@@ -16,14 +16,14 @@ THREADS = 64
 
 
 class LookupLoop(asyncio.SelectorEventLoop):
-    """See above."""
+    """An event loop whose host look-ups run on the threads of the namespace that asks."""
 
     def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
         super().__init__(selector)
         self._lookups = NamespaceThreads(THREADS, "lookup")
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
-        """As asyncio's."""
+        """Look a host up, with the arguments and the answer of asyncio's method."""
         namespace = NAMESPACE.get()
         if namespace is None:
             return await super().getaddrinfo(host, port, **how)

@@ -82,6 +82,6 @@ class LostQueues:
         return told
 
     def close(self) -> None:
-        """Wait for nothing."""
+        """Stop waiting for all queues."""
         if self._timer is not None:
             self._timer.cancel()

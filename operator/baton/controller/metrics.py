@@ -87,7 +87,7 @@ class Metrics(Collector):
         self._groups[key] = snapshot
 
     def forget(self, key: Key) -> None:
-        """The group is gone, or somebody else's."""
+        """Drop the metrics of a group that is gone, or that another operator serves."""
         self._groups.pop(key, None)
         for histogram in (self.pause, self.holddown, self.ready_to_ledger):
             try:

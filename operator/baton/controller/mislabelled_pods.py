@@ -38,7 +38,7 @@ PodKey = tuple[str, str]
 
 
 class PodWarnings:
-    """Of one replica, while it leads. The cluster cache's changes come in, events and a gauge go out."""
+    """Warns of such pods by events and a gauge, in one replica while it leads. Reads the changes of the cluster cache."""
 
     def __init__(self, cache: ClusterCache, events: Events, metrics: Metrics, clock: ApiServerClock) -> None:
         self._cache = cache
@@ -65,7 +65,7 @@ class PodWarnings:
         self._due.update(((pod.namespace, pod.name), at) for held in self._cache.pods.buckets().values() for pod in held.values())
 
     def end(self) -> None:
-        """Somebody else leads."""
+        """Stop: another replica leads."""
         self._on = False
         for kept in (self._due, self._again, self._lost, self._tokens):
             kept.clear()

@@ -10,7 +10,7 @@ from baton.kube.pods import PodView
 
 
 class MountRefreshes:
-    """One group's."""
+    """The refreshes of one group's pods."""
 
     def __init__(self, refresher: MountRefresher, tasks: Tasks, key: GroupKey) -> None:
         self._refresher = refresher

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the operator itself: who leads, its lists, tasks, watches and event loop."""
+"""Metrics of the operator itself: who leads, its lists, tasks, watches and event loop."""
 
 from collections.abc import Iterable, Iterator
 
@@ -99,7 +99,7 @@ class ReplicaMetrics(Collector):
 
 
 class ProcessMetrics(Collector):
-    """Of the process that a replica runs in, likewise."""
+    """The metrics of the process that a replica runs in."""
 
     def __init__(self, watches: Watches, stalls: EventLoopStalls) -> None:
         self._watches = watches

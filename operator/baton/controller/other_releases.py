@@ -21,7 +21,8 @@ log = structlog.get_logger("baton.fleet")
 
 
 class OtherReleases:
-    """Of one replica, while it leads. `free` is called with a group that is nobody's any more."""
+    """The groups that other releases serve, in one replica while it leads. Calls `free` with a group that no release serves any
+    more."""
 
     def __init__(self, own: str, releases: OperatorReleases, events: Events, free: Callable[[GroupKey], None]) -> None:
         self._own = own
@@ -40,7 +41,7 @@ class OtherReleases:
         return Counter(self._groups.copy().values())
 
     def stand_back(self, group: GroupView, release: str) -> None:
-        """That release serves it."""
+        """Leave this group to that release."""
         key = (group.namespace, group.name)
         self._groups[key] = release
         if self._told.get(key) == (group.uid, release):
@@ -55,7 +56,7 @@ class OtherReleases:
         self._events.post(about, Kind.WARNING, EventReason.SERVED_ELSEWHERE, note)
 
     def forget(self, key: GroupKey) -> None:
-        """The group is gone."""
+        """Forget a group that is gone."""
         self._groups.pop(key, None)
         self._told.pop(key, None)
 
@@ -64,7 +65,7 @@ class OtherReleases:
         self._groups.clear()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for release, namespace in {(release, key[0]) for key, release in self._groups.items()}:

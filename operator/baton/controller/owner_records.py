@@ -1,4 +1,4 @@
-"""Who owns the partitions of one queue, as the queue itself has it: from looks at all of them, and from answers to grants."""
+"""The owner records of one queue: from looks at all of them, and from the answers to grants."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from baton.queues.protocol import Owner
 
 
 class OwnerRecords:
-    """Kept so that what a look finds can be told from what this operator did itself meanwhile."""
+    """The records, with what this operator changed since its last look, so that a look shows what others changed."""
 
     def __init__(self) -> None:
         self.known: dict[int, Owner] = {}

@@ -49,7 +49,7 @@ OpenAnyQueue = Callable[..., Awaitable[QueueAdapter]]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run."""
+    """The options of the operator's process."""
 
     kubeconfig: Path | None = None
     """None: the pod's own service account."""

@@ -60,7 +60,7 @@ class QueueReports:
                 self.refresh((namespace, name))
 
     def forget(self, group: GroupKey) -> None:
-        """The group is gone, or somebody else's."""
+        """Forget what a group said of its queues: it is gone, or another operator serves it."""
         self.report(group, {})
         self._reported.pop(group, None)
 

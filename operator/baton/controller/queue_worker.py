@@ -36,7 +36,7 @@ class _Turned(Exception):  # noqa: N818 -- what happened
 
 
 class QueueWorker:
-    """See above. `changed` is called when there is news for the loop."""
+    """Works on one queue of one group. Calls `changed` when there is news for the group's loop."""
 
     def __init__(
         self, queue: QueueName, connect: Callable[[], Awaitable[QueueAdapter]], clock: ApiServerClock, changed: Callable[[], None]

@@ -27,7 +27,7 @@ log = structlog.get_logger("baton.queue")
 
 
 class QueueWorkers:
-    """See above. `changed` is called when one has news."""
+    """The queue workers of one group. Calls `changed` when one of them has news."""
 
     def __init__(
         self,

@@ -143,7 +143,7 @@ class Relists:
         return (lister for listers in self._scopes.values() for lister in listers)
 
     async def stop(self) -> None:
-        """Somebody else leads."""
+        """Stop: another replica leads."""
         for lister in self.listers:
             await lister.stop()
         self._ledgers.clear()

@@ -94,7 +94,7 @@ class Reporter:
         return self._looked_at[1:]
 
     def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
-        """Nothing is done for the group meanwhile; all but this stays as it was last."""
+        """The group is at a halt because of this problem. The rest of the status stays as it was."""
         status = halted_status(group, problem, self._services.clock.now())
         self._writer.want(status, group.status)
         self._writer.looked()
@@ -120,7 +120,7 @@ class Reporter:
         self._services.metrics.group(self._key, snapshot)
 
     def close(self) -> None:
-        """The group is gone, or somebody else's."""
+        """Stop: the group is gone, or another operator serves it."""
         self._looked_at = None
         self._services.metrics.forget(self._key)
         self._services.queue_reports.forget(self._key)

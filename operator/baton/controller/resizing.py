@@ -1,4 +1,4 @@
-"""A change of the number of partitions of a queue, as people are told of it. Pure."""
+"""A change of the number of a queue's partitions, as events say it. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 

@@ -18,7 +18,7 @@ LONGEST_PAUSE = 30.0
 
 
 class Retrying:
-    """One group's."""
+    """The attempts of one group's loop."""
 
     def __init__(self, clock: ApiServerClock, say: Callable[[Problem], None], log: structlog.stdlib.BoundLogger) -> None:
         """`say` is called with what is to be said of the group, but not while it may well work again in a moment."""
@@ -32,12 +32,13 @@ class Retrying:
 
     @property
     def failing(self) -> bool:
-        """The last attempt failed."""
+        """Whether the last attempt failed."""
         return self._attempts.since is not None
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
-        """Around waiting for a thread and its work: that has a limit of its own, and nothing here hangs meanwhile."""
+        """A context for waiting on a thread and its work. Both have a limit of their own, so the attempt does not count as
+        hanging."""
         self.busy_since = None
         try:
             yield

@@ -12,7 +12,7 @@ AT_ONCE = 10
 
 
 class RoundPacing:
-    """Of one event loop."""
+    """Paces the rounds of all groups on one event loop."""
 
     def __init__(self) -> None:
         self._left = AT_ONCE

@@ -89,8 +89,8 @@ def group_conditions(
 
 
 def halted_status(group: GroupView, problem: Problem, now: float) -> Json:
-    """The status of a group for which nothing is done meanwhile: what was said of it stands, but that all is well, and that a
-    hold ends. Pure."""
+    """The status of a group that is at a halt. It keeps what the status said, except that all is well and when a holddown ends.
+    Pure."""
     before = group.status.get("conditions") or ()
     is_ready = ready(problem, "")
     unsettled = not_settled(is_ready)

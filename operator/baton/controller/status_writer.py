@@ -32,7 +32,7 @@ log = structlog.get_logger("baton.status")
 
 
 class StatusWriter:
-    """One resource's /status. The latest wins; what was meanwhile is left out."""
+    """Writes the /status of one resource. If several wait, it writes only the latest."""
 
     def __init__(self, api: Api, path: str, uid: str, clock: ApiServerClock, *, heartbeat: bool = False) -> None:
         """`heartbeat`: the status says when its resource was last looked at."""

@@ -34,7 +34,7 @@ LONGEST_WORDS = 300
 
 
 class Takeover:
-    """Of one group."""
+    """Takes one group over."""
 
     def __init__(
         self,

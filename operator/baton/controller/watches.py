@@ -35,7 +35,7 @@ log = structlog.get_logger("baton.watch")
 
 
 class Watches:
-    """One thread per scope."""
+    """The watches of all scopes, each on a thread of its own."""
 
     def __init__(self, watch: Watch, namespaces: Sequence[str]) -> None:
         """Namespaces empty: all of them."""
@@ -56,7 +56,7 @@ class Watches:
             thread.start()
 
     def stop(self) -> None:
-        """Threads that do not end soon are left to the end of the process."""
+        """Stop all watches. Called from another thread."""
         for thread in self._threads:
             thread.stop()
         until = time.monotonic() + STOPS_WITHIN

@@ -42,7 +42,7 @@ LONGEST_TROUBLE = 600
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """One session's Lease."""
+    """The Lease of one session."""
 
     namespace: str
     name: str
@@ -88,7 +88,7 @@ def _ids(text: str) -> frozenset[str]:
 
 
 def leases_path(namespace: str | None, name: str = "") -> str:
-    """Of Leases, or of one; namespace None: of all."""
+    """The path of all Leases, or of one. `namespace` None: those of all namespaces."""
     return group_path(LEASES, namespace, "leases", name)
 
 

@@ -48,7 +48,7 @@ class LedgerOwner:
 
     @property
     def name(self) -> str:
-        """Of the ConfigMap."""
+        """The name of the ConfigMap."""
         return ledger_name(self.group)
 
     @property
@@ -98,7 +98,7 @@ class AlreadyWritten(Exception):  # noqa: N818 -- what became of a write
 
 
 class ForeignConfigMap(Exception):  # noqa: N818 -- what stands in the way, for the user
-    """Somebody else's ConfigMap has the ledger's name. The message is the user's."""
+    """A ConfigMap that is not a ledger has the ledger's name. The message is for users."""
 
     def __init__(self, owner: LedgerOwner) -> None:
         super().__init__(

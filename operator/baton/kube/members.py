@@ -31,7 +31,7 @@ class LeftOut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """What the pods and sessions of one group come to."""
+    """Who takes part in one group, by its pods and sessions."""
 
     members: Mapping[MemberId, ObservedMember] = field(default_factory=dict)
     away: Mapping[MemberId, Uid] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Telling the kubelet: a change of a pod's annotation makes it refresh the pod's mounted ledger at once, not within a minute.
+"""A change of a pod's annotation makes the kubelet refresh the pod's mounted ledger at once, and not only within a minute.
 
-What is wanted follows from the ledger, and what was done stands on the pod; so a bump that got lost is seen and repeated, and
-a restarted operator repeats none.
+The ledger says which annotation a pod needs, and the pod has the one it got last. So a lost request is seen and repeated, and a
+restarted operator repeats none.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ def mark(entry: str) -> str:
 
 
 def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[MountRefresh]:
-    """The pods that have not been told of what the ledger says of them."""
+    """The refreshes of the pods whose annotation is not that of their key of the ledger."""
     return [
         MountRefresh(pod.namespace, pod.name, pod.uid, wanted)
         for pod in pods

@@ -43,7 +43,7 @@ class Bounds:
 
 
 class NamespaceTurns:
-    """For the calls of one client."""
+    """The calls of one client: those under way, and those that wait for their turn."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds

@@ -27,7 +27,7 @@ GROUP_VERSION = f"{API_GROUP}/{API_VERSION}"
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A ConsumerGroup."""
+    """What the operator uses of a ConsumerGroup's manifest."""
 
     namespace: str
     name: str
@@ -68,7 +68,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A PartitionedQueue."""
+    """What the operator uses of a PartitionedQueue's manifest."""
 
     namespace: str
     name: str
@@ -94,17 +94,17 @@ class QueueView:
 
 
 def groups_path(namespace: str | None, name: str = "") -> str:
-    """Of ConsumerGroups, or of one; namespace None: of all."""
+    """The path of all ConsumerGroups, or of one. `namespace` None: those of all namespaces."""
     return group_path(GROUP_VERSION, namespace, "consumergroups", name)
 
 
 def queues_path(namespace: str | None, name: str = "") -> str:
-    """Of PartitionedQueues, or of one; namespace None: of all."""
+    """The path of all PartitionedQueues, or of one. `namespace` None: those of all namespaces."""
     return group_path(GROUP_VERSION, namespace, "partitionedqueues", name)
 
 
 def group_view(manifest: Mapping[str, Any]) -> GroupView:
-    """A ConsumerGroup's manifest."""
+    """The view of a ConsumerGroup, from its manifest."""
     metadata = manifest["metadata"]
     spec, problem = read_whole(ConsumerGroupSpec, manifest.get("spec"), "spec")
     return GroupView(
@@ -125,7 +125,7 @@ def group_view(manifest: Mapping[str, Any]) -> GroupView:
 
 
 def queue_view(manifest: Mapping[str, Any]) -> QueueView:
-    """A PartitionedQueue's manifest."""
+    """The view of a PartitionedQueue, from its manifest."""
     metadata = manifest["metadata"]
     spec, problem = read_whole(PartitionedQueueSpec, manifest.get("spec"), "spec")
     return QueueView(

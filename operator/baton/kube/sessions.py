@@ -32,7 +32,7 @@ class SessionClock:
         """When the last list of Leases that came to its end was begun, likewise."""
 
     def renewed(self, lease: LeaseView, now: float) -> None:
-        """A Lease was seen."""
+        """Take in a Lease that was seen."""
         key = _key(lease)
         before = self._seen.get(key)
         if before is None or before.renewal != lease.renewal:

@@ -22,7 +22,7 @@ class OrderViolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One case."""
+    """One violation, with where and by whom."""
 
     fault: OrderViolation
     key: str
@@ -62,7 +62,7 @@ class ViolationCount:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Of one key."""
+    """The counts of one key."""
 
     key: str
     processed: int
@@ -88,7 +88,7 @@ class KeyCounts:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """On all keys."""
+    """The counts and findings of all keys."""
 
     records: int
     keys: int

@@ -19,7 +19,7 @@ class Sequences:
         """Numbers in holes that were given up."""
 
     def add(self, number: int) -> bool:
-        """False: it was there."""
+        """Add a sequence. False: it was in the set already."""
         firsts, lasts = self._firsts, self._lasts
         if lasts and number == lasts[-1] + 1:  # as nearly all are
             lasts[-1] = number

@@ -28,7 +28,7 @@ class Ink(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """Characters in one ink."""
+    """Characters of one colour."""
 
     text: str
     ink: Ink

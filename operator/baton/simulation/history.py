@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Partitions of one queue that fared alike."""
+    """Partitions of one queue with the same history."""
 
     queue: str
     numbers: tuple[int, ...]

@@ -44,7 +44,7 @@ class Timeline:
         self._state: tuple[State, float | None] = (State.READY, None)
 
     def add(self, now: float, events: list[StepEvent]) -> list[Line]:
-        """The lines of one instant."""
+        """Add the lines of one instant."""
         t = number(now)
         lines: list[Line] = [
             {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in events if isinstance(h, Fenced)

@@ -34,7 +34,7 @@ class _Timers:
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):
-    """See above. Time begins at 0. What is given to an executor runs at once, on the same thread."""
+    """An event loop in virtual time, which begins at 0. Work for an executor runs at once, on the same thread."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one task reads: ranges of one owner, in that owner's process."""
+    """The ranges that one Spark task reads, all of one owner and in that owner's process."""
 
     executor: Executor
     generation: int
@@ -50,7 +50,7 @@ class ReceivedTask:
 
 
 def read_task(text: str) -> ReceivedTask:
-    """What `Task.to_json` wrote."""
+    """The task from the text that `Task.to_json` wrote."""
     raw = json.loads(text)
     return ReceivedTask(
         batch=raw["batch"],

@@ -19,7 +19,7 @@ from baton.spark.settings import EXECUTOR_LEDGER
 
 
 class FleetEnvironment(Protocol):
-    """See `Cluster` and `Directory`."""
+    """The ledger, the session and the pods of a fleet: `Cluster` on Kubernetes, `Directory` without it."""
 
     namespace: str
     pod: Callable[[], TaskPod]

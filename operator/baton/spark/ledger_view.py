@@ -44,7 +44,7 @@ class LedgerView(Protocol):
         """Call `told` (from any thread) after each new state."""
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop following the ledger."""
 
 
 def parse(data: Mapping[str, str]) -> LedgerSnapshot:

@@ -33,7 +33,7 @@ class Ownership:
 
 
 def ownership(entries: Iterable[MemberEntry]) -> Ownership:
-    """From the members' keys."""
+    """The grants that the members' keys of the ledger record."""
     known = tuple(entries)
     return Ownership(
         owned=frozenset(grant for entry in known for grant in _grants(entry, entry.owned)),

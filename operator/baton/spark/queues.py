@@ -122,7 +122,7 @@ class FleetQueues:
             reader.interrupt()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to all queues."""
         self._pool.shutdown(wait=True)
         for reader in self._readers.values():
             reader.close()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class ReadOutcome(StrEnum):
-    """What became of one range in one task."""
+    """What happened to one range in one task."""
 
     READ = "read"
     NOT_OWNER = "not-owner"

@@ -11,7 +11,7 @@ from baton.spark.receipts import ReadOutcome, Receipt
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Since the fleet was started. A *range* is one partition's part of one batch."""
+    """Counts since the fleet started. A *range* is the part of one partition in one batch."""
 
     batches: int = 0
     ranges_planned: int = 0
@@ -39,7 +39,7 @@ class Statistics:
 
 
 class Counts:
-    """The running counters. Thread-safe."""
+    """The running counts. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,6 +64,6 @@ class Counts:
             self._counts[what] += count
 
     def statistics(self) -> Statistics:
-        """As they stand."""
+        """The counts at this moment."""
         with self._lock:
             return Statistics(**self._counts, ranges_refused=dict(self._refused))

@@ -77,7 +77,7 @@ class Watch:
             return False
 
     def look(self) -> None:
-        """Look once."""
+        """Look once at the executors, the size of the fleet and the session."""
         fleet = self._executors.registered()
         ids = frozenset(executor.id for executor in fleet)
         if ids != self._fleet:
