@@ -1,4 +1,5 @@
-"""Waits for a queue in a thread of its own, so that one consumer can wait for several queues, its ledger and its end at once."""
+"""Waits for a queue in a thread of its own. So one consumer can wait for several queues, its ledger and its end at the same
+time."""
 
 import logging
 import threading

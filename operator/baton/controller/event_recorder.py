@@ -78,8 +78,8 @@ class EventRecorder:
             self._say(*sentence)
 
     def trouble(self, problem: Problem | None, now: float) -> None:
-        """What is wrong with the group; told when its reason changes, when something else is wrong for the same reason (a Secret
-        was missing, and now the server does not answer), and when it is over."""
+        """Record the group's problem: when its reason changes, when its message changes for the same reason (a Secret was
+        missing, and now the server does not answer), and when it is over."""
         if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
             problem = None  # it has not gone wrong
         told, self._trouble_due_at = self._trouble, None

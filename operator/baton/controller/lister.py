@@ -1,7 +1,7 @@
-"""Lists one kind of object in one scope, as often as that is asked for, and goes on until it works.
+"""Lists one kind of object in one scope whenever asked, and tries until it works.
 
-Each has a task, a backoff and a state of its own, so that one that fails (no permission, no such kind, a server that is too busy,
-an answer that never comes) is nobody else's trouble.
+Each lister has a task, a backoff and a state of its own. So a list that fails delays no other: for lack of a permission, because
+there is no such kind, because the server is too busy or never answers.
 """
 
 import asyncio

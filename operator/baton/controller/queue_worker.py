@@ -1,8 +1,9 @@
-"""One queue of one group, kept in touch with: carries out what the engine wants of it, and knows what it last said.
+"""Works on one queue of one group: carries out the engine's effects there, and knows the queue's last answers.
 
-Each queue has a worker with a task of its own, so that one that hangs holds up no other, and nobody waits for a worker. A queue
-that does not answer is asked again, after ever longer pauses; what is wanted of it meanwhile stays wanted. Every now and then it
-is looked at (is it there, is it ours, who owns what, how far behind is it), which holds up no grant and no pause.
+Each queue has a worker with a task of its own. A queue that hangs delays no other, and no code waits for a worker. The worker
+asks a queue that does not answer again, after longer and longer pauses, and keeps the effects that it has to carry out. Regularly
+it looks at the queue: whether it is there and belongs to the group, who owns what, and how large the backlog is. That delays no
+grant and no pause.
 """
 
 import asyncio

@@ -87,11 +87,11 @@ class QueueWorkers:
                     worker.reconnect(partial(self._open, view))
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
-        """Release queues that the group has nothing more to do with, each in its own time; True once all of them are.
+        """Release queues that the group does not use any more, each in its own time. True when all of them are released.
 
-        Only when a queue was released is it taken out of the observation, and so out of the ledger (`recorded`): whoever
-        restarts in between releases it again. One that is not in the ledger may have been claimed a moment before an operator
-        ended, so it is tried for a while where the group is being deleted; else nobody waits for more than one attempt.
+        A queue leaves the observation, and so the ledger (`recorded`), only after its release, so an operator that restarts in
+        between releases it again. A queue that is not in the ledger may have been claimed just before an operator ended. If the
+        group is being deleted, the release is tried for a while; otherwise once.
         """
         ended = True
         for name in done_with:

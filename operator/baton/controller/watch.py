@@ -1,8 +1,8 @@
-"""kopf's part: it watches, and hands every event over to the cluster cache.
+"""kopf watches, and this module hands every event over to the cluster cache.
 
-Only on.event handlers, for they write nothing: no annotations and no finalizers of a framework on anybody's objects. A
-follower watches as well, so that it can lead at once. An index of kopf's would keep what vanished while a watch was broken (it
-lists again without saying what is gone), which is why the cluster cache has stores of its own and is put right by lists.
+All handlers are on.event handlers, which write nothing: no annotations and no finalizers of a framework on anybody's objects. A
+follower watches too, so that it can lead at once. An index of kopf's would keep objects that vanished while a watch was broken,
+because kopf lists again without saying what is gone. So the cluster cache has stores of its own, which lists correct.
 """
 
 import asyncio
@@ -96,8 +96,9 @@ def settings(at_once: int = LISTED_AT_ONCE) -> kopf.OperatorSettings:
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Nothing of an object is compared with what it was before. kopf copies all of each for that: of one that is as large as an
-    API server takes it, half a second of work and tens of MiB whenever anybody changes it."""
+    """Stands for kopf's store of former objects, and keeps none: kopf copies all of each object to compare it with the one
+    before. For an object of the largest size that an API server takes, that is half a second of work and tens of MiB at every
+    change."""
 
     def build(self, **_: Any) -> Any:
         return {}
@@ -110,10 +111,9 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class Backoffs:
-    """Seconds between tries. After an outage of the API server the watches must be back in seconds, not in the minute of kopf's
-    own backoffs; and they must not end, for kopf gives all of them up where the last try of one meets a server that answers,
-    but does not know its own resources yet (503 while it starts).
-    """
+    """Seconds between tries. After an outage of the API server the watches must be back in seconds, and not in the minute of
+    kopf's own backoffs. The tries must not end: kopf gives all watches up if the last try of one meets a server that answers, but
+    does not know its own resources yet (503 while it starts)."""
 
     def __iter__(self) -> Iterator[float]:
         return chain((0.2, 0.5, 1.0), repeat(2.0))

@@ -1,9 +1,9 @@
-"""Whose requests are under way: namespaces take turns, and what is not answered holds up nobody but its own namespace.
+"""Namespaces take turns with their requests, and one whose requests get no answer delays no other namespace.
 
-An admission webhook that never answers makes the writes of one namespace hang. So a call that has been under way for long counts
-no more among those that are answered. From then on calls in its namespace wait for each other, and for those of other namespaces
-of which that was found: each kind of them until one is answered in time, and then one more may be under way among those that are
-answered for each that is, up to what any namespace may have (as TCP begins slowly).
+An admission webhook that never answers makes the writes of one namespace hang. A call that has been under way for long no longer
+counts among the calls that are answered. From then on the calls of its namespace wait for each other, and for those of other
+namespaces where calls hang. A kind of call waits until one of it is answered in time. Then one more of them may be under way for
+each answer, up to what any namespace may have (as TCP begins slowly).
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """What the tasks report of the ranges that they read or refused, and what may be committed after it.
 
-A task never raises over a range: four failures of one task would end the query. It returns no rows and says why in its receipt.
-Receipts travel in a Spark accumulator, which counts what finished tasks report once per task of an action, and also when a lost
-block of the materialised batch is computed again in the middle of the user's function. That is how the driver learns that a
-function saw less than was planned.
+A task never raises because of a range: four failures of one task would end the query. It returns no rows and says why in its
+receipt. Receipts travel in a Spark accumulator. It counts the reports of each finished task once per action, and also those of a
+lost block that is computed again during the user's function. So the driver learns that a function saw less than was planned.
 """
 
 from collections.abc import Iterable, Mapping
