@@ -34,20 +34,14 @@ def crds() -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted((ROOT / "crds").glob("*.yaml"))}
 
 
+def template(helm: Path, namespace: str, *arguments: str) -> list[str | Path]:
+    """The command that prints what `helm install baton charts/baton` with these arguments would apply."""
+    return [helm, "template", "baton", CHART, "--namespace", namespace, "--kube-version", KUBE_VERSION, *arguments]
+
+
 def install_manifest(helm: Path) -> str:
     """What `helm install baton charts/baton` would apply with its default values, and before it the namespace and the CRDs."""
-    command: list[str | Path] = [
-        helm,
-        "template",
-        "baton",
-        CHART,
-        "--namespace",
-        NAMESPACE,
-        "--kube-version",
-        KUBE_VERSION,
-        "--skip-crds",
-    ]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(template(helm, NAMESPACE, "--skip-crds"), check=True, capture_output=True, text=True).stdout
     lines = [line for line in output.splitlines() if not line.strip().startswith(_HELM_ONLY)]
     documents = [text.removeprefix("---\n").strip("\n") for text in (_NAMESPACE, *crds().values())]
     return _HEADER + "---\n" + "\n---\n".join([*documents, "\n".join(lines).removeprefix("---").strip("\n")]) + "\n"

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import pytest
 import yaml
-from charts.render import CHART, KUBE_VERSION
+from charts import render
 from cluster import helm_binary
 
 Found = dict[tuple[str, str], Any]
@@ -31,18 +31,7 @@ def helm() -> Path:
 @pytest.fixture(scope="session")
 def template(helm: Path) -> Template:
     def call(*arguments: str) -> CompletedProcess[str]:
-        command: list[str | Path] = [
-            helm,
-            "template",
-            "baton",
-            CHART,
-            "--namespace",
-            "here",
-            "--kube-version",
-            KUBE_VERSION,
-            *arguments,
-        ]
-        return run(command, capture_output=True, text=True, check=False)
+        return run(render.template(helm, "here", *arguments), capture_output=True, text=True, check=False)
 
     return call
 
