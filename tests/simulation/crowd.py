@@ -14,7 +14,7 @@ from tests.simulation.seeds import manifests
 
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
-from baton.kube.api import JSON, Api, ConflictError, NotFoundError
+from baton.kube.api import Api, ConflictError, NotFoundError
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import QueueView
@@ -55,14 +55,7 @@ class TextApi(Api):
         return found
 
     async def _exchange(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | list[Json] | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        most: int | None = None,
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None, *rest: Any, **how: Any
     ) -> Json:
         await asyncio.sleep(0.001)
         return self._answer(method, path, query, body)

@@ -17,7 +17,7 @@ from tests.integration.operator.command_line import options
 
 from baton.controller.adapters import open_queue
 from baton.controller.program import run
-from baton.kube.api import JSON, Api, connect
+from baton.kube.api import Api, connect
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.queues.protocol import QueueAdapter
 
@@ -61,18 +61,11 @@ class InterruptedApi(Api):
         self._claimed: set[str] = set()
 
     async def _exchange(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
-        body: Json | list[Json] | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        most: int | None = None,
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None, *rest: Any, **how: Any
     ) -> Json:
         effect = None if method == "GET" else self._effect(path, body)
         self._fault.reached("before", effect)
-        answer = await super()._exchange(method, path, query, body, content_type, accept, most)
+        answer = await super()._exchange(method, path, query, body, *rest, **how)
         self._fault.reached("after", effect)
         if effect == "claim" and isinstance(body, dict):
             self._claimed.add(body["metadata"]["name"])

@@ -1,7 +1,7 @@
 """What the driver planned for a member that has lost the partition, at a real Redis."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 import pytest
@@ -9,15 +9,15 @@ from pyspark import Accumulator
 from pyspark.sql import SparkSession
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
+from tests.unit.spark.builders import entry
+from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import until
 
 from baton.model import Epoch, MemberId, QueueName, Uid
-from baton.model.ledger import MemberEntry
 from baton.spark.batch import Range
 from baton.spark.fleet import _Receipts
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.journal import Journal
-from baton.spark.ledger_view import LedgerSnapshot
 from baton.spark.locality import Executor
 from baton.spark.loop import Limits, Loop
 from baton.spark.queues import FleetQueues
@@ -27,29 +27,6 @@ from baton.spark.statistics import Counts
 pytestmark = pytest.mark.integration
 
 ORDERS, ME = QueueName("orders"), MemberId("exec-1")
-
-
-class Board:
-    """A ledger that the test writes."""
-
-    def __init__(self) -> None:
-        self._ledger = LedgerSnapshot()
-        self._told: list[Callable[[], None]] = []
-
-    def write(self, *partitions: int) -> None:
-        owned = {ORDERS: {partition: Epoch(1) for partition in partitions}}
-        self._ledger = LedgerSnapshot({ME: MemberEntry("shop/orders", ME, Uid("a"), 1, True, owned)})
-        for told in self._told:
-            told()
-
-    def read(self) -> LedgerSnapshot:
-        return self._ledger
-
-    def on_change(self, told: Callable[[], None]) -> None:
-        self._told.append(told)
-
-    def close(self) -> None:
-        pass
 
 
 class OneExecutor:
@@ -94,13 +71,13 @@ async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room
     await queue.limited(most=2)
     for partition in (0, 1):
         await queue.operator.grant(partition, Uid("a"), Epoch(1))
-    board, disk = Board(), Disk()
+    ledger, disk = WrittenLedger(), Disk()
     with closing(FleetQueues({ORDERS: QueueAddress(queue.url, queue.name)})) as queues:
         loop = Loop(
             lambda rows, batch: None,
             queues=queues,
-            ledger=board,
-            grants_in_use=GrantsInUse(board, lambda releases: None),
+            ledger=ledger,
+            grants_in_use=GrantsInUse(ledger, lambda releases: None),
             executors=OneExecutor(),
             journal=disk,
             receipts=Accumulator(0, [], _Receipts()),
@@ -108,12 +85,12 @@ async def test_a_plan_of_a_partition_that_the_ledger_no_longer_names_leaves_room
             counts=Counts(),
             limits=Limits(10, 1, 1.0),
         )
-        board.write(0, 1)
+        ledger.write(entry(ME, {0: 1, 1: 1}, uid="a"))
         queue.send("x", "y", partition=1)
         with pytest.raises(OSError, match="space"):
             loop(Unread(), 1)
         assert disk.planned == [[1]]
-        board.write(0)
+        ledger.write(entry(ME, {0: 1}, uid="a"))
         queue.send("a", "b")
         ended = threading.Event()
 

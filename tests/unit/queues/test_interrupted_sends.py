@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from redis.exceptions import NoScriptError
-from tests.interrupting import Interrupted, Steps
+from tests.unit.queues.interrupting import Interrupted, Steps
 from tests.waiting import PATIENCE
 
 from baton.queues.protocol import QueueUnreachable

@@ -1,15 +1,14 @@
 """The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from tests.unit.spark.builders import entry, executor
+from tests.unit.spark.written_ledger import WrittenLedger
 
 from baton.model import MemberId
-from baton.model.ledger import MemberEntry
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerSnapshot
 from baton.spark.locality import Executor
 from baton.spark.scale import RequestedScale
 from baton.spark.session import SilentSession
@@ -35,36 +34,17 @@ class Scheduler:
         self.ended += ids
 
 
-class Board:
-    """A ledger view that the test writes."""
-
-    def __init__(self) -> None:
-        self.ledger = LedgerSnapshot()
-
-    def write(self, *entries: MemberEntry, scale: RequestedScale | None = None) -> None:
-        self.ledger = LedgerSnapshot({entry.member: entry for entry in entries}, scale)
-
-    def read(self) -> LedgerSnapshot:
-        return self.ledger
-
-    def on_change(self, told: Callable[[], None]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 class Scene:
     def __init__(self) -> None:
-        self.scheduler, self.board, self.session = Scheduler(), Board(), SilentSession()
-        self.grants_in_use = GrantsInUse(self.board, lambda releases: None)
+        self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), SilentSession()
+        self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.looked_up: list[int] = []
         self.trouble = ""
         self.watch = Watch(
             alive=lambda: True,
             ended=lambda: None,
             look_up=lambda: self.looked_up.append(1),
-            ledger=self.board,
+            ledger=self.ledger,
             grants_in_use=self.grants_in_use,
             executors=self.scheduler,
             session=self.session,
@@ -107,7 +87,7 @@ def test_a_ledger_without_a_size_resizes_nothing(scene: Scene) -> None:
 
 def test_a_size_is_asked_for_once(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
-    scene.board.write(scale=RequestedScale(4))
+    scene.ledger.write(scale=RequestedScale(4))
     scene.watch.look()
     scene.watch.look()
     assert scene.scheduler.totals == [4]
@@ -116,21 +96,21 @@ def test_a_size_is_asked_for_once(scene: Scene) -> None:
 def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) -> None:
     victims = frozenset({MemberId("exec-2")})
     scene.scheduler.fleet = (executor(1), executor(2))
-    scene.board.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(1, victims))
+    scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(1, victims))
     scene.watch.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2], [])
-    scene.board.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=RequestedScale(1, victims))
+    scene.ledger.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=RequestedScale(1, victims))
     scene.watch.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
 
 
 def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
-    scene.board.write(entry("exec-1", {0: 1}))
+    scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
     scene.watch.look()
     assert scene.scheduler.ended == []
-    scene.board.write(entry("exec-1"), entry("exec-2", {0: 2}))
+    scene.ledger.write(entry("exec-1"), entry("exec-2", {0: 2}))
     scene.watch.look()
     assert scene.scheduler.ended == ["1"]
 
