@@ -29,8 +29,7 @@ UNKNOWN = "Unknown"
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
 
-COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lower_bound", "deadline_misses", "assignor")
-"""Fields of the status, in the order in which programs get them."""
+COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ class GroupLook:
             "specSeen": self.spec_seen,
             "why": self.why,
             "holdUntil": status.hold_until,
-            **{alias: written.get(alias) for name in COUNTS if (alias := type(status).model_fields[name].alias or name)},
+            **{name: written.get(name) for name in COUNTS},
             "approval": self.approval,
             "proposal": written.get("proposal"),
             "conditions": _conditions(status.conditions),

@@ -4,7 +4,7 @@ leader."""
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from baton.controller.attempts import Attempts
 from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
@@ -28,11 +28,14 @@ REFUSALS = (ApiError, UnavailableError, ForeignConfigMap)
 
 @dataclass(slots=True)
 class LedgerWrites:
-    """Counted since this replica leads."""
+    """Counted since this replica leads, and how the ledger is now."""
 
     writes: int = 0
     restored: int = 0
     failed: int = 0
+    fails_since: float | None = None
+    """monotonic seconds; None: it can be written"""
+    bytes: int = 0
 
 
 class LedgerWriter:
@@ -66,8 +69,9 @@ class LedgerWriter:
         return self._doubtful and not self.forsaken
 
     @property
-    def bytes(self) -> int:
-        return size(self._ledger.written or {})
+    def figures(self) -> LedgerWrites:
+        """As they are at this moment."""
+        return replace(self.tally, fails_since=self.attempts.since, bytes=size(self._ledger.written or {}))
 
     async def claim(self) -> Mapping[str, str] | None:
         """Take the ledger over, see `Ledger.claim`."""

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
+from baton.controller.ledger_writer import LedgerWrites
 from baton.kube.clock import ApiServerClock
 
 Key = tuple[str, str]
@@ -48,12 +49,7 @@ class Snapshot:
     reconciled_at: float = 0.0
     """monotonic seconds"""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
-    ledger_bytes: int = 0
-    ledger_writes: int = 0
-    ledger_restored: int = 0
-    ledger_failures: int = 0
-    ledger_fails_since: float | None = None
-    """monotonic seconds; None: it can be written"""
+    ledger: LedgerWrites = field(default_factory=LedgerWrites)
 
 
 class Metrics(Collector):
@@ -155,7 +151,7 @@ class Metrics(Collector):
             "baton_ledger_failing_seconds",
             "For how long the ledger could not be written; 0: it can be",
             labels,
-            [(key, 0.0 if (since := one.ledger_fails_since) is None else now - since) for key, one in groups.items()],
+            [(key, 0.0 if (since := one.ledger.fails_since) is None else now - since) for key, one in groups.items()],
         )
         for name, about, value in _GAUGES:
             yield gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
@@ -205,7 +201,7 @@ _Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
 _GAUGES: _Simple = (
     ("baton_proposed_moves", "Moves that wait for approval", lambda one: one.status.proposed),
     ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.status.moving),
-    ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger_bytes),
+    ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger.bytes),
 )
 _COUNTERS: _Simple = (
     ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.status.moves),
@@ -215,9 +211,9 @@ _COUNTERS: _Simple = (
         "Partitions taken from a member that did not let go in time",
         lambda one: one.status.deadline_misses,
     ),
-    ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger_writes),
-    ("baton_ledger_failures", "Writes of the ledger by this replica that failed", lambda one: one.ledger_failures),
-    ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger_restored),
+    ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger.writes),
+    ("baton_ledger_failures", "Writes of the ledger by this replica that failed", lambda one: one.ledger.failed),
+    ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger.restored),
 )
 
 Samples = list[tuple[tuple[str, ...], float]]

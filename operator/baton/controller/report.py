@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import structlog
 
@@ -78,7 +77,7 @@ class Reporter:
                 partitions=counts,
                 reconciled_at=self._services.clock.ticks(),
                 queues={name: _queue(known, scales.get(QueueName(name))) for name, known in facts.items()},
-                **_of_ledger(ledger_writer),
+                ledger=ledger_writer.figures,
             )
         )
         return worst(problems)
@@ -100,7 +99,7 @@ class Reporter:
         self._writer.looked()
         ready = Condition.model_validate(status["conditions"][0])
         said = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
-        self._show(replace(self._last, status=said, **_of_ledger(ledger_writer)))
+        self._show(replace(self._last, status=said, ledger=ledger_writer.figures))
 
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
         """Members that the ledger takes into account for the first time, each with since when it had been able to take part."""
@@ -143,14 +142,3 @@ def _queue(known: QueueFacts, scale: PartitionScaleStatus | None) -> QueueSnapsh
         dead_letters=sum(known.dead_letters.values()),
         scale=scale,
     )
-
-
-def _of_ledger(ledger_writer: LedgerWriter) -> dict[str, Any]:
-    tally = ledger_writer.tally
-    return {
-        "ledger_bytes": ledger_writer.bytes,
-        "ledger_writes": tally.writes,
-        "ledger_restored": tally.restored,
-        "ledger_failures": tally.failed,
-        "ledger_fails_since": ledger_writer.attempts.since,
-    }

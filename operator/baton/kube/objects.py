@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
 
 from baton.api import ConsumerGroupSpec, ConsumerGroupStatus, PartitionedQueueSpec, PartitionedQueueStatus
 from baton.api.reading import read_what_can_be, read_whole
 from baton.kube.api import group_path
 from baton.model.names import API_GROUP, API_VERSION, TAKE_OVER_ANNOTATION
+
+S = TypeVar("S", bound=BaseModel)
 
 FINALIZER = "baton.dev/release"
 """On a ConsumerGroup: it goes only when its partitions have been taken back and its queues released."""
@@ -26,28 +30,20 @@ GROUP_VERSION = f"{API_GROUP}/{API_VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
-    """What the operator uses of a ConsumerGroup's manifest."""
+class ResourceView(Generic[S]):
+    """What the operator and the commands use of a resource's manifest."""
 
     namespace: str
     name: str
     uid: str
     generation: int
-    spec: ConsumerGroupSpec | None
+    spec: S | None
     """None: it does not read as one; see `problem`."""
     problem: str | None = None
     deleted_at: str | None = None
     """As Kubernetes writes times; None: it is not being deleted."""
-    finalizers: tuple[str, ...] = ()
-    request: str | None = None
-    """The id of the last manual request to rebalance."""
-    approved: str | None = None
-    """The id of the proposal that was approved last."""
-    takes_over: frozenset[str] = frozenset()
-    """UIDs of groups that are gone for good, from which it takes its queues over."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """As it was written."""
-    version: str = field(default="", compare=False)
 
     @property
     def group(self) -> str:
@@ -61,32 +57,28 @@ class GroupView:
     def deleting(self) -> bool:
         return self.deleted_at is not None
 
+
+@dataclass(frozen=True, slots=True)
+class GroupView(ResourceView[ConsumerGroupSpec]):
+    """The view of a ConsumerGroup."""
+
+    finalizers: tuple[str, ...] = ()
+    request: str | None = None
+    """The id of the last manual request to rebalance."""
+    approved: str | None = None
+    """The id of the proposal that was approved last."""
+    takes_over: frozenset[str] = frozenset()
+    """UIDs of groups that are gone for good, from which it takes its queues over."""
+    version: str = field(default="", compare=False)
+
     def read_status(self) -> tuple[ConsumerGroupStatus, str | None]:
         """The status, and what of it does not read."""
         return read_what_can_be(ConsumerGroupStatus, self.status, "status")
 
 
 @dataclass(frozen=True, slots=True)
-class QueueView:
-    """What the operator uses of a PartitionedQueue's manifest."""
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    spec: PartitionedQueueSpec | None
-    problem: str | None = None
-    deleting: bool = False
-    status: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """As it was written."""
-
-    @property
-    def group(self) -> str:
-        return self.name
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.namespace}/{self.name}"
+class QueueView(ResourceView[PartitionedQueueSpec]):
+    """The view of a PartitionedQueue."""
 
     def read_status(self) -> tuple[PartitionedQueueStatus, str | None]:
         """The status, and what of it does not read."""
@@ -106,38 +98,33 @@ def queues_path(namespace: str | None, name: str = "") -> str:
 def group_view(manifest: Mapping[str, Any]) -> GroupView:
     """The view of a ConsumerGroup, from its manifest."""
     metadata = manifest["metadata"]
-    spec, problem = read_whole(ConsumerGroupSpec, manifest.get("spec"), "spec")
+    annotations = metadata.get("annotations") or {}
     return GroupView(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        generation=int(metadata.get("generation") or 0),
-        spec=spec,
-        problem=problem,
-        deleted_at=metadata.get("deletionTimestamp"),
+        **_of_both(ConsumerGroupSpec, manifest),
         finalizers=tuple(metadata.get("finalizers") or ()),
-        request=_word((metadata.get("annotations") or {}).get(REBALANCE_ANNOTATION)),
-        approved=_word((metadata.get("annotations") or {}).get(APPROVE_ANNOTATION)),
-        takes_over=_uids((metadata.get("annotations") or {}).get(TAKE_OVER_ANNOTATION) or ""),
-        status=manifest.get("status") or {},
+        request=_word(annotations.get(REBALANCE_ANNOTATION)),
+        approved=_word(annotations.get(APPROVE_ANNOTATION)),
+        takes_over=_uids(annotations.get(TAKE_OVER_ANNOTATION) or ""),
         version=metadata["resourceVersion"],
     )
 
 
 def queue_view(manifest: Mapping[str, Any]) -> QueueView:
-    """The view of a PartitionedQueue, from its manifest."""
+    """A PartitionedQueue's manifest."""
+    return QueueView(**_of_both(PartitionedQueueSpec, manifest))
+
+
+def _of_both(model: type[BaseModel], manifest: Mapping[str, Any]) -> dict[str, Any]:
     metadata = manifest["metadata"]
-    spec, problem = read_whole(PartitionedQueueSpec, manifest.get("spec"), "spec")
-    return QueueView(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        generation=int(metadata.get("generation") or 0),
-        spec=spec,
-        problem=problem,
-        deleting="deletionTimestamp" in metadata,
-        status=manifest.get("status") or {},
-    )
+    spec, problem = read_whole(model, manifest.get("spec"), "spec")
+    return {
+        **{name: metadata[name] for name in ("namespace", "name", "uid")},
+        "generation": int(metadata.get("generation") or 0),
+        "spec": spec,
+        "problem": problem,
+        "deleted_at": metadata.get("deletionTimestamp"),
+        "status": manifest.get("status") or {},
+    }
 
 
 def _uids(text: str) -> frozenset[str]:

@@ -83,7 +83,7 @@ AWAY = QueueFacts(problem=Problem(Reason.QUEUE_UNREACHABLE, "start it"))
         (sight(view=None, reachable=False), {}),
         (sight(view=None, reachable=False, recorded=None), {}),
         (sight(view=None), {ORDERS: 0}),
-        (sight(view=replace(queue(), deleting=True)), {ORDERS: 0}),
+        (sight(view=replace(queue(), deleted_at="2026-11-22T00:00:00Z")), {ORDERS: 0}),
         (sight(named=False), {ORDERS: 0}),
         (sight(named=False, recorded=None), {}),
         # its spec does not read as one any more: it stays as it is
@@ -139,7 +139,7 @@ def test_pods_that_take_no_part_and_may_still_work_are_shown() -> None:
     [
         (sight(), None, ""),
         (sight(view=None), Reason.QUEUE_NOT_FOUND, "create it"),
-        (sight(view=replace(queue(), deleting=True)), Reason.QUEUE_NOT_FOUND, "is being deleted"),
+        (sight(view=replace(queue(), deleted_at="2026-11-22T00:00:00Z")), Reason.QUEUE_NOT_FOUND, "is being deleted"),
         (
             sight(view=replace(queue(), spec=None, problem="spec.partitions: not a number")),
             Reason.INVALID_SPEC,
