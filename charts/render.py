@@ -53,7 +53,7 @@ def rendered(helm: Path) -> dict[Path, str]:
     return {**copies, ROOT / "manifests" / "install.yaml": install_manifest(helm)}
 
 
-def strays() -> set[Path]:
+def stale_files() -> set[Path]:
     """CRDs in the chart that are generated no longer."""
     return {path for path in (CHART / "crds").glob("*.yaml") if path.name not in crds()}
 
@@ -61,7 +61,7 @@ def strays() -> set[Path]:
 def main() -> None:
     from cluster import helm_binary
 
-    for path in strays():
+    for path in stale_files():
         path.unlink()
     for path, text in rendered(helm_binary()).items():
         path.parent.mkdir(parents=True, exist_ok=True)

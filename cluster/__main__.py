@@ -80,7 +80,7 @@ def down() -> None:
 
 @main.command()
 def status() -> None:
-    """Say what runs, and for whom."""
+    """Show what runs, and which run uses it."""
     if not runs.folders():
         click.echo("no cluster")
     for folder in runs.folders():

@@ -1,4 +1,4 @@
-"""What `baton simulate` prints and draws in the documentation. `python -m tests.simulation.pages` writes it anew.
+"""What `baton simulate` prints and draws in the documentation. `python -m tests.simulation.pages` writes it again.
 
 In a page, what a command prints stands below it: a table, or a block of `text`, below a block of `sh` with one command in
 it. A picture stands below a comment with the command that drew it.

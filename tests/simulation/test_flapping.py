@@ -25,7 +25,7 @@ Change = Callable[[OneReplica], None]
 
 
 class Witness(MemoryQueue):
-    """Remembers whom each epoch of a partition was granted to."""
+    """Remembers the member that each epoch of a partition was granted to."""
 
     def __init__(self) -> None:
         super().__init__()

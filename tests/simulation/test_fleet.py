@@ -19,7 +19,7 @@ SOME = st.integers(0, 2**12 - 1)
 """A subset, bit by bit: which effects are carried out, which consumers release."""
 
 Operation = tuple[object, ...]
-"""What happens, and to whom: such as ("join", "a")."""
+"""What happens, and the member: such as ("join", "a")."""
 T = TypeVar("T")
 
 

@@ -148,7 +148,7 @@ async def test_a_user_may_do_what_the_rules_grant_and_no_more(world: World) -> N
 
 
 class Fed:
-    """A mirror, and the feed that fills it."""
+    """A cluster cache, and the feed that fills it."""
 
     def __init__(self, world: World, repeats: Callable[[], bool] = lambda: False, namespaces: Sequence[str] = ()) -> None:
         self.cache = ClusterCache(ApiServerClock(world.loop.time, world.loop.time))

@@ -1,4 +1,4 @@
-"""The documentation shows what `baton simulate` prints and draws today (`python -m tests.simulation.pages` writes it anew)."""
+"""The documentation shows what `baton simulate` prints and draws today (`python -m tests.simulation.pages` writes it again)."""
 
 from pathlib import Path
 

@@ -91,7 +91,7 @@ class Metrics(Collector):
             except KeyError:
                 continue
 
-    def strays(self, pods: Mapping[Key, int]) -> None:
+    def without_group(self, pods: Mapping[Key, int]) -> None:
         """Pods whose label names no group, by namespace and label."""
         self._strays = dict(pods)
 

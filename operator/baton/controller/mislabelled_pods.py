@@ -146,7 +146,7 @@ class PodWarnings:
             shown[namespace] = shown.get(namespace, 0) + 1
             key = (namespace, name if shown[namespace] <= MOST_LABELS else OTHERS)
             counts[key] = counts.get(key, 0) + len(pods)
-        self._metrics.strays(counts)
+        self._metrics.without_group(counts)
 
     def _warn(self, pod: PodView, reason: EventReason, note: str) -> None:
         about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -235,7 +235,7 @@ class QueueWorkers:
         self._run(name)
 
     async def _open(self, view: QueueView) -> QueueAdapter:
-        """From whom it may be taken over is looked up each time: a queue that is another's is asked for again and again."""
+        """Claim the queue. A claim of another group's queue is repeated, so each one looks up which groups may be taken over."""
         if view.spec is None:
             raise QueueUnreachable(f"PartitionedQueue {view.full_name}: {view.problem}")
         group = self._cache.group(self._key)

@@ -22,7 +22,7 @@ class OrderViolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violation, with where and by whom."""
+    """One violation: the key, the sequences and the members."""
 
     fault: OrderViolation
     key: str

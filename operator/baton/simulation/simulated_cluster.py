@@ -39,7 +39,7 @@ class SimulatedCluster:
         self._open: dict[MemberId, int] = {}
         self.records = FencedQueues()
         self.victims: tuple[PodKey, ...] = ()
-        """Whom the driver is to remove (mode Spark)."""
+        """The pods that the driver has to remove (mode Spark)."""
         self.spec = GroupSpec()
         self.queues: dict[QueueName, ObservedQueue] = {}
         self.partitions: frozenset[Partition] = frozenset()

@@ -135,7 +135,7 @@ async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -
             return all(epoch > granted[number] for grants in owned.values() for number, epoch in grants.items())
 
         await eventually(
-            asserted_again, "everybody was granted anew, for the restart may have lost records", 10, lambda: shop.owned("gone")
+            asserted_again, "everything was granted again, for the restart may have lost records", 10, lambda: shop.owned("gone")
         )
         await assert_the_queue_agrees(shop, "gone", server)
 

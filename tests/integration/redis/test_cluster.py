@@ -224,7 +224,7 @@ async def test_nodes_that_are_silent_keep_nobody_from_the_others_however_many_ar
         url = cluster.url().replace("://", f"://{hosts},")
 
         async def made() -> bool:
-            """As the operator tries it: for so long, and then anew."""
+            """As the operator tries it: for so long, and then again."""
             queue = RedisQueue(url, f"shop/among-{next(_numbers)}", GROUP)
             try:
                 async with asyncio.timeout(ANSWER_WITHIN):

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import yaml
-from charts.render import ROOT, install_manifest, rendered, strays
+from charts.render import ROOT, install_manifest, rendered, stale_files
 
 
 def test_generated_files_are_up_to_date(helm: Path) -> None:
     stale = [
         str(path.relative_to(ROOT)) for path, text in rendered(helm).items() if not path.exists() or path.read_text() != text
     ]
-    stale += [str(path.relative_to(ROOT)) for path in strays()]
+    stale += [str(path.relative_to(ROOT)) for path in stale_files()]
     assert stale == [], "run `make generate`"
 
 

@@ -1,4 +1,4 @@
-"""What wakes whom, and since when a pod can take part."""
+"""Which changes wake which group, and since when a pod can take part."""
 
 from typing import Any
 

@@ -56,7 +56,7 @@ def families() -> dict[str, set[str]]:
     queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
     ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
     metrics.group(("shop", "orders"), Snapshot(ConsumerGroupStatus(conditions=[ready]), {("orders", "Ready"): 1}, queues=queues))
-    metrics.strays({("shop", "ordres"): 1})
+    metrics.without_group({("shop", "ordres"): 1})
     replica.tasks.failures["events"] += 1
     for lister in replica.services.relists.listers:
         lister.begun = 0.0

@@ -1,4 +1,4 @@
-"""Files that a URL names for TLS: which of them a process reads for whom, and never on an event loop.
+"""The TLS files that a URL names: which of them a process may read, and how it reads them without blocking an event loop.
 
 OpenSSL reads what it is given until its end, and a pipe or a device has none. In the operator the name comes from a tenant, who
 could so block it for all, see which files it has, or show a server another tenant's certificate. So the operator reads files of
@@ -21,7 +21,7 @@ from typing import Any
 from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 TRUSTED = ("ssl_ca_certs", "ssl_ca_path")
-"""Options for whom to trust: a file, and a folder."""
+"""Options that name CAs: a file, and a folder."""
 SHOWN = ("ssl_certfile", "ssl_keyfile")
 """Options for what to show: files."""
 LARGEST = 1 << 20

@@ -1,4 +1,4 @@
-"""A Redis URL, read once: where the server is, as whom to speak to it, and with which options. What is secret in it stays secret.
+"""A Redis URL, read once: the server, the user, and the options. Secret parts of it are never shown.
 
 Whatever a URL, its server or the library says is text from outside: it may repeat a password, and is only shown through `hidden`.
 """

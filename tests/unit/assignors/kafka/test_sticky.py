@@ -57,7 +57,7 @@ def test_what_its_receiver_does_not_hold_alone_is_withheld(request_: Request) ->
 
 @given(requests())
 def test_a_second_round_gives_what_was_withheld_and_moves_nothing_else(request_: Request) -> None:
-    """Where all read the same: with different subscriptions what was withheld is dealt out anew, perhaps to another member."""
+    """Where all read the same: with different subscriptions what was withheld is dealt out again, perhaps to another member."""
     read = frozenset(request_.queues)
     first = cooperative(Request(request_.queues, {name: Member(read, m.owned, 1) for name, m in request_.members.items()}))
     let_go = {name: Member(read, first.assignment[name], generation=2) for name in request_.members}
