@@ -21,7 +21,7 @@ def update_holddown(draft: Draft) -> None:
         draft.trigger(_why(draft), pinned=False)
     holders = slot_holders(draft)
     reads = {queue for member in holders for queue in draft.subscribed(member)}
-    resting = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+    resting = draft.vacated()
     if any(partition.queue in reads and partition not in resting for partition in unserved(draft)):
         draft.trigger("partitions have no owner")
     if any(partition not in resting for partition in _stranded(draft)):

@@ -8,7 +8,7 @@ from baton.engine.ledger_bounds import MOST_WITHDRAWN
 from baton.engine.member_slots import end_reservations, mark_overtaken
 from baton.engine.placement import receivers_with_fewest
 from baton.engine.recovery import adopt, assert_again
-from baton.engine.state import KnownQueue, MemberSlot, PartitionRecord
+from baton.engine.state import KnownQueue, PartitionRecord
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 
@@ -106,8 +106,7 @@ def _open(draft: Draft, partition: Partition) -> None:
 
 
 def _close(draft: Draft, partition: Partition, why: str) -> None:
-    draft.member_slots = [slot if not slot.vacated else _without(slot, partition) for slot in draft.member_slots]
-    draft.member_slots = [slot for slot in draft.member_slots if slot.vacated is None or slot.vacated]
+    _take_from_slots(draft, partition)
     draft.waiting.pop(partition, None)
     record = draft.records[partition]
     if record.epoch == 0 and partition not in draft.moves:
@@ -123,10 +122,13 @@ def _drop(draft: Draft, partition: Partition) -> None:
         return
     if record.owner is not None:
         draft.owner_is_gone(partition)
-    draft.member_slots = [slot if not slot.vacated else _without(slot, partition) for slot in draft.member_slots]
-    draft.member_slots = [slot for slot in draft.member_slots if slot.vacated is None or slot.vacated]
+    _take_from_slots(draft, partition)
     draft.withdraw(partition, Epoch(0))
 
 
-def _without(slot: MemberSlot, partition: Partition) -> MemberSlot:
-    return slot if slot.vacated is None or partition not in slot.vacated else replace(slot, vacated=slot.vacated - {partition})
+def _take_from_slots(draft: Draft, partition: Partition) -> None:
+    """Take the partition out of vacant slots. A vacant slot without partitions is dropped."""
+    for n, slot in reversed(list(enumerate(draft.member_slots))):
+        if slot.vacated and partition in slot.vacated:
+            rest = slot.vacated - {partition}
+            draft.member_slots[n : n + 1] = [replace(slot, vacated=rest)] if rest else []

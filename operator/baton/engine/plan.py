@@ -34,7 +34,7 @@ def _plan(draft: Draft) -> None:
         _release_without_receiver(draft)
         make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
         return
-    kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+    kept = draft.vacated()
     owners = plan_owners(draft, members, kept)
     if set(members) - set(owners.values()):
         mark_overtaken(draft)  # a member goes without because of a reserved slot
@@ -56,7 +56,7 @@ def carry_out_approved(draft: Draft) -> None:
     """Begin the hand-offs of an approved proposal, exactly as it was shown."""
     proposal = take_approved(draft)
     if proposal is not None:
-        kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+        kept = draft.vacated()
         headings = {partition: draft.planned_owner(partition) for partition in draft.records}
         owners = {partition: member for partition, member in headings.items() if member is not None}
         _carry_out(draft, proposal.receivers, {**owners, **proposal.receivers}, kept, proposal.why)
@@ -139,7 +139,7 @@ def _must_go(draft: Draft, partition: Partition) -> bool:
 
 def _release_without_receiver(draft: Draft) -> None:
     """The holddown ended without a member: owners that are stopping release their partitions, and the slots lapse."""
-    kept = {partition for slot in draft.member_slots if slot.vacated for partition in slot.vacated}
+    kept = draft.vacated()
     for partition in sorted(draft.records):
         if partition not in kept and _must_go(draft, partition):
             draft.hand_over(partition, None, "no member is left")

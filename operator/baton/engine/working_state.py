@@ -110,6 +110,10 @@ class WorkingState:
         """The queue has no such partition any more."""
         return partition.number >= self.queues[partition.queue].partitions
 
+    def vacated(self) -> set[Partition]:
+        """The partitions of all vacant slots."""
+        return {partition for slot in self.member_slots if slot.vacated for partition in slot.vacated}
+
     def unassigned(self) -> list[Partition]:
         """Partitions without an owner and without a receiver, sorted."""
         return sorted(
