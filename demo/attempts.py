@@ -18,7 +18,7 @@ def attempts(url: str, queue: str, uid: str, grants: Mapping[int, int]) -> Itera
 
 
 def _operations(reader: RedisReader, partition: int, epoch: Epoch) -> Iterator[tuple[str, Callable[[], object]]]:
-    forged = Plan(partition, epoch, segment=0, start=0, end=1, count=1, redelivered_to=0)
+    forged = Plan(partition, epoch, start=0, end=1, count=1, redelivered_to=0)
     yield "read", lambda: reader.read(partition, epoch, 10)
     yield "acknowledge", lambda: reader.ack(partition, epoch, ["1-0"])
     yield "plan", lambda: reader.plan(partition, epoch, 10)

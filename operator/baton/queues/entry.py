@@ -36,7 +36,6 @@ class Plan:
 
     partition: int
     epoch: Epoch
-    segment: int
     start: int
     """The range begins after this entry."""
     end: int

@@ -171,7 +171,7 @@ class Member:
             return
         partition, epoch, held = self.chance.choice(self.lost)
         offsets = [entry.offset for entry in held] or ["1-0"]
-        plan = Plan(partition, epoch, 0, 0, 1, 1, 0)
+        plan = Plan(partition, epoch, 0, 1, 1, 0)
         for attempt in (
             lambda: self.reader.read(partition, epoch, 5),
             lambda: self.reader.ack(partition, epoch, offsets),

@@ -13,7 +13,7 @@ from baton.queues.redis import RedisReader
 pytestmark = pytest.mark.integration
 
 OLD, NEW = Epoch(3), Epoch(4)
-PLAN = Plan(0, OLD, 0, 0, 1, 1, 0)
+PLAN = Plan(0, OLD, 0, 1, 1, 0)
 
 ACTIONS: dict[str, Callable[[RedisReader], object]] = {
     "read": lambda reader: reader.read(0, OLD),

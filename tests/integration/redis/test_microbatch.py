@@ -76,7 +76,7 @@ async def test_a_commit_is_repeatable_and_only_of_what_was_planned(queue: Queue)
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     plan = planned(owner, ONE, 2)
-    forged = Plan(0, ONE, 0, plan.start, plan.end + 1, 3, 0)
+    forged = Plan(0, ONE, plan.start, plan.end + 1, 3, 0)
     with pytest.raises(ValueError, match="not a plan of the queue"):
         owner.commit(0, ONE, forged)
     with pytest.raises(ValueError, match="not a plan of the queue"):

@@ -85,7 +85,7 @@ class Member:
             self.lose(partition, epoch, [], plan)
 
     def lose(self, partition: int, epoch: Epoch, offsets: list[str], plan: Plan | None) -> None:
-        self.lost.append((partition, epoch, offsets or ["1-0"], plan or Plan(partition, epoch, 0, 0, 1, 1, 0)))
+        self.lost.append((partition, epoch, offsets or ["1-0"], plan or Plan(partition, epoch, 0, 1, 1, 0)))
         if self.granted.get(partition) == epoch:
             del self.granted[partition]
 

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
-from baton.queues.redis.keys import FIRST_SEGMENT
+from baton.queues.redis.keys import entry_id
 from baton.queues.redis.outgoing import Sent
 from baton.queues.redis.producer import PendingSend
 from baton.queues.redis.routing import RoutingTable
@@ -54,7 +54,7 @@ class Server:
                 self._known[producer, slot] = int(sequence)
                 numbers.append(1000 + len(self.entries))
                 codes += "a"
-                self.entries.append((self._table.partitions[int(slot)], f"{numbers[-1]}-{FIRST_SEGMENT}", key, value))
+                self.entries.append((self._table.partitions[int(slot)], entry_id(int(numbers[-1])), key, value))
         if len(numbers) == len(codes) and "d" not in codes:
             return numbers[0]
         return [codes.encode(), " ".join(map(str, numbers)).encode()]

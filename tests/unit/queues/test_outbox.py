@@ -9,9 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, to_partition
+from baton.queues.redis.outgoing import READ_TABLE, Failed, ReadTable, Round, SendListener, Sent, Waiting, to_partition
 from baton.queues.redis.routing import SLOTS, RoutingTable
-from baton.queues.redis.send_rounds import READ_TABLE, ReadTable, Round
 
 PATIENCE = 30.0
 PARTITIONS = 3

@@ -14,7 +14,7 @@ ORDERS = QueueName("orders")
 
 
 def plan(partition: int, start: int = 0, end: int = 10, epoch: int = 1) -> Plan:
-    return Plan(partition, Epoch(epoch), 0, start, end, end - start, 0)
+    return Plan(partition, Epoch(epoch), start, end, end - start, 0)
 
 
 @pytest.fixture

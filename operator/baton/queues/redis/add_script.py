@@ -14,9 +14,8 @@ from baton.queues.redis import scripts
 from baton.queues.redis.connection import absent, explain, passing
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
 from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import Waiting
+from baton.queues.redis.outgoing import ReadTable, Round, Waiting
 from baton.queues.redis.routing import RoutingTable
-from baton.queues.redis.send_rounds import ReadTable, Round
 from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
 

@@ -17,10 +17,9 @@ from baton.queues.redis.headers import Headers
 from baton.queues.redis.kept_connection import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import Sent, Waiting, all_known
+from baton.queues.redis.outgoing import ReadTable, Round, Sent, Waiting, all_known
 from baton.queues.redis.send_options import Given, Key, SendOptions, named, still_wait, waiting_entries, waiting_entry
 from baton.queues.redis.send_outcome import UnseenFailures, all_sent
-from baton.queues.redis.send_rounds import ReadTable, Round
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
 

@@ -5,8 +5,6 @@ Everything of one queue carries one hash tag, `pq:{namespace/queue}:…`, so tha
 
 from typing import NamedTuple
 
-FIRST_SEGMENT = 0
-
 
 class PartitionKeys(NamedTuple):
     """The keys of one partition, in the order in which every script takes them."""
@@ -15,18 +13,18 @@ class PartitionKeys(NamedTuple):
     """Hash, the fence: uid, epoch, paused; left, served and waiting (how many), while entries of a former owner wait to be
     handed out; and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
-    """Stream of a segment. Entries have the ids `n-segment`, with an n that grows by one, and the fields k, v, t and h (if it
+    """Stream. Entries have the ids `n-0`, with an n that grows by one, and the fields k, v, t and h (if it
     has headers). The first n is the time in microseconds; after a restart, a failover or a loss, which may have taken entries,
     the next is further ahead."""
     progress: str
-    """Hash of a segment: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
+    """Hash: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
     to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
     it may have been handed out), history (the server's), since (when that was first seen, in microseconds), waits: 1 if its
     owner has read everything and is to be woken; sealed and barrier (the version at which slots last went, and the last entry
     then), staged (entries on stages), suspect: 1 if some of these may have been handed out in a former history, `follows stage`
     (the history in which its entries began to follow), and forgetting (the cursor in sequences)."""
     wake: str
-    """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry of the segment."""
+    """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry."""
     refused: str
     """Counter of refused stale owners."""
     slots: str
@@ -46,8 +44,8 @@ def partition_keys(queue: str, partition: int) -> PartitionKeys:
     root = f"pq:{{{queue}}}:{partition}:"
     return PartitionKeys(
         owner=root + "owner",
-        stream=f"{root}stream:{FIRST_SEGMENT}",
-        progress=f"{root}progress:{FIRST_SEGMENT}",
+        stream=root + "stream:0",
+        progress=root + "progress:0",
         wake=root + "wake",
         refused=root + "refused",
         slots=root + "slots",
@@ -65,8 +63,8 @@ def queue_key(queue: str) -> str:
 
 
 def entry_id(number: int) -> str:
-    """The id of the n-th entry of a segment's stream: `n-segment`."""
-    return f"{number}-{FIRST_SEGMENT}"
+    """The id of the n-th entry: `n-0`."""
+    return f"{number}-0"
 
 
 def entry_number(entry: bytes | str) -> int:

@@ -11,10 +11,21 @@ from math import inf
 from baton.queues.redis.held_slots import HeldSlots
 from baton.queues.redis.keys import entry_id
 from baton.queues.redis.numbering import Numbering
-from baton.queues.redis.outgoing import Failed, SendListener, Sent, Waiting, added_by_hand, copied, next_batch, to_partition
+from baton.queues.redis.outgoing import (
+    READ_TABLE,
+    Failed,
+    ReadTable,
+    Round,
+    SendListener,
+    Sent,
+    Waiting,
+    added_by_hand,
+    copied,
+    next_batch,
+    to_partition,
+)
 from baton.queues.redis.retry_pause import RetryPause, pause_after
 from baton.queues.redis.routing import RoutingTable
-from baton.queues.redis.send_rounds import READ_TABLE, ReadTable, Round
 
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""

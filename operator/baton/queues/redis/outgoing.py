@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from baton.queues.protocol import QueueUnreachable
 
@@ -113,3 +113,12 @@ def copied(queue: str) -> str:
         f"{queue} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
         "snapshot that was restored?). Make a producer in each copy, after it was restored."
     )
+
+
+class ReadTable:
+    """What a producer is to do next: see which partition has which slot (`Outbox.routed`)."""
+
+
+READ_TABLE: Final = ReadTable()
+Round = dict[int, list[Waiting]]
+"""What a producer is to send in one round trip, by partition (`Outbox.answered` or `failed` for each)."""

@@ -17,7 +17,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.entry_replies import entries_of_reply
-from baton.queues.redis.keys import FIRST_SEGMENT, PartitionKeys, entry_number, partition_keys, queue_key
+from baton.queues.redis.keys import PartitionKeys, entry_number, partition_keys, queue_key
 from baton.queues.redis.positions import AT_ONCE, Position, Positions, holds
 from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
@@ -126,7 +126,7 @@ class RedisReader:
         _, start, end, count, seen, last, outstanding = answer
         position.tail, position.more = end, end < last
         holds(position, outstanding)
-        return Plan(partition, epoch, FIRST_SEGMENT, start, end, count, seen)
+        return Plan(partition, epoch, start, end, count, seen)
 
     def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> Iterator[Entry]:
         """The entries of a plan, in order, as often as asked for; also while paused.

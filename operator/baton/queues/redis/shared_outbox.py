@@ -18,8 +18,7 @@ from redis.exceptions import RedisError
 from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import SendListener, Waiting, all_known
-from baton.queues.redis.send_rounds import ReadTable, Round
+from baton.queues.redis.outgoing import ReadTable, Round, SendListener, Waiting, all_known
 
 _IDLE = 5.0
 """Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
