@@ -124,7 +124,7 @@ async def test_a_group_for_which_there_is_no_room_is_refused_and_harms_nobody(wo
     before = await world.owned("first")
     world.fleet("second", 12)
     message = await world.refuses("second")
-    assert "second, which spec.queues names, left as before: there is no room for 12 partitions more" in message
+    assert "second, which spec.queues names, stay as before: there is no room for 12 partitions more" in message
     assert "the groups of namespace shop have 12 of the 20 partitions that one may have" in message
     assert "mostPartitions and resources.limits.memory" in message
     world.fleet("third", 8)

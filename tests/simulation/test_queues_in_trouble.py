@@ -219,7 +219,7 @@ async def test_a_group_with_twenty_hung_queues_is_deleted_in_time_and_says_what_
     assert await shop.gone(QUEUES_WITHIN + 4 * ANSWER_WITHIN) >= QUEUES_WITHIN
     await asyncio.sleep(1)
     notes = await shop.events("NotReleased")
-    assert notes and "is left as it is" in notes[0] and "baton.dev/take-over" in notes[0]
+    assert notes and "stays as it is" in notes[0] and "baton.dev/take-over" in notes[0]
 
 
 @in_virtual_time
@@ -261,7 +261,7 @@ async def test_a_group_whose_queue_keeps_a_source_that_is_not_supported_goes_and
     await deleted_while_unsupported(shop)
     await shop.gone(UNRECORDED_WITHIN + 2 * ANSWER_WITHIN)
     assert not shop.queues["orders"].released
-    assert any("orders is left as it is" in note for note in await shop.events("NotReleased"))
+    assert any("orders stays as it is" in note for note in await shop.events("NotReleased"))
 
 
 @in_virtual_time

@@ -40,8 +40,13 @@ def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int 
     if ready[2] is Reason.SCALED_TO_ZERO:
         return ("Settled", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if not whole.settled:
-        return _unsettled(Reason.UNBALANCED, without_owner(whole, wait) or "not every partition is where it is to be (yet)")
-    return ("Settled", ConditionStatus.TRUE, Reason.SETTLED, "every partition is with its owner, and nothing is under way or due")
+        return _unsettled(Reason.UNBALANCED, without_owner(whole, wait) or "not every partition is with its owner (yet)")
+    return (
+        "Settled",
+        ConditionStatus.TRUE,
+        Reason.SETTLED,
+        "every partition is with its owner, and no change is under way or due",
+    )
 
 
 def not_settled(ready: Told) -> Told:
@@ -71,7 +76,7 @@ def balanced(whole: Summary, wait: HoldUp | None, *, to_zero: bool = False) -> T
     if to_zero:
         return ("Balanced", ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if whole.numbers.members == 0:
-        return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "there is nobody to own the partitions")
+        return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "no member can own the partitions")
     uneven = "the partitions are not spread evenly (yet)" + ("" if wait is None else f": {wait.sentence}")
     reason = Reason.HANDING_OFF if whole.numbers.moving else Reason.UNBALANCED if wait is None else wait.reason
     return ("Balanced", ConditionStatus.FALSE, reason, without_owner(whole, wait) or uneven)
@@ -81,10 +86,10 @@ def rebalancing(moving: int, wait: HoldUp | None, overdue: Iterable[str] = ()) -
     """`overdue`: members that have not let go by their deadline, and have to be waited for (External queues)."""
     if moving:
         late = sorted(set(overdue))
-        are, them = ("is", "it") if len(late) == 1 else ("are", "them")
+        them = "it" if len(late) == 1 else "them"
         waiting = (
-            f"; {', '.join(late)} did not let go by the deadline and {are} waited for, as nothing can fence {them} off: stop "
-            f"{them}, or set spec.source.external.onDeadline to Force"
+            f"; {', '.join(late)} did not let go by the deadline, and the hand-off waits, as no queue can fence {them} off: "
+            f"stop {them}, or set spec.source.external.onDeadline to Force"
         )
         return (
             "Rebalancing",
@@ -125,7 +130,7 @@ def fenced(unfenced: Iterable[str]) -> Told:
         "Fenced",
         ConditionStatus.FALSE,
         Reason.NOT_ENFORCED,
-        f"nothing but the consumers' word keeps a former owner from {names}: an External queue cannot refuse anybody",
+        f"an External queue cannot refuse a former owner: only the consumers themselves end their work on {names}",
     )
 
 
@@ -133,17 +138,17 @@ def sessions_bound(enforced: bool) -> Told:
     """`enforced`: the chart's admission policies are installed."""
     if enforced:
         why = (
-            "the API server lets no pod write the Lease that speaks for another, nor anybody without the verb join on the group, "
-            "and only the operator the ledger"
+            "the API server lets a pod write the Lease of its own session only, and others only with the verb join on the group; "
+            "only the operator writes the ledger"
         )
         return ("SessionsBound", ConditionStatus.TRUE, Reason.ENFORCED, why)
     return (
         "SessionsBound",
         ConditionStatus.FALSE,
         Reason.NOT_ENFORCED,
-        "nothing binds a session to its pod: in this namespace whoever may write Leases can speak for any pod of the group, "
-        "whoever may create or label pods can join it, and whoever may edit ConfigMaps can edit its ledger; install the chart "
-        "with admissionPolicy.enabled on Kubernetes 1.30 or later (the operator's --admission-policy=on)",
+        "no policy binds a session to its pod: an account of this namespace that may write Leases can speak for any pod of the "
+        "group, one that may create or label pods can join it, and one that may edit ConfigMaps can edit its ledger; install the "
+        "chart with admissionPolicy.enabled on Kubernetes 1.30 or later (the operator's --admission-policy=on)",
     )
 
 

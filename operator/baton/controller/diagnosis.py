@@ -26,7 +26,7 @@ def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem
         problems.append(
             Problem(
                 Reason.SIZE_LIMIT,
-                f"{first_of(without, 3)}, which spec.queues names, left as before: the group would have more than "
+                f"{first_of(without, 3)}, which spec.queues names, stay as before: the group would have more than "
                 f"{MOST_PARTITIONS:,} partitions in all; give some of its queues a group of their own",
             )
         )
@@ -51,7 +51,7 @@ def queue_problems(namespace: str, queues: Iterable[QueueSight]) -> list[Problem
         elif sight.without_room:
             continue  # the books say it
         elif sight.partitions is None:
-            why = "has not answered yet; until it does nobody gets its partitions"
+            why = "has not answered yet; until then its partitions have no owner"
             problems.append(Problem(Reason.WAITING_FOR_QUEUE, f"PartitionedQueue {view.full_name} {why}"))
         else:
             problems += (
@@ -182,6 +182,6 @@ def deletion_problem(left: int, others: Iterable[Problem]) -> Problem:
 def not_released(queue: QueueName, why: str, uid: str) -> str:
     """A group that is being deleted has waited long enough for a queue."""
     return (
-        f"the group goes, and its queue {queue} is left as it is, for it cannot be reached: {why.rstrip('.')}. It may still "
-        f"record this group: then the next one needs the annotation {TAKE_OVER_ANNOTATION} with the uid {uid}"
+        f"the group is removed, and its queue {queue} stays as it is, because it cannot be reached: {why.rstrip('.')}. It may "
+        f"still record this group: then the next one needs the annotation {TAKE_OVER_ANNOTATION} with the uid {uid}"
     )

@@ -48,7 +48,7 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
     """Hand-offs under way that go elsewhere."""
     alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
     if len(alike) > most:
-        note = f"{_counted(those)} go to others than was meant{_because(those)}"
+        note = f"{_counted(those)} get other receivers{_because(those)}"
         return [EventMessage(EventReason.REDIRECTED, note)]
     return [
         EventMessage(

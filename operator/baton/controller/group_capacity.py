@@ -57,7 +57,7 @@ class GroupCapacity:
         if without:
             self._capacity.wait(self._key, min(without.values()))
             names, lacking = first_of(list(without), 3), counted(sum(without.values()), "partition")
-            what = f"{names}, which spec.queues names, left as before: there is no room for {lacking} more"
+            what = f"{names}, which spec.queues names, stay as before: there is no room for {lacking} more"
             self.problem = Problem(Reason.OPERATOR_FULL, f"{what}: {self._why(held + more + min(without.values()))}")
         else:
             self._capacity.has_room(self._key)

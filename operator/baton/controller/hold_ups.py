@@ -20,7 +20,7 @@ class HoldUp(NamedTuple):
 def waits_for(whole: Summary, *, paused: bool) -> HoldUp | None:
     """What has to happen before anything else does; None: nothing. What nothing can go past comes first."""
     if paused:
-        return HoldUp(Reason.PAUSED, "spec.paused keeps back what is due, until it is false")
+        return HoldUp(Reason.PAUSED, "spec.paused holds back what is due, until it is false")
     if whole.held_back:
         return HoldUp(Reason.SIZE_LIMIT, "what is due waits for room in the ledger")
     if (problem := problem_of(whole)) is not None:

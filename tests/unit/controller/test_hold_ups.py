@@ -18,7 +18,7 @@ from baton.kube.members import GroupMembers
 from baton.model.ids import QueueName
 
 HELD_UNTIL = "1970-01-01T00:00:25Z"
-PAUSE = "spec.paused keeps back what is due, until it is false"
+PAUSE = "spec.paused holds back what is due, until it is false"
 ROOM = "what is due waits for room in the ledger"
 
 
