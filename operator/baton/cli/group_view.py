@@ -206,9 +206,7 @@ class PartitionRow(NamedTuple):
 
 def partitions(state: GroupState | None) -> list[PartitionRow]:
     """Every partition of the ledger; None: there is no ledger."""
-    if state is None:
-        return []
-    return [_partition(state, partition, doing) for partition, doing in partition_states(state).items()]
+    return [_partition(state, *one) for one in partition_states(state).items()] if state is not None else []
 
 
 def _partition(state: GroupState, partition: Partition, doing: PartitionState) -> PartitionRow:

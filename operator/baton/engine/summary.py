@@ -9,7 +9,7 @@ from baton.engine.observation import HeldBack
 from baton.engine.proposal import preview
 from baton.engine.state import GroupState, Move, PlanProblem
 from baton.engine.step_events import State
-from baton.model.ids import MemberId, Partition
+from baton.model.ids import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class Summary:
     room in the ledger."""
     held_back: bool
     """The ledger had no room for what is due."""
-    victims: tuple[MemberId, ...]
     problem: PlanProblem | None
     proposal: ProposalStatus | None
 
@@ -52,7 +51,6 @@ def summary(state: GroupState) -> Summary:
         balanced=view is not None and view.balanced,
         settled=view is not None and view.settled,
         held_back=view is not None and view.observation.held_back is not HeldBack.NOTHING,
-        victims=tuple(name for name, _ in state.victims),
         problem=None if view is None else view.problem,
         proposal=preview(state),
     )

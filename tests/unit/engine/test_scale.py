@@ -20,7 +20,7 @@ def shrink(group: Group, replicas: int) -> Group:
 
 
 def victims(group: Group) -> list[str]:
-    return list(summary(group.state).victims)
+    return [name for name, _ in group.state.victims]
 
 
 def test_the_ledger_tells_the_driver_size_and_victims() -> None:
