@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 
 from baton.api import ConsumerGroupSpec
-from baton.controller.observe import QueueSight, without_room
+from baton.controller.group_observation import QueueSight, without_room
 from baton.controller.problems import Problem, Reason
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.members import GroupMembers, LeftOut

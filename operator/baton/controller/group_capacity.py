@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from baton.controller.capacity import Capacity
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.observe import QueueSight
+from baton.controller.group_observation import QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.engine import GroupState
 from baton.engine.ledger_bounds import MOST_PARTITIONS, WITHDRAWN_OF_ONE

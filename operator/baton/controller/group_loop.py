@@ -18,11 +18,11 @@ from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_objects import GroupObjects
+from baton.controller.group_observation import QueueSight
 from baton.controller.group_steps import GroupSteps
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.mount_refreshes import MountRefreshes
-from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_releases import QueueReleases
 from baton.controller.queue_workers import QueueWorkers

@@ -13,7 +13,7 @@ from baton.controller.diagnosis import (
     session_problems,
     unread_problems,
 )
-from baton.controller.observe import QueueSight
+from baton.controller.group_observation import QueueSight
 from baton.controller.problems import Problem
 from baton.kube.leases import LeaseView
 from baton.kube.members import DRIVER, GroupMembers, LeftOut, membership

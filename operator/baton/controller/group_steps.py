@@ -13,8 +13,8 @@ from baton.controller.deletion_wait import can_forsake_ledger
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
 from baton.controller.group_objects import GroupObjects
+from baton.controller.group_observation import QueueSight, observation
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
-from baton.controller.observe import QueueSight, observation
 from baton.controller.problems import Problem
 from baton.controller.queue_workers import QueueWorkers
 from baton.controller.refusals import ledger_problems

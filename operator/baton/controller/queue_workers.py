@@ -9,8 +9,8 @@ import structlog
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.cluster_cache import ClusterCache, GroupKey
+from baton.controller.group_observation import QueueSight
 from baton.controller.lost_queues import LostQueues
-from baton.controller.observe import QueueSight
 from baton.controller.queue_state import QueueFacts
 from baton.controller.queue_work import NOTHING
 from baton.controller.queue_worker import QueueWorker

@@ -8,10 +8,10 @@ import structlog
 
 from baton.api import Condition, PartitionScaleStatus, ShownState
 from baton.controller.cluster_cache import GroupKey
+from baton.controller.group_observation import QueueSight
 from baton.controller.hold_ups import as_of, problem_of
 from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
-from baton.controller.observe import QueueSight
 from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status

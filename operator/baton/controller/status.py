@@ -20,8 +20,8 @@ from baton.controller.conditions import (
     settled,
     shown_state,
 )
+from baton.controller.group_observation import QueueSight
 from baton.controller.hold_ups import HoldUp, waits_for, without_owner
-from baton.controller.observe import QueueSight
 from baton.controller.problems import Problem, worst
 from baton.engine import Summary
 from baton.engine.state import Move

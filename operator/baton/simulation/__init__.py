@@ -6,11 +6,11 @@ The same scenario gives the same lines, byte for byte.
 from baton.simulation import palette
 from baton.simulation.chart import Ink, Text, chart
 from baton.simulation.expectations import failures
-from baton.simulation.faults import ScenarioError, TooMuchWork
 from baton.simulation.history import History, history
 from baton.simulation.run import Result, simulate
 from baton.simulation.run_log import log_lines
 from baton.simulation.scenario import Scenario
+from baton.simulation.scenario_errors import ScenarioError, TooMuchWork
 from baton.simulation.scenario_reading import parse_scenario, read_raw, read_scenario
 from baton.simulation.svg import svg
 from baton.simulation.variants import Setting, read_setting, table, variants

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from baton.model.names import API_GROUP
-from baton.simulation.faults import FaultError
+from baton.simulation.scenario_errors import FaultError
 
 Manifest = Mapping[str, object]
 

@@ -14,8 +14,8 @@ from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.simulation.costs import ScenarioCosts
-from baton.simulation.faults import TooMuchWork
 from baton.simulation.scenario import EventPart, Scenario
+from baton.simulation.scenario_errors import TooMuchWork
 from baton.simulation.simulated_cluster import PodLife, SimulatedCluster
 from baton.simulation.timeline import Line, Timeline, number, time_text
 from baton.simulation.virtual_time import run

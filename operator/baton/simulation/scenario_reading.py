@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from baton.simulation.document import DocumentError, read_documents
-from baton.simulation.faults import FaultError, ScenarioError
 from baton.simulation.manifests import manifests, scenario_of
 from baton.simulation.scenario import (
     MOST_MEMBERS,
@@ -22,6 +21,7 @@ from baton.simulation.scenario import (
     Scenario,
     merged,
 )
+from baton.simulation.scenario_errors import FaultError, ScenarioError
 
 LARGEST = 1_000_000
 """Bytes of a file; PyYAML takes some eight seconds for so many."""

@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from baton.simulation.document import DocumentError, read_document
-from baton.simulation.faults import ScenarioError
 from baton.simulation.run import Result
+from baton.simulation.scenario_errors import ScenarioError
 from baton.simulation.timeline import time_text
 
 MOST_VARIANTS = 1000

@@ -8,7 +8,7 @@ import pytest
 from baton.api import PartitionedQueueSpec
 from baton.controller.capacity import Capacity
 from baton.controller.group_capacity import GroupCapacity, holds
-from baton.controller.observe import QueueSight
+from baton.controller.group_observation import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.controller.test_observe import queue
+from tests.unit.controller.test_group_observation import queue
 
 from baton.api import PartitionScaleStatus
 from baton.controller.event_reasons import EventReason

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from baton.queues.redis import send_failures
 from baton.queues.redis.held_slots import HeldSlots
 from baton.queues.redis.keys import entry_id
 from baton.queues.redis.numbering import Numbering
@@ -19,8 +20,6 @@ from baton.queues.redis.outgoing import (
     SendListener,
     Sent,
     Waiting,
-    added_by_hand,
-    copied,
     next_batch,
     to_partition,
 )
@@ -175,12 +174,12 @@ class Outbox:
             elif code == _BEHIND:
                 behind.append(entry)
             elif code == _THERE and not entry.may_be_there:
-                self._settle(entry, Failed(copied(self._queue)))
+                self._settle(entry, Failed(send_failures.copied(self._queue)))
             else:
                 self._settle(entry, Sent(partition, next(added) if code == "a" else None, code == _THERE))
                 self._held.added(entry.slot)
         if behind:
-            self._put_back(partition, behind, added_by_hand(partition, self._queue), now)
+            self._put_back(partition, behind, send_failures.added_by_hand(partition, self._queue), now)
         if away:
             self._hold(partition, away, now)
 
@@ -216,8 +215,7 @@ class Outbox:
         elif entry.slot < 0:
             partition = to_partition(entry.slot)
             if partition not in table.partitions:
-                count = len(set(table.partitions))
-                why = f"{self._queue} has no partition {partition}: it has {count}, from 0 to {count - 1}."
+                why = send_failures.no_partition(partition, len(set(table.partitions)), self._queue)
                 return self._settle(entry, Failed(why, ValueError))
             entry.slot = table.partitions.index(partition)
         if not entry.sequence:
@@ -269,7 +267,7 @@ class Outbox:
     def _hold(self, partition: int, away: Sequence[Waiting], now: float) -> None:
         """Slots that moved: none of theirs is sent before the rest is over, by another table. All others go on."""
         self.stale = True
-        why = f"The slots of some keys of {self._queue} are moving between partitions."
+        why = send_failures.moving(self._queue)
         slots = {entry.slot for entry in away if entry.slot is not None}
         behind = self._queues.pop(partition, deque())
         self._held.hold(slots, now, why)

@@ -99,22 +99,6 @@ def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
     return batch
 
 
-def added_by_hand(partition: int, queue: str) -> str:
-    """Why entries of a partition have to wait."""
-    return (
-        f"Somebody has added entries to partition {partition} of {queue} by hand (XADD), with ids beyond those of its producers: "
-        "new entries wait until its consumers have done all that is there."
-    )
-
-
-def copied(queue: str) -> str:
-    """Why an entry is not added that nobody has sent before, and that the queue takes for a duplicate."""
-    return (
-        f"{queue} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
-        "snapshot that was restored?). Make a producer in each copy, after it was restored."
-    )
-
-
 class ReadTable:
     """What a producer is to do next: see which partition has which slot (`Outbox.routed`)."""
 

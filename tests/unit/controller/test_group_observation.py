@@ -14,7 +14,7 @@ from baton.controller.diagnosis import (
     queue_problems,
     session_problems,
 )
-from baton.controller.observe import QueueSight, observation
+from baton.controller.group_observation import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
