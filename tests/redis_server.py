@@ -1,6 +1,6 @@
 """A real redis-server for tests: on a free port, in a directory of its own, gone afterwards."""
 
-import ctypes
+import os
 import shutil
 import signal
 import subprocess
@@ -15,13 +15,15 @@ from urllib.parse import quote
 import redis
 from cluster.ports import free_ports
 
+from tests.processes import ChildProcess
 from tests.waiting import PATIENCE
 
-_PR_SET_PDEATHSIG = 1
+_PREFIX = "baton-redis-"
+"""Of folders; the id of the process that made one follows."""
 
 
 class RedisServer:
-    """A context manager; the server also dies with the thread that started it.
+    """A context manager; the server also dies with the process that started it.
 
     `with RedisServer() as server: redis.Redis.from_url(server.url)`. It keeps its port and its data over `kill` and `start`.
     """
@@ -49,7 +51,8 @@ class RedisServer:
         self.port = next(free_ports(bind))
         self._keeps_all_or_nothing = fsync == "always" or not append_only
         self.password = password
-        self.directory = Path(tempfile.mkdtemp(prefix="baton-redis-"))
+        _remove_left_over()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         self._command = [program, "--port", str(self.port), "--bind", bind, "--dir", str(self.directory), "--save", ""]
         self._command += ["--appendonly", "yes" if append_only else "no", "--appendfsync", fsync, "--protected-mode", "no"]
         self._command += ["--repl-diskless-sync-delay", "0"]
@@ -83,12 +86,11 @@ class RedisServer:
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
         log = (self.directory / "log").open("ab")
-        self._process = subprocess.Popen(
+        self._process = ChildProcess(
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call
         )
         log.close()
         deadline = time.monotonic() + PATIENCE
@@ -166,5 +168,9 @@ def _valkey() -> str:
     return str(Path(package.submodule_search_locations[0]) / "bin" / "valkey-server")
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _remove_left_over() -> None:
+    """Folders of processes that were killed: their servers have ended with them."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if maker.isdecimal() and not Path(f"/proc/{maker}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

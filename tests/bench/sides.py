@@ -19,6 +19,7 @@ from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from tests.bench.readers import BARE_GROUP, GROUP, POD, UID, bare_streams
+from tests.processes import ChildProcess
 
 _Field: TypeAlias = "bytes | bytearray | memoryview[int] | str | int | float"
 Fields: TypeAlias = "dict[_Field, _Field]"
@@ -101,7 +102,7 @@ class Side(ABC):
         """A process that is ready to begin (readers.py)."""
         arguments = (self.name, self.url, self.queue, self.partitions, self.folder, count)
         command = [sys.executable, "-m", "tests.bench.readers", *map(str, arguments)]
-        with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        with ChildProcess(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdin is not None and process.stdout is not None
             reading = Reading(process, process.stdout, process.stdin)
             try:

@@ -19,6 +19,7 @@ from baton.consumer.pod import Pod
 from baton.model.names import session_lease_name
 from baton.queues.redis import RedisAnnouncements, RedisReader
 from tests.e2e.reader import Record
+from tests.processes import ChildProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +41,7 @@ def start(
         "POD_UID": uid,
     }
     command = [sys.executable, "-m", "tests.load.consumer"]
-    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=log)
+    return ChildProcess(command, cwd=ROOT, env={**os.environ, **environment}, stderr=log)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.cluster.machine import Machine
+from tests.processes import ChildProcess
 from tests.waiting import PATIENCE
 
 from cluster import Cluster, ClusterError
@@ -35,7 +36,7 @@ def before() -> Machine:
 def supervised() -> Iterator[subprocess.Popen[str]]:
     """A process that has a cluster with a running pod."""
     command = [sys.executable, "-m", "tests.integration.cluster.supervised"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with ChildProcess(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

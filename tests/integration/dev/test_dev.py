@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 from click.testing import CliRunner
+from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -61,7 +62,7 @@ class Dev:
 
     def _run(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
         file = self._stack.enter_context(output.open("wb"))
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=self.environment, start_new_session=True)
+        process = ChildProcess(command, stdout=file, stderr=file, env=self.environment, start_new_session=True)
         self._stack.callback(ended, process)
         return process
 

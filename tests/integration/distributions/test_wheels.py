@@ -14,6 +14,7 @@ from zipfile import ZipFile
 import pytest
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.pods import lag
+from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -60,7 +61,7 @@ class Fresh:
 
     def start(self, printed: Path, environment: dict[str, str], *words: str | Path) -> subprocess.Popen[bytes]:
         with printed.open("w") as out:
-            return subprocess.Popen([self.python, *words], stdout=out, cwd="/", env=os.environ | environment)
+            return ChildProcess([self.python, *words], stdout=out, cwd="/", env=os.environ | environment)
 
     def modules(self, *without: str, beside: Path | None = None) -> dict[str, Any]:
         environment = os.environ | ({"PYTHONPATH": str(beside)} if beside else {})

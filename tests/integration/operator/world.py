@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually
 
 from baton.kube.api import Api, NotFoundError, core_path, group_path
@@ -277,7 +277,7 @@ class Operator:
             *options,
         ]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(command, stdout=self._output, stderr=self._output, cwd=ROOT, env=environment)
+        self.process = ChildProcess(command, stdout=self._output, stderr=self._output, cwd=ROOT, env=environment)
 
     async def running(self) -> "Operator":
         """Wait until it watches."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import write_ledger
+from tests.processes import ChildProcess
 from tests.waiting import eventually, until
 
 from baton.model.ids import Epoch, Uid
@@ -34,7 +35,7 @@ class Process:
         self._output = directory / f"output-{uid}"
         arguments = (str(Path(__file__).with_name("guide_program.py")), uid, str(self._ledger), queue.url, queue.name)
         with self._output.open("w") as output:
-            self.process = subprocess.Popen(
+            self.process = ChildProcess(
                 (sys.executable, *arguments),
                 stdin=subprocess.PIPE,
                 stdout=output,

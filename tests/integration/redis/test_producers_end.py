@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.test_lingering_sends import entries
+from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
@@ -42,7 +43,7 @@ with producer:
 
 def ended(command: list[str]) -> tuple[int, str]:
     """The status and the words of a process that gets SIGTERM when it has said a lot."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with ChildProcess(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = []
         for line in process.stdout:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from tests.processes import ChildProcess
 from tests.waiting import until
 
 from baton.dev.folder import Address, DevFolder
@@ -67,7 +68,7 @@ def run(dev: Dev) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
     started: list[subprocess.Popen[str]] = []
 
     def start() -> "subprocess.Popen[str]":
-        process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, env=dev.environment, start_new_session=True)
+        process = ChildProcess(COMMAND, stdout=subprocess.PIPE, text=True, env=dev.environment, start_new_session=True)
         started.append(process)
         assert line(process) == "ready"
         return process
