@@ -12,17 +12,7 @@ from baton.queues.redis import send_failures
 from baton.queues.redis.held_slots import HeldSlots
 from baton.queues.redis.keys import entry_id
 from baton.queues.redis.numbering import Numbering
-from baton.queues.redis.outgoing import (
-    READ_TABLE,
-    Failed,
-    ReadTable,
-    Round,
-    SendListener,
-    Sent,
-    Waiting,
-    next_batch,
-    to_partition,
-)
+from baton.queues.redis.outgoing import READ_TABLE, Failed, ReadTable, Round, SendListener, Sent, Waiting, next_batch
 from baton.queues.redis.retry_pause import RetryPause, pause_after
 from baton.queues.redis.routing import RoutingTable
 
@@ -213,7 +203,7 @@ class Outbox:
         if entry.slot is None:
             entry.slot = self._numbering.any_slot()
         elif entry.slot < 0:
-            partition = to_partition(entry.slot)
+            partition = entry.chosen_partition
             if partition not in table.partitions:
                 why = send_failures.no_partition(partition, len(set(table.partitions)), self._queue)
                 return self._settle(entry, Failed(why, ValueError))

@@ -59,6 +59,11 @@ class Waiting:
         self.size = len(key) + len(value) + len(headers)
         self.outcome: Sent | Failed | None = None
 
+    @property
+    def chosen_partition(self) -> int:
+        """The partition that the program chose, if `slot` is below 0."""
+        return to_partition(self.slot or 0)
+
 
 class SendListener:
     """Whoever is to hear what became of an entry."""
