@@ -8,6 +8,7 @@ from typing import Any
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed
 from tests.simulation.seeds import manifests
 
+from baton.controller.adapters import OpenQueue
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
 from baton.kube.api import core_path
@@ -33,10 +34,16 @@ class Lone:
     """One replica, its API server, and whoever uses both. `fails` says what becomes of a request of the replica (verb, path)."""
 
     def __init__(
-        self, namespaces: Sequence[str] = ("shop", "bank"), clock: ApiServerClock | None = None, identity: str = "one"
+        self,
+        namespaces: Sequence[str] = ("shop", "bank"),
+        clock: ApiServerClock | None = None,
+        identity: str = "one",
+        open_queue: OpenQueue | None = None,
     ) -> None:
-        """It serves these namespaces; none: all of them, of which there are two in any case."""
+        """It serves these namespaces; none: all of them, of which there are two in any case. `open_queue`: without it all queues
+        are External."""
         self.loop = asyncio.get_running_loop()
+        self._open_queue = open_queue or _open
         self.server = ApiServer(random.Random(1), self.now)
         self.api = MemoryApi(self.server)
         self.fails: Callable[[str, str], Fault | None] = lambda verb, path: None
@@ -68,7 +75,7 @@ class Lone:
             api,
             MemoryApi(self.server, lambda verb, path: Hang() if identity in self._dead else None, latency=lambda: 0.005),
             clock or ApiServerClock(self.now, self.loop.time),
-            _open,
+            self._open_queue,
             identity=identity,
             lease_namespace="baton",
             lease_name=lease,
