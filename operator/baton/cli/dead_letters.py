@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
 
 if TYPE_CHECKING:
-    from baton.queues.redis import LetterId, LetterLine, RedisDeadLetters
+    from baton.queues.dead_letters import DeadLetters, LetterId, LetterLine, OpenDeadLetters
 
 MOST = 1_000
 """Letters in a list."""
@@ -26,7 +26,7 @@ class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument
 
     def convert(self, value: "str | LetterId", param: click.Parameter | None, ctx: click.Context | None) -> "LetterId":
         need_redis()
-        from baton.queues.redis import LetterId
+        from baton.queues.dead_letters import LetterId
 
         if isinstance(value, LetterId):
             return value
@@ -160,18 +160,21 @@ def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, p
 
 
 @contextmanager
-def _letters(server: QueueServer) -> "Iterator[RedisDeadLetters]":
-    from baton.queues.redis import RedisDeadLetters
+def _letters(server: QueueServer) -> "Iterator[DeadLetters]":
+    from baton.queues.kind import load
 
+    if server.kind.dead_letters is None:
+        refuse(f"{server.queue} has no dead letters: queues of type {server.kind.name} keep none")
+    open_letters: OpenDeadLetters = load(server.kind.dead_letters)
     try:
-        with RedisDeadLetters(server.url, server.queue, stands_in=server.stands_in) as letters:
+        with closing(open_letters(server.url, server.queue, server.stands_in)) as letters:
             letters.counts()
             yield letters
     except QueueUnreachable as problem:
         refuse(str(problem))
 
 
-def _counts(letters: "RedisDeadLetters", partition: int | None) -> dict[int, int]:
+def _counts(letters: "DeadLetters", partition: int | None) -> dict[int, int]:
     counts = letters.counts()
     if partition is None:
         return counts
@@ -180,7 +183,7 @@ def _counts(letters: "RedisDeadLetters", partition: int | None) -> dict[int, int
     return {partition: counts[partition]}
 
 
-def _page(letters: "RedisDeadLetters", counts: dict[int, int], after: "LetterId | None", limit: int) -> "list[LetterLine]":
+def _page(letters: "DeadLetters", counts: dict[int, int], after: "LetterId | None", limit: int) -> "list[LetterLine]":
     """One more than the limit, if there are."""
     found: list[LetterLine] = []
     for partition, count in counts.items():
@@ -200,7 +203,7 @@ def _one_of(which: "Iterable[LetterId]", everything: bool, partition: int | None
         raise click.UsageError("--partition is for --all: a letter's name has its partition")
 
 
-def _portions(letters: "RedisDeadLetters", which: "tuple[LetterId, ...]", partition: int | None) -> "Iterator[list[LetterId]]":
+def _portions(letters: "DeadLetters", which: "tuple[LetterId, ...]", partition: int | None) -> "Iterator[list[LetterId]]":
     """Those that are named, in the order in which they died; or all, so that those that die meanwhile are not among them."""
     if which:
         yield from ([one] for one in sorted(set(which), key=lambda one: one.died()))

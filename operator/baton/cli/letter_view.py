@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from baton.cli.printing import table
 from baton.model.wording import counted
-from baton.queues.redis import Letter, LetterLine
+from baton.queues.dead_letters import Letter, LetterLine
 
 if TYPE_CHECKING:
     from rich.table import Table

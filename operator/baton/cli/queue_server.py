@@ -11,6 +11,8 @@ from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import QUEUE, REDIS_URL
 from baton.cli.printing import need_redis
+from baton.queues.kind import QueueKind
+from baton.queues.kinds import kind
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -26,6 +28,7 @@ class QueueServer:
     url: str = field(repr=False)
     stands_in: str
     """Where the URL is written."""
+    kind: QueueKind
 
 
 def queue_options(command: F) -> F:
@@ -54,7 +57,7 @@ def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
         return ask(_of_resource(name, target))
     if target.namespace is None:
         raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE")
-    return QueueServer(f"{target.namespace}/{name}", url, f"--redis-url or {VARIABLE}")
+    return QueueServer(f"{target.namespace}/{name}", url, f"--redis-url or {VARIABLE}", kind("Redis"))
 
 
 async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
@@ -84,6 +87,6 @@ async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
             raise NoAnswerError(str(problem)) from None
         if address is None:
             raise NoAnswerError(
-                f"PartitionedQueue {queue.full_name} is none on Redis: its spec.source.type is {queue.spec.source.type}"
+                f"PartitionedQueue {queue.full_name} has no server to be asked: its spec.source.type is {queue.spec.source.type}"
             )
-        return QueueServer(queue.full_name, address.text, address.stands_in)
+        return QueueServer(queue.full_name, address.text, address.stands_in, queue.spec.source.kind)

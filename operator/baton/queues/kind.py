@@ -40,6 +40,8 @@ class QueueKind:
     """What an address of such a queue begins with, up to the ://."""
     spark: str | None = None
     """Spark's side: an OpenSparkSide (baton.queues.spark_side)."""
+    dead_letters: str | None = None
+    """Where it keeps dead letters: an OpenDeadLetters (baton.queues.dead_letters)."""
     address: str | None = None
     """Where its server is: a FindAddress (baton.queues.opening), for commands that ask it themselves. None: there are none."""
 

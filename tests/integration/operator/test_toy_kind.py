@@ -10,7 +10,7 @@ from tests.integration.operator.world import Cluster
 from tests.unit.queues.toy_tree import run_in, tree_with_the_toy
 from tests.waiting import eventually
 
-from baton.kube.api import ApiError
+from baton.kube.api import ApiError, UnavailableError
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,10 @@ async def served(api: Cluster, tmp_path: Path) -> AsyncIterator[Cluster]:
     await api.create(CRDS, wanted)
 
     async def there() -> bool:
-        return await api.find(QUEUES) is not None
+        try:
+            return await api.find(QUEUES) is not None
+        except UnavailableError:  # its storage begins
+            return False
 
     await eventually(there, "the API server serves the resource")
     yield api

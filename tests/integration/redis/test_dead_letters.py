@@ -15,8 +15,9 @@ from tests.redis_server import RedisServer
 
 from baton.cli.main import main
 from baton.model.ids import Epoch
+from baton.queues.dead_letters import LetterId
 from baton.queues.entry import Entry
-from baton.queues.redis import LetterId, RedisDeadLetters
+from baton.queues.redis import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from baton.queues.redis.announcements import RedisAnnouncements
     from baton.queues.redis.async_producer import AsyncRedisProducer
     from baton.queues.redis.awaitable_outcomes import AsyncPendingSend
-    from baton.queues.redis.dead_letters import Letter, LetterId, LetterLine, RedisDeadLetters
+    from baton.queues.redis.dead_letters import RedisDeadLetters
     from baton.queues.redis.outgoing import Sent
     from baton.queues.redis.producer import PendingSend, RedisProducer
     from baton.queues.redis.reader import RedisReader
@@ -24,9 +24,6 @@ __all__ = [
     "AsyncPendingSend",
     "AsyncRedisProducer",
     "Entry",
-    "Letter",
-    "LetterId",
-    "LetterLine",
     "PartitionPaused",
     "PendingSend",
     "Plan",
@@ -46,7 +43,7 @@ _MODULES = {
     "redis.announcements": ("RedisAnnouncements",),
     "redis.async_producer": ("AsyncRedisProducer",),
     "redis.awaitable_outcomes": ("AsyncPendingSend",),
-    "redis.dead_letters": ("Letter", "LetterId", "LetterLine", "RedisDeadLetters"),
+    "redis.dead_letters": ("RedisDeadLetters",),
     "redis.outgoing": ("Sent",),
     "redis.producer": ("PendingSend", "RedisProducer"),
     "redis.reader": ("RedisReader",),

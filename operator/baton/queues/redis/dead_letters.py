@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from re import ASCII, fullmatch
-from typing import Any, NamedTuple, Self
+from re import fullmatch
+from typing import Any, Self
 
+from baton.queues.dead_letters import Letter, LetterId, LetterLine, Redriven
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import absent, client, explained
@@ -24,78 +25,13 @@ _TOLD = 300
 _FIRST, _LAST = "-", "+"
 
 
-class LetterId(NamedTuple):
-    """Names a dead letter of a queue. As text: `3/1795338000123-0`."""
-
-    partition: int
-    entry: str
-    """Its id in the partition's dead letters: the time in milliseconds, and a count."""
-
-    @classmethod
-    def read(cls, text: str) -> "LetterId":
-        """Raises ValueError."""
-        match = fullmatch(r"([0-9]{1,4})/([0-9]{1,15}-[0-9]{1,15})", text, ASCII)
-        if match is None:
-            raise ValueError("it is no dead letter's id, such as 3/1795338000123-0")
-        return cls(int(match[1]), match[2])
-
-    def died(self) -> tuple[int, int]:
-        """Grows from one letter of a partition to the next."""
-        milliseconds, _, count = self.entry.partition("-")
-        return int(milliseconds), int(count)
-
-    def __str__(self) -> str:
-        return f"{self.partition}/{self.entry}"
-
-
 @dataclass(frozen=True, slots=True)
-class LetterLine:
-    """A line of a list."""
-
-    letter: LetterId
-    offset: str
-    key: bytes
-    """Its beginning."""
-    key_size: int
-    size: int
-    """Bytes of the value."""
-    timestamp: int | None
-    """When the queue took the entry: milliseconds since 1970. None: no producer of Baton's sent it, and it is not sent again."""
-    deliveries: int | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """As a whole."""
-
-    letter: LetterId
-    offset: str
-    key: bytes
-    value: bytes
-    timestamp: int | None
-    deliveries: int | None
-    why: str
+class _StoredLetter(Letter):
     packed_headers: bytes
-
-    @property
-    def headers(self) -> dict[str, bytes]:
-        return unpack(self.packed_headers)
-
-
-@dataclass(frozen=True, slots=True)
-class Redriven:
-    """What came of it."""
-
-    sent: int
-    kept: int
-    """Of which no producer of Baton's is the sender: they stay."""
-    missing: int
-    """There is no such letter, or not any more."""
 
 
 class RedisDeadLetters:
-    """Of one queue (`namespace/name`). Raises QueueUnreachable with a sentence. Needs no more rights than a producer has."""
+    """`DeadLetters` (baton.queues.dead_letters) of one queue (`namespace/name`). Needs no more rights than a producer has."""
 
     def __init__(self, url: str, queue: str, *, stands_in: str = "the URL") -> None:
         self._queue = queue
@@ -189,7 +125,7 @@ class RedisDeadLetters:
         except ForeignRecord as what:
             raise OddAnswerError(f"a foreign record: {what}") from None
 
-    def _read(self, letters: Sequence[LetterId]) -> list[Letter | None]:
+    def _read(self, letters: Sequence[LetterId]) -> list[_StoredLetter | None]:
         with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
             for partition, entry in letters:
                 pipe.xrange(self._keys(partition).dead, entry, entry)
@@ -198,6 +134,11 @@ class RedisDeadLetters:
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)
+
+
+def open_dead_letters(url: str, queue: str, stands_in: str) -> RedisDeadLetters:
+    """`OpenDeadLetters` of Redis."""
+    return RedisDeadLetters(url, queue, stands_in=stands_in)
 
 
 def _name(letter: LetterId) -> str:
@@ -219,8 +160,9 @@ def _summary(partition: int, raw: Sequence[Any]) -> LetterLine:
     )
 
 
-def _letter(letter: LetterId, fields: dict[bytes, bytes]) -> Letter:
-    return Letter(
+def _letter(letter: LetterId, fields: dict[bytes, bytes]) -> _StoredLetter:
+    packed = fields.get(b"headers", b"")
+    return _StoredLetter(
         letter,
         _text(fields.get(b"offset", b"")),
         fields.get(b"key", b""),
@@ -228,7 +170,8 @@ def _letter(letter: LetterId, fields: dict[bytes, bytes]) -> Letter:
         _number(fields.get(b"timestamp", b"")),
         _number(fields.get(b"deliveries", b"")),
         _text(fields.get(b"why", b"")),
-        fields.get(b"headers", b""),
+        unpack(packed),
+        packed,
     )
 
 
