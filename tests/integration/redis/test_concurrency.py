@@ -13,6 +13,7 @@ from tests.integration.redis.pods import Operator, Pod, lag, operating
 from tests.waiting import eventually, until
 
 from baton.consumer import Batch, HeldEntry
+from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
 
 pytestmark = pytest.mark.integration
@@ -154,24 +155,19 @@ async def test_the_end_waits_for_what_every_worker_has_in_hand(operator: Operato
     assert await lag(queue) == 2
 
 
-async def test_what_one_thread_raises_to_end_the_process_ends_it(operator: Operator, queue: Queue) -> None:
-    def handle(entry: HeldEntry) -> None:
-        if entry.value == b"3":
-            raise SystemExit(7)
-
-    queue.send(*map(str, range(6)))
-    pod = operator.pod("a", handler=handle, concurrency=3)
-    await operator.grant(pod, (0, 1))
-    until(pod.gone)
-    assert pod.exit == 7
-    assert await lag(queue) == 3
+def leave_at_three(entry: HeldEntry) -> None:
+    if entry.value == b"3":
+        raise SystemExit(7)
 
 
-async def test_what_a_coroutine_raises_to_end_the_process_ends_it(operator: Operator, queue: Queue) -> None:
-    async def handle(entry: HeldEntry) -> None:
-        if entry.value == b"3":
-            raise SystemExit(7)
+async def leave_at_three_in_a_coroutine(entry: HeldEntry) -> None:
+    leave_at_three(entry)
 
+
+@pytest.mark.parametrize("handle", [leave_at_three, leave_at_three_in_a_coroutine])
+async def test_what_one_of_several_calls_raises_to_end_the_process_ends_it(
+    operator: Operator, queue: Queue, handle: Handler
+) -> None:
     queue.send(*map(str, range(6)))
     pod = operator.pod("a", handler=handle, concurrency=3)
     await operator.grant(pod, (0, 1))
