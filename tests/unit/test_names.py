@@ -1,6 +1,8 @@
-"""One name for one thing, over all packages."""
+"""One name for one thing, over all packages, also in docstrings."""
 
 import ast
+import builtins
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,3 +25,31 @@ def test_no_two_public_classes_share_a_name() -> None:
             modules[name].append(module.relative_to(PRODUCT).as_posix())
     assert len(modules) > 300
     assert {name: found for name, found in modules.items() if len(found) > 1} == {}, "name each by what it is"
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Also those of fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def test_what_a_docstring_says_is_raised_is_there() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PRODUCT.rglob("*.py")}
+    known = {*dir(builtins)}
+    for node in (node for tree in trees.values() for node in ast.walk(tree)):
+        if isinstance(node, ast.Name):
+            known.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            known.add(node.attr)
+        elif isinstance(node, ast.ClassDef):
+            known.add(node.name)
+    said = [
+        (path.relative_to(PRODUCT).as_posix(), name)
+        for path, tree in trees.items()
+        for text in docstrings(tree)
+        for names in re.findall(r"\b[Rr]aises? ((?:[A-Z]\w+(?:,? and |,? or |,\s)?)+)", text)
+        for name in re.findall(r"[A-Z]\w+", names)
+    ]
+    assert len(said) > 100
+    assert [one for one in said if one[1] not in known] == []

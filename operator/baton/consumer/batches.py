@@ -16,16 +16,16 @@ class BatchStream:
     queue's maxDeliveredUnacked. Entries of a partition come in order.
     """
 
-    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, terms: CheckedOptions) -> None:
+    def __init__(self, loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> None:
         self._loop = loop
         self._handler = handler
-        self._terms = terms
+        self._options = options
 
     def __iter__(self) -> "BatchStream":
         return self
 
     def __next__(self) -> Batch:
-        while (answer := self._loop.take(self._terms.want())) is not None:
+        while (answer := self._loop.take(self._options.want())) is not None:
             if isinstance(answer, Call):
                 call(self._loop, self._handler, answer)
             elif batch := self._batch(answer):
@@ -36,7 +36,7 @@ class BatchStream:
         return self
 
     async def __anext__(self) -> Batch:
-        while (answer := await take(self._loop, self._terms.want())) is not None:
+        while (answer := await take(self._loop, self._options.want())) is not None:
             if isinstance(answer, Call):
                 await call_async(self._loop, answer)
             elif batch := self._batch(answer):
@@ -44,7 +44,7 @@ class BatchStream:
         raise StopAsyncIteration
 
     def _batch(self, delivery: Delivery) -> Batch | None:
-        entries, others = self._terms.deserializers.apply(delivery.entries)
+        entries, others = self._options.deserializers.apply(delivery.entries)
         if others:
             known = {entry.nth for entry in entries} | {entry.nth for entry, _ in others}
             self._loop.give_back(Delivery([entry for entry in delivery.entries if entry.nth not in known]), others)

@@ -128,24 +128,24 @@ class Consumer:
             with self._entered(), asyncio.Runner() as runner:
                 runner.run(self.serve(handler, **options))
             return
-        terms = self._terms(options)
+        checked = self._checked(options)
         with self._entered(), closing(HandlerRun(handler)) as one:
-            if terms.concurrency == 1:
-                work(self._loop, one, terms)
+            if checked.concurrency == 1:
+                work(self._loop, one, checked)
             else:
-                work_on_threads(self._loop, lambda: HandlerRun(handler), terms)
+                work_on_threads(self._loop, lambda: HandlerRun(handler), checked)
 
     async def serve(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
         """As `run`, for a program that has an event loop: `async with consumer: await consumer.serve(handler)`."""
         is_coroutine_function(handler)
-        await work_on_tasks(self._loop, handler, self._terms(options))
+        await work_on_tasks(self._loop, handler, self._checked(options))
 
     def batches(self, max_entries: int = 500, max_bytes: float = inf, max_wait: float = 0.2) -> BatchStream:
         """For `for` in `with`, or `async for` in `async with`: a batch has up to so many entries and bytes (one entry at least),
         and waits up to `max_wait` seconds for more once it has something. Ends on SIGTERM, Ctrl-C or `stop`, as `run` does."""
-        terms = CheckedOptions(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
+        checked = CheckedOptions(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
         self._loop.serve(1, shared=True)
-        return BatchStream(self._loop, self._calling, terms)
+        return BatchStream(self._loop, self._calling, checked)
 
     def stop(self) -> None:
         """As SIGTERM does: from any thread or signal handler."""
@@ -219,7 +219,7 @@ class Consumer:
         with self:
             yield
 
-    def _terms(self, options: HandlerOptions) -> CheckedOptions:
-        terms = CheckedOptions.of(options, self._deserializers)
-        self._loop.serve(terms.concurrency, by_key=terms.by_key)
-        return terms
+    def _checked(self, options: HandlerOptions) -> CheckedOptions:
+        checked = CheckedOptions.of(options, self._deserializers)
+        self._loop.serve(checked.concurrency, by_key=checked.by_key)
+        return checked

@@ -1,4 +1,4 @@
-"""On which terms a handler works."""
+"""How a handler works: how many at a time, in which order, in which batches, and what it acknowledges itself."""
 
 from dataclasses import dataclass, field
 from math import inf

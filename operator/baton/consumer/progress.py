@@ -23,11 +23,11 @@ _TELL_EVERY = 0.05
 class Progress:
     """With one delivery. As a context: in the end what was not begun goes back, also where the process ends."""
 
-    def __init__(self, loop: ConsumerLoop, delivery: Delivery, terms: CheckedOptions) -> None:
+    def __init__(self, loop: ConsumerLoop, delivery: Delivery, options: CheckedOptions) -> None:
         self._loop = loop
         self._delivery = delivery
-        self._terms = terms
-        self._entries, self._outcomes = terms.deserializers.apply(delivery.entries)
+        self._options = options
+        self._entries, self._outcomes = options.deserializers.apply(delivery.entries)
         self._begun = self._told_at = time.monotonic()
         self._count = 0
         self._failed = False
@@ -53,7 +53,7 @@ class Progress:
 
     def handled(self, *entries: HeldEntry) -> None:
         """The handler has returned."""
-        outcome: Outcome = KEPT if self._terms.manual_ack else ACK
+        outcome: Outcome = KEPT if self._options.manual_ack else ACK
         for entry in entries:
             self._outcomes.append((entry, outcome))
         self._count += len(entries)
@@ -63,8 +63,8 @@ class Progress:
 
     def failed(self, error: Exception, *entries: HeldEntry) -> None:
         """The handler has raised."""
-        outcome = outcome_of(error, self._terms.dead_letter_on)
-        if self._terms.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
+        outcome = outcome_of(error, self._options.dead_letter_on)
+        if self._options.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
             delay = outcome.delay if isinstance(outcome, Nack) else 0.0
             outcome = Nack(outcome.why, delay, alone=True)
         _log(error, outcome, entries)

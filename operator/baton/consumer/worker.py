@@ -17,15 +17,15 @@ from baton.consumer.progress import Progress
 log = logging.getLogger(__name__)
 
 
-def work(loop: ConsumerLoop, handler: HandlerRun, terms: CheckedOptions) -> None:
+def work(loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> None:
     """Work until the consumer ends. Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after
     telling what was handled."""
-    while (answer := loop.take(terms.want())) is not None:
+    while (answer := loop.take(options.want())) is not None:
         if isinstance(answer, Call):
             call(loop, handler, answer)
             continue
-        with Progress(loop, answer, terms) as progress:
-            if terms.batch is not None:
+        with Progress(loop, answer, options) as progress:
+            if options.batch is not None:
                 if batch := progress.batch():
                     try:
                         handler(batch)
@@ -41,7 +41,7 @@ def work(loop: ConsumerLoop, handler: HandlerRun, terms: CheckedOptions) -> None
                     progress.failed(error, entry)
 
 
-def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], terms: CheckedOptions) -> None:
+def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], options: CheckedOptions) -> None:
     """The same on several threads, until all have ended; one whose handler does not return in time is left to itself. Raises what
     the first of them raises."""
     ends: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -49,16 +49,16 @@ def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], t
     def run() -> None:
         handler = new_handler()
         try:
-            work(loop, handler, terms)
+            work(loop, handler, options)
             ends.put(None)
         except BaseException as end:
             ends.put(end)
         finally:
             handler.close()
 
-    for number in range(terms.concurrency):
+    for number in range(options.concurrency):
         threading.Thread(target=run, name=f"baton-worker-{number}", daemon=True).start()
-    left = terms.concurrency
+    left = options.concurrency
     while left and not loop.out_of_time:
         with suppress(Empty):
             end = ends.get(timeout=LOOK_EVERY)
@@ -95,14 +95,14 @@ def _calling(loop: ConsumerLoop, due: Call) -> Iterator[None]:
 # The same in an event loop
 
 
-async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: CheckedOptions) -> None:
+async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:
     """Gives entries and callbacks to the handler on this event loop, one after the other, until the consumer has stopped."""
-    while (answer := await take(loop, terms.want())) is not None:
+    while (answer := await take(loop, options.want())) is not None:
         if isinstance(answer, Call):
             await call_async(loop, answer)
             continue
-        with Progress(loop, answer, terms) as progress:
-            if terms.batch is not None:
+        with Progress(loop, answer, options) as progress:
+            if options.batch is not None:
                 if batch := progress.batch():
                     try:
                         await awaited(handler(batch))
@@ -118,17 +118,17 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], terms: 
                     progress.failed(error, entry)
 
 
-async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], terms: CheckedOptions) -> None:
+async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:
     """By several tasks, until all have ended; one whose handler does not return in time is cancelled."""
     ends: list[BaseException] = []
 
     async def run() -> None:
         try:
-            await work_async(loop, handler, terms)
+            await work_async(loop, handler, options)
         except (SystemExit, KeyboardInterrupt) as end:  # it would tear the event loop down under the others
             ends.append(end)
 
-    working = {asyncio.create_task(run()) for _ in range(terms.concurrency)}
+    working = {asyncio.create_task(run()) for _ in range(options.concurrency)}
     try:
         left = working
         while left and not ends and not loop.out_of_time:

@@ -130,7 +130,7 @@ def fenced(unfenced: Iterable[str]) -> Told:
         "Fenced",
         ConditionStatus.FALSE,
         Reason.NOT_ENFORCED,
-        f"an External queue cannot refuse a former owner: only the consumers themselves end their work on {names}",
+        f"only the consumers themselves end their work on {names}: the queue cannot refuse a former owner there",
     )
 
 

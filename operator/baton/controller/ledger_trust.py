@@ -61,7 +61,7 @@ def told_of(
     return (
         EventReason.OWNERS_RESTORED,
         f"somebody else wrote at the queue {queue}: for {partitions} it had recorded something else than "
-        f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same Redis",
+        f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same server",
     )
 
 

@@ -39,7 +39,10 @@ class LedgerWrites:
 
 
 class LedgerWriter:
-    """One group's. Methods raise Deposed, REFUSALS, and Landed where an earlier write is found to have been carried out."""
+    """Writes the ledger of one group.
+
+    Methods raise Deposed, REFUSALS, and AlreadyWritten where an earlier write is found to have been carried out.
+    """
 
     def __init__(self, ledger: Ledger, elector: Elector, clock: ApiServerClock) -> None:
         self._clock = clock

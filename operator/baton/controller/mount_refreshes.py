@@ -22,7 +22,9 @@ class MountRefreshes:
         """The ledger says so now."""
         wanted = due_refreshes(ledger, pods)
         if wanted:
-            task = self._tasks.start("bump", self._refresher.carry_out(wanted), namespace=self._key[0], group=self._key[1])
+            task = self._tasks.start(
+                "mount-refresh", self._refresher.carry_out(wanted), namespace=self._key[0], group=self._key[1]
+            )
             self._under_way.add(task)
             task.add_done_callback(self._under_way.discard)
 

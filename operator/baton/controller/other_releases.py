@@ -17,7 +17,7 @@ from baton.kube.releases import OperatorReleases
 LOOK_EVERY = 5.0
 """Seconds between looks whether the other release lives."""
 
-log = structlog.get_logger("baton.fleet")
+log = structlog.get_logger("baton.releases")
 
 
 class OtherReleases:

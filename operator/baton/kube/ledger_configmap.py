@@ -205,8 +205,8 @@ class Ledger:
         self._stood(stored(made, self.owner.group), sent)
 
     async def look(self) -> Stored | None:
-        """What stands there instead of what was written last; the next write replaces it. Raises Landed where this leader wrote
-        it after that."""
+        """What stands there instead of what was written last; the next write replaces it. Raises AlreadyWritten where this
+        leader wrote it after that."""
         found = await self._see()
         if found is not None and self.wrote(found) and found.data != self.written and found.data in self._unknown:
             self._stood(found, found.data)

@@ -22,7 +22,7 @@ from baton.model.names import LEDGER_KEY_ANNOTATION
 SHOWN_WITHIN = 15.0
 """Seconds. A pod that does not show by then what it was sent is sent it again: somebody else may have changed it."""
 
-log = structlog.get_logger("baton.bump")
+log = structlog.get_logger("baton.mounts")
 
 _Key = tuple[str, MemberId]
 """A pod's namespace and name."""
@@ -58,7 +58,7 @@ def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Mo
 
 
 class MountRefresher:
-    """Carries bumps out, each once, as long as the watch may still be about to show it."""
+    """Carries refreshes out, each once, as long as the watch may still be about to show it."""
 
     def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
@@ -71,13 +71,15 @@ class MountRefresher:
         now = self._clock.ticks()
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
             self._sent.popitem(last=False)
-        fresh = [bump for bump in wanted if self._last_sent(bump.key) != bump]
-        for bump in fresh:
-            self._sent[bump.key] = (bump, now)
-            self._sent.move_to_end(bump.key)
-        left = {bump.key for bump in fresh}
+        fresh = [refresh for refresh in wanted if self._last_sent(refresh.key) != refresh]
+        for refresh in fresh:
+            self._sent[refresh.key] = (refresh, now)
+            self._sent.move_to_end(refresh.key)
+        left = {refresh.key for refresh in fresh}
         try:
-            failed = [error for error in await asyncio.gather(*(self._tell(bump, left) for bump in fresh)) if error is not None]
+            failed = [
+                error for error in await asyncio.gather(*(self._tell(refresh, left) for refresh in fresh)) if error is not None
+            ]
         finally:
             for key in left:  # it was cancelled, or failed: whether they were told is not known
                 self._sent.pop(key, None)
@@ -89,25 +91,25 @@ class MountRefresher:
                 error=failed[0],
             )
 
-    async def _tell(self, bump: MountRefresh, left: set[_Key]) -> str | None:
+    async def _tell(self, refresh: MountRefresh, left: set[_Key]) -> str | None:
         """Returns why the pod could not be told. A request may overtake an earlier one: the earlier one's answer comes last then,
         and what is to stay is sent once more."""
         told = None
-        while told != bump:
+        while told != refresh:
             try:
-                await self._patch(bump)
+                await self._patch(refresh)
             except (ApiError, UnavailableError) as error:
                 return str(error)
-            told, bump = bump, self._last_sent(bump.key) or bump
-        left.discard(bump.key)
+            told, refresh = refresh, self._last_sent(refresh.key) or refresh
+        left.discard(refresh.key)
         return None
 
-    async def _patch(self, bump: MountRefresh) -> None:
-        patch = {"metadata": {"uid": bump.uid, "annotations": {LEDGER_KEY_ANNOTATION: bump.mark}}}
+    async def _patch(self, refresh: MountRefresh) -> None:
+        patch = {"metadata": {"uid": refresh.uid, "annotations": {LEDGER_KEY_ANNOTATION: refresh.mark}}}
         try:
-            await self._api.merge(core_path(bump.namespace, "pods", bump.pod), patch)
+            await self._api.merge(core_path(refresh.namespace, "pods", refresh.pod), patch)
         except (NotFoundError, ConflictError):
-            log.debug("a pod is gone before it was told", namespace=bump.namespace, pod=bump.pod)
+            log.debug("a pod is gone before it was told", namespace=refresh.namespace, pod=refresh.pod)
 
     def _last_sent(self, key: _Key) -> MountRefresh | None:
         sent = self._sent.get(key)

@@ -21,9 +21,12 @@ from baton.kube.api import Api, connect
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.queues.protocol import QueueAdapter
 
-EFFECTS = ("finalizer", "claim", "ensure", "ledger-write", "pause", "grant", "bump", "mark", "scale", "status-write", "release")
-"""All that the operator changes outside its process, but for events and Leases. `claim`: the first write of a ledger; `bump`: of
-a pod, for its kubelet; `mark`: of a pod, for its Deployment; `ensure`, `release`: of a queue."""
+EFFECTS = (
+    *("finalizer", "claim", "ensure", "ledger-write", "pause", "grant"),
+    *("mount-refresh", "mark", "scale", "status-write", "release"),
+)
+"""All that the operator changes outside its process, but for events and Leases. `claim`: the first write of a ledger;
+`mount-refresh`: of a pod, for its kubelet; `mark`: of a pod, for its Deployment; `ensure`, `release`: of a queue."""
 UNKNOWN_EFFECT = 70
 """The exit code of an operator that changes something else."""
 
@@ -79,7 +82,7 @@ class InterruptedApi(Api):
             case "configmaps", _:
                 return "ledger-write" if body["metadata"]["name"] in self._claimed else "claim"
             case "pods", []:
-                return "bump" if LEDGER_KEY_ANNOTATION in body["metadata"]["annotations"] else "mark"
+                return "mount-refresh" if LEDGER_KEY_ANNOTATION in body["metadata"]["annotations"] else "mark"
             case "consumergroups", []:
                 return "finalizer"
             case _, ["status"]:

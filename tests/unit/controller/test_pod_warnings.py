@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.controller.test_telling import Said
+from tests.unit.controller.test_event_recorder import Said
 
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.metrics import Metrics

@@ -72,9 +72,9 @@ async def test_work_that_fails_once_is_said_once() -> None:
     async def fails() -> None:
         raise ValueError
 
-    await asyncio.gather(tasks.start("bump", fails()), return_exceptions=True)
+    await asyncio.gather(tasks.start("mount-refresh", fails()), return_exceptions=True)
     await asyncio.sleep(0)
-    assert tasks.failures == {"bump": 1}
+    assert tasks.failures == {"mount-refresh": 1}
 
 
 def test_nobody_else_makes_tasks() -> None:

@@ -15,7 +15,7 @@ Start = Callable[..., Operator]
 
 IN_REBALANCES = [
     *("ledger-write#1", "ledger-write#2", "ledger-write#3", "pause#1", "pause#2", "grant#1", "grant#3"),
-    *("bump#1", "mark#1", "scale#1", "status-write#2"),
+    *("mount-refresh#1", "mark#1", "scale#1", "status-write#2"),
 ]
 AT_THE_BEGINNING = ["finalizer#1", "claim#1", "ensure#1"]
 AT_THE_END = ["release#1", "finalizer#1"]
