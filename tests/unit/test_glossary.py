@@ -12,7 +12,19 @@ import yaml
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "concepts" / "glossary.md"
 PAGE, _, REFUSED = GLOSSARY.read_text().partition("## Words that are not used")
-PLACES = ("operator/baton", "consumer", "docs", "charts", "crds", "manifests", "README.md", "CONTRIBUTING.md")
+PLACES = (
+    "operator/baton",
+    "consumer",
+    "cluster",
+    "demo",
+    "tests",
+    "docs",
+    "charts",
+    "crds",
+    "manifests",
+    "README.md",
+    "CONTRIBUTING.md",
+)
 
 
 def rows(text: str) -> list[list[str]]:

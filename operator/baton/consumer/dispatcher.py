@@ -23,7 +23,7 @@ _MOST_BY_KEY = 1000
 class Dispatcher:
     """Of the consumer's loop, and used by its thread only."""
 
-    def __init__(self, holdings: HeldPartitions, work: QueueRequests) -> None:
+    def __init__(self, holdings: HeldPartitions, requests: QueueRequests) -> None:
         self.workers = 1
         """That wait for entries, or work on some."""
         self.shared = False
@@ -37,7 +37,7 @@ class Dispatcher:
         self.out: set[Delivery] = set()
         """What workers have in their hands."""
         self._holdings = holdings
-        self._work = work
+        self._requests = requests
 
     def serve(self, quiet: Callable[[], bool]) -> bool:
         """Callbacks and entries for those who wait, until they have some or it is not `quiet` any more. False: nothing to do."""
@@ -94,8 +94,8 @@ class Dispatcher:
             (holding, reader)
             for holding in self._holdings
             if (holding.phase is Phase.SERVING and holding.notice is Notice.ASSIGNED) or holding.phase is Phase.LETTING_GO
-            if self._work.has_work(holding, reader := self._holdings.reader(holding))
-            if now >= self._work.not_before(holding)
+            if self._requests.has_work(holding, reader := self._holdings.reader(holding))
+            if now >= self._requests.not_before(holding)
         ]
         having.sort(key=lambda one: (one[0].phase is not Phase.LETTING_GO, one[0].served_at, -one[0].since))
         return having
@@ -113,18 +113,20 @@ class Dispatcher:
 
     def _serve(self, holding: HeldPartition, reader: Reader) -> bool:
         now = time.monotonic()
-        if now < self._work.not_before(holding):
+        if now < self._requests.not_before(holding):
             return False
         worked = False
         if (room := self._room(holding)) > 0:
             holding.served_at = now
-            worked = self._work.read(holding, reader, room)
+            worked = self._requests.read(holding, reader, room)
         for sequence in self._shares(holding, now):
             holding.served_at = now
             worked = True
             if not self.wants:
                 break
-            entries = [entry for one in sequence if self._work.may_begin(one, reader) for entry in one.hand_out(len(one.waiting))]
+            entries = [
+                entry for one in sequence if self._requests.may_begin(one, reader) for entry in one.hand_out(len(one.waiting))
+            ]
             if entries and not holding.over:
                 self._deliver(self.wants.popleft(), entries)
         return worked
@@ -136,8 +138,8 @@ class Dispatcher:
         if holding.by_key:
             # What waits behind a slow entry of its key must not keep the others from being read, within limits.
             begun = sum(1 if sequence.out else len(sequence.waiting) for sequence in holding.sequences.values())
-            return min(self._work.slice(self.workers) - begun, _MOST_BY_KEY - holding.in_hand)
-        return 0 if holding.in_hand else self._work.slice()
+            return min(self._requests.slice(self.workers) - begun, _MOST_BY_KEY - holding.in_hand)
+        return 0 if holding.in_hand else self._requests.slice()
 
     def _shares(self, holding: HeldPartition, now: float) -> list[list[EntrySequence]]:
         """What may be begun of it, shared out among those who work."""
@@ -158,7 +160,7 @@ class Dispatcher:
             if self._may_read(holding, now, size.entries):
                 holding.served_at = now
                 left = size.bytes - large
-                worked |= self._work.read(holding, reader, min(size.entries - entries, self._work.within(left)), left)
+                worked |= self._requests.read(holding, reader, min(size.entries - entries, self._requests.within(left)), left)
                 after = self._amount(holding, now, size)
                 entries, large = entries + after[0] - before[0], large + after[1] - before[1]
                 if not quiet():
@@ -177,7 +179,7 @@ class Dispatcher:
         return True
 
     def _may_read(self, holding: HeldPartition, now: float, most: int) -> bool:
-        if now < self._work.not_before(holding) or (holding.letting_go and holding.read_before):
+        if now < self._requests.not_before(holding) or (holding.letting_go and holding.read_before):
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
             return False  # what waits first is not due yet
@@ -193,11 +195,11 @@ class Dispatcher:
         entries: list[HeldEntry] = []
         left = size.bytes
         for holding, reader in having:
-            if now < self._work.not_before(holding):
+            if now < self._requests.not_before(holding):
                 continue
             for sequence in holding.ready(now, shared=self.shared):
                 while len(entries) < size.entries and now >= sequence.due and not (entries and sequence.waiting[0].alone):
-                    if not self._work.may_begin(sequence, reader):
+                    if not self._requests.may_begin(sequence, reader):
                         break
                     # An entry that is larger than a batch may be is a batch of its own.
                     found = sequence.hand_out(size.entries - len(entries), left) or ([] if entries else sequence.hand_out(1))

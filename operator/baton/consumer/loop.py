@@ -57,11 +57,11 @@ class ConsumerLoop:
         self._words: SimpleQueue[Want | Told | Returned | Callable[[], None]] = SimpleQueue()
         """From any thread, and from signal handlers: this queue is the one kind that these may use."""
         self._holdings = HeldPartitions(open_queue, source, self, self.wake)
-        self._work = QueueRequests()
+        self._requests = QueueRequests()
         self._notices = Notices(callbacks, self.time_left)
-        self._dispatcher = Dispatcher(self._holdings, self._work)
-        self._wake_times = WakeTimes(self._holdings, self._dispatcher, self._work)
-        self._settlement = Settlement(uid, self._holdings, self._dispatcher, self._work, self._grace, self._notices, session)
+        self._dispatcher = Dispatcher(self._holdings, self._requests)
+        self._wake_times = WakeTimes(self._holdings, self._dispatcher, self._requests)
+        self._settlement = Settlement(uid, self._holdings, self._dispatcher, self._requests, self._grace, self._notices, session)
         self._ended = threading.Event()
         self._shared: bool | None = None
         self.calling: Place | None = None
@@ -263,7 +263,7 @@ class ConsumerLoop:
             case Returned(delivery, outcomes, seconds, count):
                 self._settlement.settle(outcomes)
                 self._dispatcher.take_back(delivery)
-                self._work.took(seconds, count)
+                self._requests.took(seconds, count)
             case _:
                 word()
 

@@ -26,7 +26,7 @@ class Settlement:
         uid: Uid,
         holdings: HeldPartitions,
         dispatcher: Dispatcher,
-        work: QueueRequests,
+        requests: QueueRequests,
         grace: GracePeriod,
         notices: Notices,
         session: Session | None,
@@ -34,7 +34,7 @@ class Settlement:
         self._uid = uid
         self._holdings = holdings
         self._dispatcher = dispatcher
-        self._work = work
+        self._requests = requests
         self._grace = grace
         self._notices = notices
         self._session = session
@@ -77,7 +77,7 @@ class Settlement:
     def is_ours(self, holding: HeldPartition) -> bool:
         """By the queue's word of now."""
         if not holding.over:
-            self._work.verify(holding, self._holdings.reader(holding))
+            self._requests.verify(holding, self._holdings.reader(holding))
         return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR
 
     def report(self) -> None:
@@ -90,7 +90,7 @@ class Settlement:
             self._session.release(
                 Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
             )
-        self._session.trouble(self._work.trouble(self._holdings))
+        self._session.trouble(self._requests.trouble(self._holdings))
 
     def end(self) -> Sequence[Call]:
         """Time is up: the queues hear what was handled, and all is let go of. The answer: callbacks that are still due. A queue
@@ -99,8 +99,8 @@ class Settlement:
         for holding in self._holdings:
             if not holding.over:
                 reader = self._holdings.reader(holding)
-                if not self._work.away(holding.partition.queue):
-                    self._work.settle(holding, reader)
+                if not self._requests.away(holding.partition.queue):
+                    self._requests.settle(holding, reader)
                 holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
         if self._grace.aborted:
             return ()
@@ -118,14 +118,14 @@ class Settlement:
         if self._grace.leaving:
             holding.leave()
         now = time.monotonic()
-        if holding.over or now < self._work.not_before(holding):
+        if holding.over or now < self._requests.not_before(holding):
             return
         reader = self._holdings.reader(holding)
-        if not self._work.settle(holding, reader):
+        if not self._requests.settle(holding, reader):
             return
         holding.tidy()
         if not self._dispatcher.shared and holding.out and now - holding.sure_at > SURE_FOR:
-            self._work.verify(holding, reader)  # a long handler should not work on what is somebody else's
+            self._requests.verify(holding, reader)  # a long handler should not work on what is somebody else's
         busy = holding.waiting or (holding.out and not self._dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
         if done and self._notices.may_go(holding) and not holding.out:
@@ -133,8 +133,8 @@ class Settlement:
 
     def _last_word(self, holding: HeldPartition, reader: Reader) -> None:
         """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""
-        if self._work.not_before(holding) <= time.monotonic():
-            self._work.settle(holding, reader)
+        if self._requests.not_before(holding) <= time.monotonic():
+            self._requests.settle(holding, reader)
 
     def _notify(self, dropped: Sequence[HeldPartition]) -> None:
         holdings = list(self._holdings)

@@ -18,10 +18,10 @@ _WATCH_EVERY = 0.05
 class WakeTimes:
     """When the loop of one consumer has something to do. Times are monotonic seconds."""
 
-    def __init__(self, holdings: HeldPartitions, dispatcher: Dispatcher, work: QueueRequests) -> None:
+    def __init__(self, holdings: HeldPartitions, dispatcher: Dispatcher, requests: QueueRequests) -> None:
         self._holdings = holdings
         self._dispatcher = dispatcher
-        self._work = work
+        self._requests = requests
         self._watched_at = 0.0
 
     def next(self, begun: float) -> float:
@@ -36,7 +36,7 @@ class WakeTimes:
         else:
             self._watched_at = now
             self._holdings.wait_for_entries(lambda holding, reader: self._at_rest(holding, reader, now))
-        until = min(until, self._work.retry_at(begun))
+        until = min(until, self._requests.retry_at(begun))
         for holding in self._holdings:
             if not (holding.at_rest or holding.over):
                 until = min(until, self._of(holding, begun))
@@ -45,11 +45,11 @@ class WakeTimes:
     def _at_rest(self, holding: HeldPartition, reader: Reader, now: float) -> bool:
         """There is nothing to read of it until its queue says so."""
         number, epoch = holding.partition.number, holding.epoch
-        return holding.phase is Phase.SERVING and self._work.not_before(holding) <= now and not reader.ready(number, epoch)
+        return holding.phase is Phase.SERVING and self._requests.not_before(holding) <= now and not reader.ready(number, epoch)
 
     def _of(self, holding: HeldPartition, begun: float) -> float:
         """What was not due when this turn has `begun`."""
-        away = self._work.not_before(holding)
+        away = self._requests.not_before(holding)
         times = [max(away, sequence.due) for sequence in holding.sequences.values()]
         if not self._dispatcher.shared and holding.out:
             times.append(holding.sure_at + SURE_FOR)

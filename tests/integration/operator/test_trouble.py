@@ -90,7 +90,7 @@ async def test_a_redis_that_is_down_is_reported_and_the_groups_other_queue_goes_
         await shop.told("down", "Ready")
 
 
-async def test_a_refused_password_is_reported_and_read_anew_from_the_secret(shop: World) -> None:
+async def test_a_refused_password_is_reported_and_read_again_from_the_secret(shop: World) -> None:
     with RedisServer(password="right") as server:
         source = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis-url"}}}
         await shop.queue("locked", source, 4)

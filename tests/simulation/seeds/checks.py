@@ -144,7 +144,7 @@ class Checks:
         self._highest[partition] = max(epoch, self._highest.get(partition, 0))
 
     def accepted(self, pod: Consumer, queue: Queue, number: int, epoch: int, what: str) -> None:
-        """Somebody was let in: then nobody else may believe the partition to be its own."""
+        """Somebody was let in: then nobody else may take the partition for its own."""
         if not self._tenant.strict:
             return
         log = queue.log(number)

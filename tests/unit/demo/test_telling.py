@@ -24,7 +24,7 @@ def test_a_hand_off_is_told_from_both_sides() -> None:
     assert told((giving, B), (replace(A, owned={0: 1}), replace(B, owned={1: 2, 2: 2}))) == ["exec-2 gets 1-2"]
 
 
-def test_a_partition_granted_anew_to_its_owner_is_told() -> None:
+def test_a_partition_granted_again_to_its_owner_is_told() -> None:
     assert told((A,), (replace(A, owned={0: 1, 1: 1, 2: 5}),)) == ["exec-1 gets 2"]
 
 

@@ -71,7 +71,7 @@ def test_an_outage_of_one_namespace_is_none_of_another() -> None:
     assert not clock.lapsed(LEASE, 214)
 
 
-def test_a_session_that_was_forgotten_begins_anew() -> None:
+def test_a_session_that_was_forgotten_begins_again() -> None:
     clock = listed()
     clock.renewed(LEASE, 100)
     clock.forget(LEASE)

@@ -24,7 +24,7 @@ def test_outside_the_cluster_the_driver_owns_no_pods() -> None:
     assert (found["spark.master"], found["spark.kubernetes.namespace"]) == ("k8s://https://10.0.0.1:6443", "dev")
 
 
-def test_every_run_names_its_executors_anew() -> None:
+def test_every_run_names_its_executors_again() -> None:
     first, second = settings()[POD_NAME_PREFIX], settings()[POD_NAME_PREFIX]
     assert first != second
     assert re.fullmatch(r"orders-[0-9a-f]{6}", str(first))

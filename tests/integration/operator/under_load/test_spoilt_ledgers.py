@@ -91,7 +91,7 @@ async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> N
     await busy.proven()
 
 
-async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_anew_above_the_queues_epochs(
+async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_again_above_the_queues_epochs(
     busy: Busy, served: Operator, start: Start
 ) -> None:
     before = (await busy.queue.check()).owners
