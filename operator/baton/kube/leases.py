@@ -11,7 +11,7 @@ from typing import Any
 
 from baton.kube.api import group_path
 from baton.model.ids import Uid
-from baton.model.lease import DEFAULT_DURATION
+from baton.model.lease import DEFAULT_DURATION, LONGEST_DURATION
 from baton.model.names import (
     EXECUTORS_ANNOTATION,
     GROUP_LABEL,
@@ -25,9 +25,6 @@ from baton.model.wording import one_line, quoted
 
 LEASES = "coordination.k8s.io/v1"
 """Their API group and version."""
-
-LONGEST_DURATION = 3600.0
-"""Seconds. A session that is to live longer without a renewal says nothing about whether its consumer lives."""
 
 LONGEST_EXECUTORS = 64 * 1024
 """Characters of the list of executors: ten thousand of them."""

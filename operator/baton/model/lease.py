@@ -17,6 +17,12 @@ from baton.model.times import to_micro_text
 DEFAULT_DURATION = 15.0
 """Seconds, for a Lease that does not say."""
 
+LONGEST_DURATION = 3600.0
+"""Seconds. Who is to hold a Lease longer without a renewal says nothing about whether it lives."""
+
+TRANSITIONS = 2**31
+"""How far a Lease counts: the API server takes no higher number, and the next holder counts from 0."""
+
 Manifest = dict[str, Any]
 """A Lease as JSON."""
 
@@ -32,7 +38,8 @@ class Vacancy:
         """`now`: seconds of this process's monotonic clock, after the Lease was read."""
         spec, holder = spec_of(lease), holder_of(lease)
         self._sighting = sight(self._sighting, (holder, str(spec.get("renewTime"))), now)
-        return holder in ("", me) or now >= self._sighting.since + float(spec.get("leaseDurationSeconds") or DEFAULT_DURATION)
+        duration = min(float(spec.get("leaseDurationSeconds") or DEFAULT_DURATION), LONGEST_DURATION)
+        return holder in ("", me) or now >= self._sighting.since + duration
 
 
 def held(before: Manifest | None, holder: str, duration: float, now: datetime) -> Manifest:
@@ -47,7 +54,7 @@ def held(before: Manifest | None, holder: str, duration: float, now: datetime) -
         "leaseDurationSeconds": ceil(duration),
         "acquireTime": spec["acquireTime"] if mine and "acquireTime" in spec else stamp,
         "renewTime": stamp,
-        "leaseTransitions": (spec.get("leaseTransitions") or 0) + bool(before and holder and not mine),
+        "leaseTransitions": ((spec.get("leaseTransitions") or 0) + bool(before and holder and not mine)) % TRANSITIONS,
     }
 
 

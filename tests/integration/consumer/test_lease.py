@@ -1,6 +1,7 @@
 """Sessions at a real API server."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import kubernetes
@@ -12,6 +13,7 @@ from tests.waiting import PATIENCE, until
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
+from baton.consumer.lease import renewed
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
@@ -47,6 +49,15 @@ def pod(api: kubernetes.client.ApiClient) -> Iterator[dict[str, str]]:
 def read(lease: KubernetesLease) -> Manifest:
     found = lease.read()
     return found or {"metadata": {"annotations": {}}, "spec": {}}
+
+
+def test_a_lease_that_counts_as_far_as_it_can_is_taken(lease: KubernetesLease, pod: dict[str, str]) -> None:
+    before = renewed(None, "", "orders", 15, datetime.now(UTC), {}, pod)
+    lease.write({**before, "spec": {**before["spec"], "leaseTransitions": 2**31 - 1}})
+    session = Session(lease, holder="me", group="orders", exclusive=True)
+    assert session.acquire(timeout=0) is None
+    assert read(lease)["spec"]["leaseTransitions"] == 0
+    session.close()
 
 
 def test_a_session_is_kept_at_the_api_server(lease: KubernetesLease, pod: dict[str, str]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from baton.kube import leases, pods
-from baton.kube.leases import LONGEST_DURATION, LONGEST_EXECUTORS
+from baton.kube.leases import LONGEST_EXECUTORS
 from baton.kube.pods import LONGEST_LIST, MOST_OWNERS, MOST_WORDS
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.lease import LONGEST_DURATION
 from baton.model.session import LONGEST_UID, MOST_NAMED
 
 

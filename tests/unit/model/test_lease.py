@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from baton.model.lease import Manifest, Vacancy, held
+from baton.model.lease import LONGEST_DURATION, Manifest, Vacancy, held
 
 NOW = datetime(2026, 11, 21, 9, 48, tzinfo=UTC)
 
@@ -28,6 +28,14 @@ def test_a_lease_is_free_only_after_its_whole_length_without_a_renewal_that_was_
 )
 def test_a_lease_that_nobody_else_holds_is_free(found: Manifest | None) -> None:
     assert Vacancy().free(found, "me", 0.0)
+
+
+def test_a_lease_that_says_longer_than_it_may_last_is_free_after_the_longest_duration() -> None:
+    vacancy = Vacancy()
+    taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 2**31 - 1}}
+    assert not vacancy.free(taken, "me", 0.0)
+    assert not vacancy.free(taken, "me", LONGEST_DURATION - 0.1)
+    assert vacancy.free(taken, "me", LONGEST_DURATION)
 
 
 def test_it_is_counted_how_often_a_lease_changes_hands() -> None:
