@@ -2,12 +2,12 @@
 
 from contextlib import ExitStack
 
-from cluster import Cluster
-from cluster.programs import HELM, KUBE
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from cluster import Cluster
+from cluster.programs import HELM, KUBE
 from demo.audit import Verdict, audit
 from demo.chart import chart
 from demo.eyes import Eyes

@@ -5,10 +5,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cluster import Cluster
-
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
+from cluster import Cluster
 from demo.attempts import attempts
 from demo.eyes import Eyes
 from demo.gauges import Gauges

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import yaml
+
 from cluster import Cluster
 from cluster.cluster import OPERATOR_NAMESPACE
-
 from demo import manifests
 from demo.story import Story
 

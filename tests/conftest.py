@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from cluster import Cluster
 from tests.reports import pytest_runtest_makereport, pytest_terminal_summary
 
 __all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]

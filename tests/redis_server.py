@@ -13,8 +13,8 @@ from typing import Self
 from urllib.parse import quote
 
 import redis
-from cluster.ports import free_ports
 
+from cluster.ports import free_ports
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE
 

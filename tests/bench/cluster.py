@@ -12,8 +12,6 @@ from statistics import quantiles
 from typing import Any, Self
 
 import redis
-from cluster import Cluster as Kubernetes
-from demo.mounts import Mounts
 from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
@@ -21,6 +19,8 @@ from baton.kube.api import connect
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, SUBSCRIBED_ANNOTATION, ledger_name
+from cluster import Cluster as Kubernetes
+from demo.mounts import Mounts
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.e2e.reader import results
 from tests.integration.operator.conftest import apply_crds, namespace

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cluster import Cluster
-
 from baton.model.names import GROUP_LABEL, ledger_name
+from cluster import Cluster
 from tests.waiting import until
 
 QUEUE = GROUP = "numbers"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from charts.render import ROOT
 from cluster import Cluster
-
 from tests.e2e import installing
 from tests.e2e.installing import NAMESPACE, leader, namespace
 from tests.waiting import until

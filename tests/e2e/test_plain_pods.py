@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from cluster import Cluster
 from demo.audit import audit
 from demo.records import Evidence
-
 from tests.e2e.installing import NAMESPACE, installed_by_helm, leader, namespace
 from tests.e2e.plain_fleet import PARTITIONS, QUEUE, Fleet
 from tests.load import sink

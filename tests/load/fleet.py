@@ -10,7 +10,6 @@ from typing import Self
 
 from demo.audit import audit
 from demo.records import Evidence
-
 from tests.load import consumer, sink
 from tests.load.ledger_watch import LedgerWatch
 from tests.load.links import Links

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import redis
+
 from demo.records import Processed
 
 

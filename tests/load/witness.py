@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Self
 
 import redis
-from demo.attempts import attempts
-from demo.records import Attempt, Fence
 
 from baton.queues.redis.keys import partition_keys
+from demo.attempts import attempts
+from demo.records import Attempt, Fence
 
 _EVERY = 0.02
 _TRIES = 3

@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import packages
-
 from baton.assignors import Request
 from baton.model import Partition, QueueName
+from cluster import packages
 
 HERE = Path(__file__).parent
 SOURCES = ("pom.xml", "Peers.java")

@@ -9,9 +9,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tests.simulation.api_server.manifests import merged
-from tests.simulation.seeds import manifests
-
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
 from baton.kube.api import Api, ConflictError, NotFoundError
@@ -23,6 +20,8 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
+from tests.simulation.api_server.manifests import merged
+from tests.simulation.seeds import manifests
 
 Json = dict[str, Any]
 

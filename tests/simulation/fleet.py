@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from tests.simulation.order import backwards
-
 from baton.engine import Effect, Grant, GroupState, Pause, State, Step, dump, load, step, summary
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.state import moment
@@ -13,6 +11,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.session import Release
+from tests.simulation.order import backwards
 
 GROUP = "shop/orders"
 

@@ -5,10 +5,6 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tests.simulation.api_server import ApiServer, MemoryApi, Trouble, WatchFeed
-from tests.simulation.api_server.faults import Fault
-from tests.unit.controller.memory_queue import MemoryQueue
-
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
@@ -23,6 +19,9 @@ from baton.model.names import GROUP_LABEL, ledger_name
 from baton.model.times import to_text
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation.virtual_time import run
+from tests.simulation.api_server import ApiServer, MemoryApi, Trouble, WatchFeed
+from tests.simulation.api_server.faults import Fault
+from tests.unit.controller.memory_queue import MemoryQueue
 
 Json = dict[str, Any]
 BEGIN = 1_800_000_000.0

@@ -5,9 +5,6 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed
-from tests.simulation.seeds import manifests
-
 from baton.controller.adapters import OpenQueue
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
@@ -23,6 +20,8 @@ from baton.model.times import to_micro_text
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation import virtual_time
+from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed
+from tests.simulation.seeds import manifests
 
 EPOCH = 1_800_000_000.0
 """Unix seconds at which everything begins."""

@@ -4,13 +4,13 @@ import random
 from dataclasses import dataclass, field, replace
 
 import pytest
-from tests.simulation.fleet import Fleet
 
 from baton.api.enums import Approval, Protocol
 from baton.engine import Step
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue
 from baton.engine.step_events import Approved, Revoked
 from baton.model.ids import MemberId, Partition, QueueName
+from tests.simulation.fleet import Fleet
 
 
 @dataclass

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
-from tests.simulation.replicas import Lone, played
-from tests.simulation.seeds import manifests
 
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path, queues_path
+from tests.simulation.replicas import Lone, played
+from tests.simulation.seeds import manifests
 
 TERM = 60
 """Seconds of everything here that ends by itself."""

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 import pytest
-from tests.simulation.crowd import Crowd
-from tests.simulation.test_large_groups import LONGEST_TURN, least, timed
 
 from baton.kube.watched_kinds import WatchedKind
+from tests.simulation.crowd import Crowd
+from tests.simulation.test_large_groups import LONGEST_TURN, least, timed
 
 GROUPS, NAMESPACES, PODS, PARTITIONS = 1000, 20, 10, 12
 LARGE = 100_000

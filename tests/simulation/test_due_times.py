@@ -4,7 +4,6 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 from baton.controller.group_objects import SESSION_WITHIN
 from baton.controller.round_pacing import RoundPacing
@@ -13,6 +12,7 @@ from baton.kube.leases import leases_path
 from baton.kube.mount_refresh import SHOWN_WITHIN, mark
 from baton.model.ids import MemberId
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, session_lease_name
+from tests.simulation.one_replica import OneReplica, in_virtual_time
 
 GROUPS = [f"orders-{number}" for number in range(20)]
 SPREAD = 1.0 / len(GROUPS)

@@ -4,16 +4,16 @@ import asyncio
 from typing import Any
 
 from structlog.testing import capture_logs
-from tests.simulation.api_server import Delay, Refuse
-from tests.simulation.api_server.faults import Fault
-from tests.simulation.one_replica import OneReplica, in_virtual_time
-from tests.simulation.replicas import Lone, played
 
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import FINALIZER, groups_path
 from baton.kube.pods import DELETION_COST
+from tests.simulation.api_server import Delay, Refuse
+from tests.simulation.api_server.faults import Fault
+from tests.simulation.one_replica import OneReplica, in_virtual_time
+from tests.simulation.replicas import Lone, played
 
 ORDERS = groups_path("shop", "orders")
 

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from tests.simulation.api_server import Fault, Hang, Refuse
-from tests.simulation.replicas import Lone, played
 
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.kube.watched_kinds import WatchedKind
+from tests.simulation.api_server import Fault, Hang, Refuse
+from tests.simulation.replicas import Lone, played
 
 FAILURES: dict[str, Fault] = {
     "403": Refuse(403, "Forbidden", "no"),

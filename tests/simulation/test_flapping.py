@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.one_replica import OneReplica, lives
-from tests.unit.controller.memory_queue import MemoryQueue
 
 from baton.kube.api import group_path
 from baton.kube.ledger_configmap import size
 from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION, groups_path
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner
+from tests.simulation.one_replica import OneReplica, lives
+from tests.unit.controller.memory_queue import MemoryQueue
 
 Json = dict[str, Any]
 PARTITIONS = 7

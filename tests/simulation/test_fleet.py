@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.simulation.fleet import Fleet
 
 from baton.api.enums import Protocol
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import MemberId, QueueName
+from tests.simulation.fleet import Fleet
 
 NAMES = st.sampled_from("abcdef")
 SOME = st.integers(0, 2**12 - 1)

@@ -1,11 +1,11 @@
 """A ledger at its limit: what is in flight comes to its end, and only new plans wait."""
 
 import pytest
-from tests.simulation.one_replica import OneReplica, lives
 
 from baton.controller.group_steps import FITS_AFTER
 from baton.kube.ledger_configmap import size
 from baton.model.ids import QueueName
+from tests.simulation.one_replica import OneReplica, lives
 
 PARTITIONS = 60
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import Fault, Refuse
-from tests.simulation.one_replica import OneReplica
 
 from baton.controller.group_loops import LEDGERS_WITHIN
 from baton.engine import GroupState
@@ -24,6 +22,8 @@ from baton.model.names import GROUP_LABEL, ledger_name
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation.virtual_time import run
+from tests.simulation.api_server import Fault, Refuse
+from tests.simulation.one_replica import OneReplica
 
 Json = dict[str, Any]
 MOST = 40

@@ -3,9 +3,8 @@
 import gc
 import tracemalloc
 
-from tests.simulation.test_large_groups import LONGEST_TURN, Large, least, timed
-
 from baton.kube.objects import groups_path
+from tests.simulation.test_large_groups import LONGEST_TURN, Large, least, timed
 
 PARTITIONS = 100_000
 EACH = 500_000

@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from tests.simulation.api_server import Delay, Fault, Hang
-from tests.simulation.replicas import Lone, played
-from tests.simulation.seeds import manifests
 
 from baton.kube.api import core_path, group_path
 from baton.kube.objects import groups_path, queues_path
 from baton.kube.pods import DELETION_COST
 from baton.model.names import ledger_name
+from tests.simulation.api_server import Delay, Fault, Hang
+from tests.simulation.replicas import Lone, played
+from tests.simulation.seeds import manifests
 
 BUSY = [f"busy-{number}" for number in range(100)]
 QUEUE = {"source": {"type": "External", "external": {"onDeadline": "Force"}}, "partitions": 2, "rebalance": {"delaySeconds": 0}}

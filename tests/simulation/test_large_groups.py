@@ -10,13 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
-from tests.simulation.one_replica import OneReplica
 
 from baton.controller.collector import Collector
 from baton.kube.api import group_path
 from baton.kube.objects import GROUP_VERSION, QueueView
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
+from tests.simulation.one_replica import OneReplica
 
 LONGEST_TURN = 0.25
 """Seconds of processor time in which nothing else runs."""

@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from tests.simulation.api_server import Fault, Hang, Refuse
-from tests.simulation.replicas import Lone, played
 
 from baton.controller.group_loops import FOLLOWER_LISTS_EVERY
 from baton.controller.operator_replica import Replica
@@ -13,6 +11,8 @@ from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import FINALIZER, groups_path
 from baton.model.names import ledger_name
+from tests.simulation.api_server import Fault, Hang, Refuse
+from tests.simulation.replicas import Lone, played
 
 NAMESPACES = ("shop", "bank")
 LEADERS_LEASE = leases_path("baton", "operator")

@@ -2,11 +2,10 @@
 
 import asyncio
 
-from tests.simulation.one_replica import OneReplica, in_virtual_time
-from tests.unit.controller.memory_queue import MemoryQueue
-
 from baton.controller.supervision import CANCEL_AGAIN
 from baton.kube.leases import leases_path
+from tests.simulation.one_replica import OneReplica, in_virtual_time
+from tests.unit.controller.memory_queue import MemoryQueue
 
 
 class SlowToClose(MemoryQueue):

@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, LoseAnswer, MemoryApi, Refuse, Rule, WatchFeed
 
 from baton.controller.cluster_cache import ClusterCache
 from baton.kube.api import REQUEST_TIMEOUT, ApiError, ConflictError, UnavailableError, core_path
 from baton.kube.clock import ApiServerClock
 from baton.model.names import GROUP_LABEL
 from baton.simulation.virtual_time import run
+from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, LoseAnswer, MemoryApi, Refuse, Rule, WatchFeed
 
 CONFIG_MAPS = core_path("shop", "configmaps")
 PODS = core_path("shop", "pods")

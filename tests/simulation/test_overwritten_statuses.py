@@ -5,12 +5,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import Refuse
-from tests.simulation.replicas import Lone, played
 
 from baton.controller.group_loops import REPORTS_EVERY
 from baton.controller.status_writer import HEARTBEAT, LONGEST_RETRY
 from baton.kube.objects import groups_path, queues_path
+from tests.simulation.api_server import Refuse
+from tests.simulation.replicas import Lone, played
 
 PATHS = {"queue": queues_path("shop", "orders"), "group": groups_path("shop", "orders")}
 LATE = {

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.simulation.pages import PAGES, drawings, with_outputs
 
 NAMES = [path.stem for path in PAGES]

@@ -5,9 +5,6 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
-from tests.unit.controller.memory_queue import MemoryQueue
-
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.controller.lost_queues import UNRECORDED_WITHIN
@@ -24,6 +21,8 @@ from baton.model.names import GROUP_LABEL, ledger_name
 from baton.model.times import to_text
 from baton.queues.protocol import Claimant, Owner, QueueAdapter
 from baton.simulation.virtual_time import run
+from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
+from tests.unit.controller.memory_queue import MemoryQueue
 
 DELAY, HANDOFF = 1, 3
 GROUP = {"membership": {"session": "Optional"}}

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import Fault, Hang, LoseAnswer, Refuse
-from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 from baton.controller.attempts import LONGEST_PAUSE
 from baton.controller.deletion_wait import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
@@ -15,6 +13,8 @@ from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
+from tests.simulation.api_server import Fault, Hang, LoseAnswer, Refuse
+from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 CONFIG_MAPS = core_path("shop", "configmaps")
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from tests.simulation.replicas import Lone, played
 
 from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
@@ -11,6 +10,7 @@ from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path, queues_path
 from baton.kube.releases import MOST_KNOWN, RELEASE_ANNOTATION
+from tests.simulation.replicas import Lone, played
 
 FIRST, SECOND = "baton/operator", "baton/second"
 

@@ -4,16 +4,16 @@ import asyncio
 import random
 
 import pytest
-from tests.simulation.seeds.invariant import InvariantError
-from tests.simulation.seeds.operators import Operator
-from tests.simulation.seeds.play import lose_no_task
-from tests.simulation.seeds.troubles import Troubles
-from tests.simulation.seeds.world import World
 
 from baton.api import PartitionedQueueSpec
 from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.kube.objects import QueueView
 from baton.queues.protocol import Claimant
+from tests.simulation.seeds.invariant import InvariantError
+from tests.simulation.seeds.operators import Operator
+from tests.simulation.seeds.play import lose_no_task
+from tests.simulation.seeds.troubles import Troubles
+from tests.simulation.seeds.world import World
 
 
 async def test_neither_speaks_to_kafka() -> None:

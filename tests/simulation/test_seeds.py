@@ -6,9 +6,9 @@ What is checked is in `seeds/checks.py`, from the consumers' side; how the world
 import os
 
 import pytest
-from tests.simulation.seeds.workers import Found, play_all
 
 from baton.engine.state_machine import GROUP_TRANSITIONS, PARTITION_TRANSITIONS
+from tests.simulation.seeds.workers import Found, play_all
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000"))
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from tests.simulation.one_replica import OneReplica, lives
 
 from baton.kube.api import core_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
+from tests.simulation.one_replica import OneReplica, lives
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 SPOILT = {

@@ -4,15 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import MemoryApi, Refuse
-from tests.simulation.one_replica import OneReplica, lives
-from tests.simulation.replicas import Lone, played
 
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
 from baton.engine import GroupState
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import groups_path
+from tests.simulation.api_server import MemoryApi, Refuse
+from tests.simulation.one_replica import OneReplica, lives
+from tests.simulation.replicas import Lone, played
 
 
 def test_a_replica_that_works_or_waits_does_not_hang() -> None:

@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from tests.simulation.api_server import Fault, Refuse
-from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 from baton import assignors
 from baton.assignors import Answer, Request
@@ -13,6 +11,8 @@ from baton.controller.lister import BLIND_AFTER
 from baton.controller.retrying import LONGEST_PAUSE
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
+from tests.simulation.api_server import Fault, Refuse
+from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 

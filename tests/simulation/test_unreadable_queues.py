@@ -2,13 +2,12 @@
 
 import asyncio
 
-from tests.simulation.one_replica import OneReplica, in_virtual_time
-from tests.unit.controller.memory_queue import MemoryQueue
-
 from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
+from tests.simulation.one_replica import OneReplica, in_virtual_time
+from tests.unit.controller.memory_queue import MemoryQueue
 
 PATH = queues_path("shop", "orders")
 

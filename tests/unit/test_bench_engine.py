@@ -1,6 +1,7 @@
 """`make bench-engine` works: its figures in process, at its smallest size. What they are is not asked here."""
 
 import pytest
+
 from tests.bench import engine
 
 

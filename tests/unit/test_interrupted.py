@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from tests.integration.operator.interrupted import UNKNOWN_EFFECT, InterruptedQueue, Interruption
 from tests.waiting import PATIENCE
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from tests.listener import Listener
 from tests.network import Link, Network, Way
 from tests.waiting import PATIENCE, until

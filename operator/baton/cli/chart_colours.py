@@ -1,21 +1,21 @@
-"""What the inks of a chart look like in a terminal."""
+"""How the styles of a chart look in a terminal."""
 
-from baton.simulation import Ink, palette
+from baton.simulation import ChartStyle, palette
 
 
-def style(ink: Ink) -> str:
+def terminal_style(style: ChartStyle) -> str:
     """A style in rich's words."""
-    match ink.kind:
+    match style.kind:
         case "owner":
-            return f"#101010 on {palette.of_owner(ink.number)}"
+            return f"#101010 on {palette.of_owner(style.number)}"
         case "paused":
-            return palette.of_owner(ink.number)
+            return palette.of_owner(style.number)
         case "several":
             return f"#101010 on {palette.SEVERAL}"
         case "unowned":
             return f"bold {palette.UNOWNED}"
         case "state":
-            return palette.STATES.get(ink.state, "yellow")
+            return palette.STATES.get(style.state, "yellow")
         case "faint":
             return "bright_black"
         case _:

@@ -129,7 +129,7 @@ def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
 def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
     from rich.text import Text
 
-    from baton.cli.chart_colours import style
+    from baton.cli.chart_colours import terminal_style
 
     on = console(soft_wrap=True)
     coloured = on.is_terminal and not on.no_color and on.color_system is not None
@@ -139,7 +139,7 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
         on.print()
     width = max(60, min(on.width, 200)) if on.is_terminal else 120
     for line in chart(history(scenario, result), width, coloured=coloured):
-        on.print(Text.assemble(*((printable(ran.text), style(ran.ink) if coloured else "") for ran in line)))
+        on.print(Text.assemble(*((printable(ran.text), terminal_style(ran.style) if coloured else "") for ran in line)))
     on.print()
     for sentence in verdict(result):
         on.print(Text(printable(sentence)))

@@ -4,7 +4,7 @@ The same scenario gives the same lines, byte for byte.
 """
 
 from baton.simulation import palette
-from baton.simulation.chart import Ink, Text, chart
+from baton.simulation.chart import ChartStyle, Text, chart
 from baton.simulation.expectations import failures
 from baton.simulation.history import History, history
 from baton.simulation.run import Result, simulate
@@ -17,8 +17,8 @@ from baton.simulation.variants import Setting, read_setting, table, variants
 from baton.simulation.verdict import verdict
 
 __all__ = [
+    "ChartStyle",
     "History",
-    "Ink",
     "Result",
     "Scenario",
     "ScenarioError",

@@ -1,6 +1,6 @@
 """The picture of a run as text: a row per partition, with the fleet's events and the group's state above, on one scale of time.
 
-Pure text with inks: who prints it decides what an ink looks like, and whether there are colours at all.
+Pure text with styles: who prints it decides what a style looks like, and whether there are colours at all.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SPELLS = {"Holddown": "─", "Rebalancing": "▒", "Paused": "═", "operator d
 _PAUSED, _ORPHANED, _UNOWNED, _CUT = "░", "!", "·", "⋮"
 
 
-class Ink(NamedTuple):
+class ChartStyle(NamedTuple):
     """`kind` is one of plain, faint, owner, paused, unowned, several, state; `number` counts owners from 0."""
 
     kind: str = "plain"
@@ -31,7 +31,7 @@ class Ran(NamedTuple):
     """Characters of one colour."""
 
     text: str
-    ink: Ink
+    style: ChartStyle
 
 
 Text = list[Ran]
@@ -42,27 +42,27 @@ class _Cells:
 
     def __init__(self, width: int) -> None:
         self.chars = [" "] * width
-        self.inks = [Ink()] * width
+        self.styles = [ChartStyle()] * width
 
-    def fill(self, start: int, end: int, char: str, ink: Ink) -> None:
+    def fill(self, start: int, end: int, char: str, style: ChartStyle) -> None:
         for column in range(max(start, 0), min(end, len(self.chars))):
-            self.chars[column], self.inks[column] = char, ink
+            self.chars[column], self.styles[column] = char, style
 
-    def write(self, start: int, text: str, ink: Ink | None = None) -> None:
-        """Without an ink the one below shows."""
+    def write(self, start: int, text: str, style: ChartStyle | None = None) -> None:
+        """Without a style the one below shows."""
         for column, char in enumerate(text[: max(len(self.chars) - start, 0)], start):
             self.chars[column] = char
-            self.inks[column] = self.inks[column] if ink is None else ink
+            self.styles[column] = self.styles[column] if style is None else style
 
     def text(self) -> Text:
         runs: Text = []
-        for char, ink in zip(self.chars, self.inks, strict=True):
-            if runs and runs[-1].ink == ink:
-                runs[-1] = Ran(runs[-1].text + char, ink)
+        for char, style in zip(self.chars, self.styles, strict=True):
+            if runs and runs[-1].style == style:
+                runs[-1] = Ran(runs[-1].text + char, style)
             else:
-                runs.append(Ran(char, ink))
-        if runs and runs[-1].ink.kind == "plain":
-            runs[-1] = Ran(runs[-1].text.rstrip(), runs[-1].ink)
+                runs.append(Ran(char, style))
+        if runs and runs[-1].style.kind == "plain":
+            runs[-1] = Ran(runs[-1].text.rstrip(), runs[-1].style)
         return runs
 
 
@@ -96,7 +96,7 @@ def chart(history: History, width: int, *, coloured: bool) -> Iterator[Text]:
         yield _row(sheet, row)
     yield from _scale(sheet)
     if more:
-        yield [Ran(f"{'':{left}}and {more:,} more rows; --json tells of all partitions", Ink("faint"))]
+        yield [Ran(f"{'':{left}}and {more:,} more rows; --json tells of all partitions", ChartStyle("faint"))]
     yield []
     yield from _legend(sheet, width)
 
@@ -124,7 +124,7 @@ def _number(history: History, owner: str | None) -> int:
 def _line(sheet: _Sheet, head: str) -> _Cells:
     cells = _Cells(sheet.left + sheet.across + sheet.margin)
     head = head if len(head) <= sheet.left - 2 else head[: sheet.left - 3] + "…"
-    cells.write(0, f"{head:>{sheet.left - 2}}", Ink("faint"))
+    cells.write(0, f"{head:>{sheet.left - 2}}", ChartStyle("faint"))
     return cells
 
 
@@ -147,16 +147,16 @@ def _paint(sheet: _Sheet, cells: _Cells, stretch: Stretch, start: int, end: int)
     number = _number(sheet.history, stretch.owner)
     match stretch.phase:
         case WorkPhase.UNOWNED | WorkPhase.ORPHANED:
-            cells.fill(start, end, _UNOWNED if stretch.phase is WorkPhase.UNOWNED else _ORPHANED, Ink("unowned"))
+            cells.fill(start, end, _UNOWNED if stretch.phase is WorkPhase.UNOWNED else _ORPHANED, ChartStyle("unowned"))
         case WorkPhase.PAUSED:
-            cells.fill(start, end, _PAUSED, Ink("paused", number))
+            cells.fill(start, end, _PAUSED, ChartStyle("paused", number))
         case WorkPhase.OWNED:
-            ink = Ink("several") if stretch.owner == SEVERAL else Ink("owner", number)
+            style = ChartStyle("several") if stretch.owner == SEVERAL else ChartStyle("owner", number)
             sign = letter(sheet.history, stretch.owner)
-            cells.fill(start, end, " " if sheet.coloured else sign, ink)
+            cells.fill(start, end, " " if sheet.coloured else sign, style)
             if sheet.coloured and end > start:
                 name = str(stretch.owner)
-                cells.write(start, f" {name}" if len(name) + 2 <= end - start else sign, ink)
+                cells.write(start, f" {name}" if len(name) + 2 <= end - start else sign, style)
 
 
 def _state(sheet: _Sheet) -> Text:
@@ -165,10 +165,10 @@ def _state(sheet: _Sheet) -> Text:
         if spell.state == "Ready":
             continue
         start, end = sheet.column(spell.start), max(sheet.column(spell.end), sheet.column(spell.start) + 1)
-        ink = Ink("state", state=spell.state)
-        cells.fill(sheet.left + start, sheet.left + min(end, sheet.across), _SPELLS.get(spell.state, "─"), ink)
+        style = ChartStyle("state", state=spell.state)
+        cells.fill(sheet.left + start, sheet.left + min(end, sheet.across), _SPELLS.get(spell.state, "─"), style)
         if len(spell.state) + 2 <= end - start:
-            cells.write(sheet.left + start + 1, f" {spell.state} " if len(spell.state) + 4 <= end - start else spell.state, ink)
+            cells.write(sheet.left + start + 1, f" {spell.state} " if len(spell.state) + 4 <= end - start else spell.state, style)
     return cells.text()
 
 
@@ -178,11 +178,11 @@ def _events(sheet: _Sheet) -> Iterator[Text]:
     for place, lane in enumerate(lanes(marks, sheet.across, 1)):
         cells = _line(sheet, "" if place else "events")
         for column in stems:
-            cells.write(sheet.left + column, "│", Ink("faint"))
+            cells.write(sheet.left + column, "│", ChartStyle("faint"))
         for column, text in lane:
             room = sheet.across + sheet.margin - column - 2
-            cells.write(sheet.left + column, "╭ ", Ink("faint"))
-            cells.write(sheet.left + column + 2, text if len(text) <= room else text[: room - 1] + "…", Ink())
+            cells.write(sheet.left + column, "╭ ", ChartStyle("faint"))
+            cells.write(sheet.left + column + 2, text if len(text) <= room else text[: room - 1] + "…", ChartStyle())
             stems.append(column)
         yield cells.text()
 
@@ -190,9 +190,9 @@ def _events(sheet: _Sheet) -> Iterator[Text]:
 def _scale(sheet: _Sheet) -> Iterator[Text]:
     """Times are told where something happens: first where the fleet changes, then where the group does."""
     ruler, words = _line(sheet, ""), _line(sheet, "seconds")
-    ruler.fill(sheet.left, sheet.left + sheet.across, "─", Ink("faint"))
+    ruler.fill(sheet.left, sheet.left + sheet.across, "─", ChartStyle("faint"))
     for cut in sheet.axis.cuts:
-        ruler.write(sheet.left + min(int(cut * sheet.across), sheet.across - 1), _CUT, Ink("faint"))
+        ruler.write(sheet.left + min(int(cut * sheet.across), sheet.across - 1), _CUT, ChartStyle("faint"))
     wanted = [0.0, sheet.history.until, *(mark.at for mark in sheet.history.marks), *(s.start for s in sheet.history.spells)]
     taken: list[tuple[int, int]] = []
     for at in dict.fromkeys(wanted):
@@ -200,8 +200,8 @@ def _scale(sheet: _Sheet) -> Iterator[Text]:
         start, end = column, column + len(text)
         if all(end + 1 <= first or last + 1 <= start for first, last in taken):
             taken.append((start, end))
-            ruler.write(sheet.left + min(column, sheet.across - 1), "┬", Ink("faint"))
-            words.write(sheet.left + start, text, Ink("faint"))
+            ruler.write(sheet.left + min(column, sheet.across - 1), "┬", ChartStyle("faint"))
+            words.write(sheet.left + start, text, ChartStyle("faint"))
     yield ruler.text()
     yield words.text()
 
@@ -211,30 +211,30 @@ def _legend(sheet: _Sheet, width: int) -> Iterator[Text]:
     owners = [owner for owner in sheet.history.owners if owner in shown]
     items: list[Text] = []
     for owner in owners[: len(_LETTERS)]:
-        ink = Ink("owner", _number(sheet.history, owner))
+        style = ChartStyle("owner", _number(sheet.history, owner))
         sign = letter(sheet.history, owner)
-        items.append([Ran(f" {sign} " if sheet.coloured else sign, ink), Ran(f" {owner}", Ink())])
+        items.append([Ran(f" {sign} " if sheet.coloured else sign, style), Ran(f" {owner}", ChartStyle())])
     if len(owners) > len(_LETTERS):
-        items.append([Ran(f"and {len(owners) - len(_LETTERS)} more", Ink())])
+        items.append([Ran(f"and {len(owners) - len(_LETTERS)} more", ChartStyle())])
     phases = {stretch.phase for row in sheet.rows for stretch in row.stretches}
     states = {spell.state for spell in sheet.history.spells}
     if SEVERAL in shown:
-        items.append([Ran("*", Ink("several")), Ran(f" {SEVERAL}", Ink())])
+        items.append([Ran("*", ChartStyle("several")), Ran(f" {SEVERAL}", ChartStyle())])
     if WorkPhase.PAUSED in phases:
-        items.append([Ran(_PAUSED, Ink("paused")), Ran(" paused", Ink())])
+        items.append([Ran(_PAUSED, ChartStyle("paused")), Ran(" paused", ChartStyle())])
     if WorkPhase.ORPHANED in phases:
-        items.append([Ran(_ORPHANED, Ink("unowned")), Ran(" without a live owner, unnoticed", Ink())])
+        items.append([Ran(_ORPHANED, ChartStyle("unowned")), Ran(" without a live owner, unnoticed", ChartStyle())])
     if WorkPhase.UNOWNED in phases:
-        items.append([Ran(_UNOWNED, Ink("unowned")), Ran(" without an owner", Ink())])
-    items += [[Ran(sign, Ink("state", state=s)), Ran(f" {s}", Ink())] for s, sign in _SPELLS.items() if s in states]
+        items.append([Ran(_UNOWNED, ChartStyle("unowned")), Ran(" without an owner", ChartStyle())])
+    items += [[Ran(sign, ChartStyle("state", state=s)), Ran(f" {s}", ChartStyle())] for s, sign in _SPELLS.items() if s in states]
     if sheet.axis.cuts:
-        items.append([Ran(_CUT, Ink("faint")), Ran(" time at rest, shortened", Ink())])
+        items.append([Ran(_CUT, ChartStyle("faint")), Ran(" time at rest, shortened", ChartStyle())])
     line: Text = []
     for item in items:
         used = sum(len(run.text) for run in line)
         if line and used + 3 + sum(len(run.text) for run in item) > width:
             yield line
             line = []
-        line = [*line, *([Ran("   ", Ink())] if line else []), *item]
+        line = [*line, *([Ran("   ", ChartStyle())] if line else []), *item]
     if line:
         yield line

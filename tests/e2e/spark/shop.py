@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from cluster import Cluster
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE
 
 from baton.model.ledger import MemberEntry
 from baton.order import OrderChecker, Processing, Report
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
+from cluster import Cluster
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "manifests" / "examples" / "spark"

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+
 from cluster import Cluster
 from tests.e2e.spark.shop import NAMESPACE, Shop, checked
 from tests.redis_server import RedisServer

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 
 import pytest
+
+from baton.kube.api import connect
 from tests.integration.api_server.servers import InMemory, Real, Server
 from tests.integration.operator.conftest import apply_crds
 from tests.integration.operator.world import Cluster
-
-from baton.kube.api import connect
 
 
 @pytest.fixture(params=["memory", "real"])

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from kubernetes.aio import client
+
+from baton.kube.api import Api, ApiError, core_path, group_path
 from tests.integration.operator.world import Cluster
 from tests.simulation.api_server import ApiServer, MemoryApi, Rule
 from tests.waiting import eventually
-
-from baton.kube.api import Api, ApiError, core_path, group_path
 
 Json = dict[str, Any]
 _numbers = itertools.count(1)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
+from baton.kube.api import Api
 from tests.integration.api_server.objects import body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.access import Rule
 from tests.simulation.api_server.kinds import CONFIG_MAPS, GROUPS, Kind
-
-from baton.kube.api import Api
 
 USER = "system:serviceaccount:baton:{}"
 

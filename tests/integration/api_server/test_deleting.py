@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from tests.integration.api_server.objects import FINALIZER, body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import CONFIG_MAPS, GROUPS, LEASES, PODS, Kind

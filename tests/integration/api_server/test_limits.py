@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+
+from baton.kube.api import ApiError, TooLargeError
 from tests.integration.api_server.objects import body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, PODS, QUOTAS, SECRETS, Kind
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, DATA_LIMIT, REQUEST_LIMIT
 from tests.waiting import eventually
-
-from baton.kube.api import ApiError, TooLargeError
 
 Json = dict[str, Any]
 

@@ -1,12 +1,12 @@
 """A namespace that is deleted: what can still be written, and when it is gone."""
 
 import pytest
+
+from baton.kube.api import NotFoundError
 from tests.integration.api_server.objects import FINALIZER, NAMESPACED, body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, NAMESPACES, PODS, SECRETS, Kind
 from tests.waiting import eventually
-
-from baton.kube.api import NotFoundError
 
 
 async def terminating(server: Server, namespace: str) -> None:

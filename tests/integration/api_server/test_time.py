@@ -2,11 +2,10 @@
 
 import time
 
+from baton.kube.api import Api
 from tests.integration.api_server.objects import body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import LEASES
-
-from baton.kube.api import Api
 
 
 def agrees(api: Api, since: float) -> bool:

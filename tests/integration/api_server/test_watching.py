@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from tests.integration.api_server.objects import FINALIZER, body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.access import Rule

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+
+from baton.kube.api import ConflictError, NotFoundError, UnavailableError
 from tests.integration.api_server.objects import NAMESPACED, body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import (
@@ -17,8 +19,6 @@ from tests.simulation.api_server.kinds import (
     SECRETS,
     Kind,
 )
-
-from baton.kube.api import ConflictError, NotFoundError, UnavailableError
 
 Json = dict[str, Any]
 

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.cluster.machine import Machine
-from tests.processes import ChildProcess
-from tests.waiting import PATIENCE
 
 from cluster import Cluster, ClusterError
 from cluster.processes import Registry
 from cluster.runs import NODE, RUNS, exclusive, remove_abandoned
 from cluster.waiting import wait_until
+from tests.integration.cluster.machine import Machine
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.own_node]
 

@@ -4,11 +4,10 @@ import socket
 import sys
 from pathlib import Path
 
-from tests.waiting import PATIENCE
-
 from cluster.ports import free_ports
 from cluster.processes import Registry
 from cluster.waiting import wait_until
+from tests.waiting import PATIENCE
 
 _FIRST_THREAD_ENDS = """
 import ctypes, socket, sys, threading

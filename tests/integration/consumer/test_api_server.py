@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from cluster import Cluster
-from cluster.pki import Authority
-from tests.service_account import mounted
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection, ApiRefused
+from cluster import Cluster
+from cluster.pki import Authority
+from tests.service_account import mounted
 
 pytestmark = pytest.mark.integration
 

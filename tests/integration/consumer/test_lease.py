@@ -6,9 +6,6 @@ from uuid import uuid4
 
 import kubernetes
 import pytest
-from cluster import Cluster
-from tests.in_memory_lease import releases_in
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
@@ -18,6 +15,9 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION
 from baton.model.session import Release
+from cluster import Cluster
+from tests.in_memory_lease import releases_in
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

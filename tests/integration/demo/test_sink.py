@@ -6,16 +6,16 @@ from contextlib import contextmanager
 
 import pytest
 import redis
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisQueue
 from demo.app import SINK
 from demo.attempts import attempts
 from demo.gauges import Gauges
 from demo.producer import Producer
 from demo.server import QueueServer
 from tests.waiting import until
-
-from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisQueue
 
 QUEUE = "shop/orders"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import redis
 from click.testing import CliRunner
-from tests.processes import ChildProcess
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.cli.main import main
 from baton.queues.redis import RedisProducer
+from tests.processes import ChildProcess
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

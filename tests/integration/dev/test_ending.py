@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
 from tests.integration.dev.test_dev import Dev, says
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until

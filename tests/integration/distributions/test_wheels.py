@@ -12,15 +12,15 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
+
+from baton import __version__
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.pods import lag
 from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
-
-from baton import __version__
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.ledger import MemberEntry
 
 pytestmark = pytest.mark.integration
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.integration.operator.world import Cluster, Json
 
 from baton.kube.api import core_path, group_path
+from tests.integration.operator.world import Cluster, Json
 
 RBAC = "rbac.authorization.k8s.io/v1"
 HOME = "default"

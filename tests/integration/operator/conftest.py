@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+
+from baton.kube.api import connect, core_path
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
-
-from baton.kube.api import connect, core_path
 
 CRDS = Path(__file__).parents[3] / "crds"
 _numbers = itertools.count(1)

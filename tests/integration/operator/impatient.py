@@ -2,10 +2,9 @@
 
 import sys
 
-from tests.integration.operator.command_line import options
-
 from baton.cli.own_assignors import use_own_assignors
 from baton.controller.program import run
+from tests.integration.operator.command_line import options
 
 if __name__ == "__main__":
     use_own_assignors()

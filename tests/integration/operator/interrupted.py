@@ -13,13 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from tests.integration.operator.command_line import options
-
 from baton.controller.adapters import open_queue
 from baton.controller.program import run
 from baton.kube.api import Api, connect
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.queues.protocol import QueueAdapter
+from tests.integration.operator.command_line import options
 
 EFFECTS = (
     *("finalizer", "claim", "ensure", "ledger-write", "pause", "grant"),

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from tests.integration.operator.world import World
-from tests.waiting import eventually
-
 from baton.model.ids import Uid
 from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import RedisQueue
+from tests.integration.operator.world import World
+from tests.waiting import eventually
 
 
 async def goes_on(world: World, name: str, queue: RedisQueue, owner: Uid, before: Mapping[int, Owner]) -> None:

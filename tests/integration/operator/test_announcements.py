@@ -5,16 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import Cluster, Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
-
 from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer
 from baton.model.ids import MemberId, Uid
 from baton.queues.entry import Entry
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 PARTITIONS, KEYS, ENTRIES = 4, 16, 5
 

@@ -3,17 +3,16 @@
 import signal
 from collections.abc import Callable
 
-from tests.integration.operator.test_trouble import assert_the_queue_agrees
-from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
-
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
 from baton.model.session import Release
 from baton.model.times import to_seconds
+from tests.integration.operator.test_trouble import assert_the_queue_agrees
+from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 

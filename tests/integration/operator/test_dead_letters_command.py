@@ -5,14 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from tests.integration.operator.accounts import account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster
 from tests.redis_server import RedisServer
-
-from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 
 BATON = Path(sys.executable).parent / "baton"
 NAMESPACE = "letters"

@@ -2,13 +2,13 @@
 
 import pytest
 from redis import Redis
+
+from baton.queues.redis import RedisProducer, RedisReader, wakeup
+from baton.queues.redis.keys import partition_keys
 from tests.integration.operator.world import World
 from tests.integration.redis.test_waiting import Waiting
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, eventually, until
-
-from baton.queues.redis import RedisProducer, RedisReader, wakeup
-from baton.queues.redis.keys import partition_keys
 
 
 async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from cluster.cluster import Cluster
 from tests.integration.operator.world import World
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 import pytest
-from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import Cluster, Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisReader
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 PARTITIONS, ENTRIES = 4, 400
 

@@ -3,13 +3,12 @@
 import asyncio
 import time
 
+from baton.kube.api import core_path
+from baton.model.names import ledger_name
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.test_refused_writes import Gate, Start, silent_port
 from tests.integration.operator.world import Cluster, World
 from tests.waiting import eventually
-
-from baton.kube.api import core_path
-from baton.model.names import ledger_name
 
 __all__ = ["silent_port"]
 

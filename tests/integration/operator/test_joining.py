@@ -3,14 +3,13 @@
 import asyncio
 import json
 
-from tests.integration.operator.world import Operator, World
-from tests.waiting import eventually
-
 from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.model.ids import Epoch, MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
 
 
 async def test_the_ledger_is_there_before_any_pod(shop: World) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.integration.operator.world import KEEPS, Operator, World
-from tests.waiting import eventually
 
 from baton.engine.ledger_bounds import MOST_PARTITIONS
+from tests.integration.operator.world import KEEPS, Operator, World
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 

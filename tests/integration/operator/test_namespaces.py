@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from baton.kube.api import core_path
+from baton.kube.objects import FINALIZER
 from tests.integration.operator.accounts import account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
-
-from baton.kube.api import core_path
-from baton.kube.objects import FINALIZER
 
 WITHIN = 60.0
 """Seconds. Kubernetes looks again every eight where something holds a namespace up, and machines are slow at times."""

@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import Cluster, Operator, World
-from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.model.ids import MemberId, QueueName
 from baton.model.names import GROUP_LABEL, session_lease_name
 from baton.model.session import Release
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 

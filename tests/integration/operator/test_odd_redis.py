@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+
 from tests.integration.operator.world import Operator, World
 
 MEBIBYTES = 60

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.operator.world import Operator, World
-from tests.waiting import eventually
 
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS
 from baton.kube.leases import leases_path
 from baton.model.times import to_seconds
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 Mood = Callable[[str], object]

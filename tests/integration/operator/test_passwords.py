@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import redis
+
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path, queues_path
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.self_signed import self_signed
 from tests.waiting import eventually
-
-from baton.kube.api import core_path
-from baton.kube.objects import groups_path, queues_path
 
 PASSWORD = "Fp7-quokka/4ever"
 IN_URL = "Fp7-quokka%2F4ever"

@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.integration.operator.world import World
-from tests.waiting import eventually
-
 from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.kube.objects import groups_path
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
+from tests.integration.operator.world import World
+from tests.waiting import eventually
 
 BATON = Path(sys.executable).parent / "baton"
 

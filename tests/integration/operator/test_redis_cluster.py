@@ -1,12 +1,11 @@
 """The operator on a Redis Cluster: a queue whose slot moves to another node, and announcements that are on another one."""
 
-from tests.clustered_redis import clustered_redis
-from tests.integration.operator.reassertion import goes_on
-from tests.integration.operator.world import World
-
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 from baton.queues.redis.keys import queue_key
+from tests.clustered_redis import clustered_redis
+from tests.integration.operator.reassertion import goes_on
+from tests.integration.operator.world import World
 
 
 async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop: World) -> None:

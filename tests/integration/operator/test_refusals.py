@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.integration.operator.world import World
 
 from baton.kube.api import ApiError
+from tests.integration.operator.world import World
 
 REDIS = {"type": "Redis", "redis": {"url": "redis://redis:6379"}}
 QUEUE: dict[str, Any] = {"partitions": 4, "source": REDIS}

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.integration.operator.test_trouble import assert_the_queue_agrees
-from tests.integration.operator.world import Cluster, Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.kube.api import ApiError, UnavailableError, core_path, group_path
 from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
+from tests.integration.operator.test_trouble import assert_the_queue_agrees
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 ADMISSION = "admissionregistration.k8s.io/v1"

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-from tests.integration.operator.world import Operator, World
-from tests.waiting import eventually
-
 from baton.kube.api import core_path
 from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import ledger_name
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
 
 
 async def test_one_of_two_releases_stands_back_and_takes_over_when_the_other_is_gone(

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
+from baton.queues.redis import RedisProducer, RedisReader
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
-
-from baton.queues.redis import RedisProducer, RedisReader
 
 NAME = "resized"
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from baton.kube.api import core_path, group_path
 from charts.render import CHART, KUBE_VERSION
 from cluster import ClusterError, helm_binary
 from cluster.cluster import Cluster as Machine
@@ -17,8 +19,6 @@ from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
-
-from baton.kube.api import core_path, group_path
 
 Start = Callable[..., Operator]
 

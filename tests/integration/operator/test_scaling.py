@@ -3,12 +3,11 @@
 import asyncio
 import json
 
-from tests.integration.operator.world import World
-from tests.waiting import eventually
-
 from baton.kube.api import core_path, group_path
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.pods import DELETION_COST
+from tests.integration.operator.world import World
+from tests.waiting import eventually
 
 
 async def scale(world: World, group: str, replicas: int) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisQueue
 from tests.integration.operator.reassertion import goes_on
 from tests.integration.operator.world import World
 from tests.watched_redis import watched_redis
-
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisQueue
 
 
 async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(shop: World) -> None:

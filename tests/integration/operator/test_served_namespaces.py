@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from baton.kube.api import core_path
+from baton.model.names import ledger_name
 from tests.integration.operator.accounts import HOME, Account, account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.waiting import eventually
-
-from baton.kube.api import core_path
-from baton.model.names import ledger_name
 
 REVIEWS = "authorization.k8s.io/v1"
 

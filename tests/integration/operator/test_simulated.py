@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from cluster.cluster import Cluster
-from tests.integration.operator.world import World
 
 from baton.simulation import read_scenario, simulate
+from cluster.cluster import Cluster
+from tests.integration.operator.world import World
 
 pytestmark = pytest.mark.integration
 

@@ -7,18 +7,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster.cluster import Cluster as Machine
-from tests.integration.operator.test_scaling import scale
-from tests.integration.operator.test_status_command import status
-from tests.integration.operator.world import Operator, World
-from tests.waiting import eventually
-
 from baton.kube.api import group_path
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path
 from baton.model.ids import QueueName
 from baton.model.session import Release
 from baton.model.times import to_micro_text, to_seconds, to_text
+from cluster.cluster import Cluster as Machine
+from tests.integration.operator.test_scaling import scale
+from tests.integration.operator.test_status_command import status
+from tests.integration.operator.world import Operator, World
+from tests.waiting import eventually
 
 SETTLES = QueueName("settles")
 SETTLED = "--for=condition=Settled"

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
+
+from baton.kube.api import ApiError, UnavailableError
 from tests.integration.operator.world import Cluster
 from tests.unit.queues.toy_tree import run_in, tree_with_the_toy
 from tests.waiting import eventually
-
-from baton.kube.api import ApiError, UnavailableError
 
 pytestmark = pytest.mark.integration
 

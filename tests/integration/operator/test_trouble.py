@@ -3,9 +3,6 @@
 import contextlib
 
 import pytest
-from tests.integration.operator.world import Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.model.ids import QueueName
@@ -14,6 +11,9 @@ from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import partition_keys
+from tests.integration.operator.world import Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 
 async def test_a_group_that_no_pod_belongs_to_says_so(shop: World) -> None:

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster as ControlPlane
 from redis import Redis
-from tests.integration.operator.conftest import apply_crds, namespace
-from tests.integration.operator.world import Cluster, Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.kube.api import connect
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, Owner
 from baton.queues.redis import RedisQueue
+from cluster import Cluster as ControlPlane
+from tests.integration.operator.conftest import apply_crds, namespace
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 OLD_UID = "11111111-2222-3333-4444-555555555555"
 

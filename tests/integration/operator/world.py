@@ -15,9 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.processes import ChildProcess
-from tests.waiting import PATIENCE, eventually
-
 from baton.kube.api import Api, NotFoundError, core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import LEASES, leases_path
@@ -29,6 +26,8 @@ from baton.model.session import Release, format_releases
 from baton.model.times import to_micro_text, to_text
 from baton.queues.protocol import Claimant, Owner
 from baton.queues.redis import RedisQueue
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE, eventually
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]

@@ -4,12 +4,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+
+from baton.assignors import Member, Request
 from tests.ids import a_request, reading
 from tests.peers import ask
 from tests.peers.comparison import compare, differences
 from tests.peers.groups import ZONES, a_group, a_strange_group, rebalanced
-
-from baton.assignors import Member, Request
 
 pytestmark = pytest.mark.integration
 COUNT = 2000

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import pytest
 import redis
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.routing import RoutingTable
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 GROUP = Claimant("shop/orders-group", "uid-of-the-group")
 _names = itertools.count()

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from tests.integration.redis.conftest import Queue
-from tests.waiting import PATIENCE, eventually
-
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
+from tests.integration.redis.conftest import Queue
+from tests.waiting import PATIENCE, eventually
 
 KEYS = 3
 """For each partition."""

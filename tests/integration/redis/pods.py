@@ -9,10 +9,6 @@ from pathlib import Path
 from typing import Unpack
 from uuid import uuid4
 
-from tests.in_memory_lease import InMemoryLease
-from tests.integration.redis.conftest import GROUP, Queue
-from tests.waiting import PATIENCE, eventually
-
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.callbacks import Callbacks
 from baton.consumer.deadlines import LedgerDeadlines, first_known
@@ -26,6 +22,9 @@ from baton.model.ranges import format_grants
 from baton.model.session import Release
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisAnnouncements, RedisReader
+from tests.in_memory_lease import InMemoryLease
+from tests.integration.redis.conftest import GROUP, Queue
+from tests.waiting import PATIENCE, eventually
 
 Grants = Mapping[int, int]
 _LAST = Epoch(1_000_000)

@@ -8,15 +8,15 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
-from tests.integration.redis.pods import Operator, Pod, acknowledged, operating
-from tests.redis_server import RedisServer
-from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.redis.keys import announcements_key, partition_keys
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.pods import Operator, Pod, acknowledged, operating
+from tests.redis_server import RedisServer
+from tests.waiting import HOUR, PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

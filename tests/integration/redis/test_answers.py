@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import redis
-from tests.integration.redis.conftest import Queue, make_queue
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisReader, reader
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import Queue, make_queue
 
 pytestmark = pytest.mark.integration
 

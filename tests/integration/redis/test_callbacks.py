@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, acknowledged, lag, operating
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import HeldEntry
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import Operator, acknowledged, lag, operating
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 
 import pytest
-from tests.integration.redis.conftest import GROUP, Queue
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE
 
 from baton.controller.queue_worker import QueueWorker
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.protocol import QueueAdapter
 from baton.queues.redis import RedisQueue
+from tests.integration.redis.conftest import GROUP, Queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 import redis
-from tests.integration.redis.conftest import GROUP
-from tests.redis_command import command, table_of
-from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry, Plan
@@ -28,6 +25,9 @@ from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import RoutingTable, slot_of
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.transport import Transport
+from tests.integration.redis.conftest import GROUP
+from tests.redis_command import command, table_of
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 

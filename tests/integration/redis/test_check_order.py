@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import lag, operating
-from tests.waiting import eventually, until
 
 from baton.cli.main import main
 from baton.queues.entry import Entry
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import lag, operating
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.integration
 

@@ -11,13 +11,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.clustered_redis import Clustered, clustered_redis
-from tests.integration.redis.conftest import GROUP, make_queue
-from tests.integration.redis.counted import Load, Seen, handled, in_time, processed
-from tests.integration.redis.pods import Pod, acknowledged, operating
-from tests.integration.redis.test_rights import USERS
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.cli.main import main
 from baton.controller.queue_request import ANSWER_WITHIN
@@ -26,6 +19,13 @@ from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
+from tests.clustered_redis import Clustered, clustered_redis
+from tests.integration.redis.conftest import GROUP, make_queue
+from tests.integration.redis.counted import Load, Seen, handled, in_time, processed
+from tests.integration.redis.pods import Pod, acknowledged, operating
+from tests.integration.redis.test_rights import USERS
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, Pod, lag, operating
-from tests.waiting import eventually, until
 
 from baton.consumer import Batch, HeldEntry
 from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import Operator, Pod, lag, operating
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.integration
 

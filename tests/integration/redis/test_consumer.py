@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import Operator, acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, PATIENCE, eventually, until
-
-from baton.model.ids import Epoch
-from baton.queues.entry import Entry
 
 pytestmark = pytest.mark.integration
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import redis
+
+from baton.model.ids import Epoch
+from baton.queues.redis import RedisReader
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import operating
 from tests.redis_server import RedisServer
 from tests.waiting import until
-
-from baton.model.ids import Epoch
-from baton.queues.redis import RedisReader
 
 pytestmark = pytest.mark.integration
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Plan
 from baton.queues.fence import PartitionPaused
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import GROUP
-from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
+from tests.integration.redis.conftest import GROUP
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,6 @@ from typing import TypedDict
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.integration.redis.conftest import Queue
-from tests.integration.redis.test_foreign_entries import FOREIGN, add
-from tests.integration.redis.test_producer import LossyProxy
-from tests.redis_server import RedisServer
 
 from baton.cli.main import main
 from baton.model.ids import Epoch
@@ -19,6 +15,10 @@ from baton.queues.dead_letters import LetterId
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.test_foreign_entries import FOREIGN, add
+from tests.integration.redis.test_producer import LossyProxy
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 

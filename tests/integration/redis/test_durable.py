@@ -3,12 +3,12 @@
 import logging
 
 import pytest
-from tests.integration.redis.conftest import make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
+from tests.integration.redis.conftest import make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

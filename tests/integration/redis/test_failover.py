@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.protocol import QueueUnreachable, Resizing
+from baton.queues.redis import AsyncRedisProducer, RedisProducer
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import operating
 from tests.integration.redis.test_resizing import ONE, finish, key
 from tests.listener import Listener
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
-
-from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import QueueUnreachable, Resizing
-from baton.queues.redis import AsyncRedisProducer, RedisProducer
 
 pytestmark = pytest.mark.integration
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Plan
 from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisReader
+from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.integration
 

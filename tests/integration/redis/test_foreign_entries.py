@@ -9,14 +9,14 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import HOUR, PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, retry_pause
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import HOUR, PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -11,12 +11,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from baton.model.ids import Epoch, Uid
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import write_ledger
 from tests.processes import ChildProcess
 from tests.waiting import eventually, until
-
-from baton.model.ids import Epoch, Uid
 
 pytestmark = pytest.mark.integration
 

@@ -1,11 +1,11 @@
 """Pausing, what is outstanding, and what a new owner gets first."""
 
 import pytest
-from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
+from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.integration
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch
+from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,12 @@ import sys
 from collections import defaultdict
 
 import pytest
-from tests.integration.redis import interrupted_program
-from tests.integration.redis.conftest import Queue
-from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
+from tests.integration.redis import interrupted_program
+from tests.integration.redis.conftest import Queue
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
 

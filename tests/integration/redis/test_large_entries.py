@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import pytest
-from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry, Plan
@@ -16,6 +15,7 @@ from baton.queues.redis.dead_letters import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.send_options import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
+from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.integration
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
 

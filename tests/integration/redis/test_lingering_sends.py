@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.test_producer import LossyProxy
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, Sent
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.test_producer import LossyProxy
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

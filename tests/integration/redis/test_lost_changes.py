@@ -3,9 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.test_resizing import ONE, accepted_once, finish, key
-from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
@@ -13,6 +10,9 @@ from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.resize_record import ResizeRecord
 from baton.queues.redis.routing import RoutingTable, slot_of
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.test_resizing import ONE, accepted_once, finish, key
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 

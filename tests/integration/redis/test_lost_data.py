@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import acknowledged, lag, operating
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.redis.keys import PartitionKeys, partition_keys
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import acknowledged, lag, operating
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

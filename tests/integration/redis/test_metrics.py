@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.metrics import ConsumerMetrics
@@ -19,6 +16,9 @@ from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

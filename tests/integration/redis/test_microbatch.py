@@ -1,13 +1,13 @@
 """A micro-batch plans a range, reads it as often as it needs, and commits it."""
 
 import pytest
-from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.redis import RedisReader, scripts
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.integration
 

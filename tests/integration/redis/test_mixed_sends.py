@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, eventually, until
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, eventually, until
 
 pytestmark = pytest.mark.integration
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import Operator, lag, operating
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import Batch, Consumer, HeldEntry, Reject, Retry
 from baton.consumer.deserializing import Deserializers
 from baton.model.ids import Epoch, Uid
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import Operator, lag, operating
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.listener import Listener
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
@@ -21,6 +17,10 @@ from baton.queues.redis import RedisProducer, RedisReader, scripts
 from baton.queues.redis import producer as producers
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.routing import slot_of
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.listener import Listener
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.redis.conftest import Queue
-from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
+from tests.integration.redis.conftest import Queue
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
 

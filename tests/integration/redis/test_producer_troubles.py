@@ -5,12 +5,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.producer import PendingSend
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

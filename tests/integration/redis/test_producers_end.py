@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 
 import pytest
+
+from baton.queues.redis import AsyncRedisProducer
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.test_lingering_sends import entries
 from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
-
-from baton.queues.redis import AsyncRedisProducer
 
 pytestmark = pytest.mark.integration
 

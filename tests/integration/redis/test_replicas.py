@@ -7,13 +7,13 @@ import threading
 
 import pytest
 import redis
-from tests.integration.redis.conftest import make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import until
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, scripts
 from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.conftest import make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 

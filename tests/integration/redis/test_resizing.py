@@ -7,16 +7,16 @@ from typing import cast
 
 import pytest
 import redis
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
-from tests.redis_command import table_of
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, until
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueConflict, Resizing
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader, resizer, scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.routing import RoutingTable, slot_of
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.redis_command import table_of
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import redis
-from tests.redis_server import RedisServer
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.protocol import Claimant, Heard, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import announcements_key, partition_keys
 from baton.queues.redis.routing import RoutingTable
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 

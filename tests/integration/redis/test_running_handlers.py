@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
+from baton.queues.entry import Entry
+from baton.queues.redis.connection import CONNECTION_OPTIONS
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import Operator, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
-
-from baton.queues.entry import Entry
-from baton.queues.redis.connection import CONNECTION_OPTIONS
 
 pytestmark = pytest.mark.integration
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.integration.redis.conftest import GROUP, make_queue
-from tests.integration.redis.counted import Load, Seen, handled, in_time, processed
-from tests.integration.redis.pods import Pod, acknowledged, operating
-from tests.redis_server import RedisSentinel
-from tests.watched_redis import PASSWORD, SERVICE, Watched, watched_redis
 
 from baton.cli.main import main
 from baton.model.ids import Epoch
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from tests.integration.redis.conftest import GROUP, make_queue
+from tests.integration.redis.counted import Load, Seen, handled, in_time, processed
+from tests.integration.redis.pods import Pod, acknowledged, operating
+from tests.redis_server import RedisSentinel
+from tests.watched_redis import PASSWORD, SERVICE, Watched, watched_redis
 
 pytestmark = pytest.mark.integration
 

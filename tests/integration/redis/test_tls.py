@@ -5,14 +5,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisProducer, RedisQueue
 from cluster.ports import free_ports
 from tests.integration.redis.counted import in_time
 from tests.redis_server import RedisServer
 from tests.self_signed import self_signed
 from tests.waiting import PATIENCE, until
-
-from baton.queues.protocol import Claimant, QueueUnreachable
-from baton.queues.redis import RedisProducer, RedisQueue
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import get_current_span
-from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import operating
-from tests.waiting import until
 
 from baton.consumer.tracing import context_headers, traced
 from baton.queues.entry import Entry
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import operating
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import redis
-from tests.integration.redis.conftest import GROUP, Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE, eventually, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, eventually, until
 
 pytestmark = pytest.mark.integration
 

@@ -1,11 +1,11 @@
 """Two processes that believe to be the same pod: the newer has the partition, and the older is told why it is refused."""
 
 import pytest
-from tests.forked import in_a_fork
-from tests.integration.redis.conftest import Queue
 
 from baton.model.ids import Epoch
 from baton.queues.fence import StaleOwner
+from tests.forked import in_a_fork
+from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.integration
 

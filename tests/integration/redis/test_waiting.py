@@ -4,12 +4,12 @@ import threading
 from typing import Any
 
 import pytest
-from tests.integration.redis.conftest import Queue
-from tests.waiting import HOUR, PATIENCE, until
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.redis import RedisReader, wakeup
+from tests.integration.redis.conftest import Queue
+from tests.waiting import HOUR, PATIENCE, until
 
 pytestmark = pytest.mark.integration
 

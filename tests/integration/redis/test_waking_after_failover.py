@@ -1,16 +1,16 @@
 """A wait ends when it is asked to, also where the server that it blocks at is not the queue's any more, and does not answer."""
 
 import pytest
+
+from baton.model.ids import Epoch
+from baton.queues.redis import wakeup
+from baton.queues.redis.keys import queue_key
 from tests.clustered_redis import clustered_redis
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.test_waiting import Waiting
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, until
 from tests.watched_redis import watched_redis
-
-from baton.model.ids import Epoch
-from baton.queues.redis import wakeup
-from baton.queues.redis.keys import queue_key
 
 pytestmark = pytest.mark.integration
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.integration.spark.world import World, Worlds
-from tests.redis_server import RedisServer
 
 from baton.spark.settings import Settings
+from tests.integration.spark.world import World, Worlds
+from tests.redis_server import RedisServer
 
 JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 

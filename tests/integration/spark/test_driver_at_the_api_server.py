@@ -7,10 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from cluster import Cluster
-from tests.ids import by_queue, epochs
-from tests.integration.spark.world import wait_for
-from tests.waiting import HOUR
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
@@ -20,6 +16,10 @@ from baton.model.names import driver_lease_name
 from baton.model.session import Release
 from baton.spark.ledger_view import WatchedLedger
 from baton.spark.session import DriverSession
+from cluster import Cluster
+from tests.ids import by_queue, epochs
+from tests.integration.spark.world import wait_for
+from tests.waiting import HOUR
 
 pytestmark = pytest.mark.integration
 

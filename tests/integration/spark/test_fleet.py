@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import Row as DataFrameRow
+
 from tests.integration.spark.world import Row, Worlds, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE

@@ -7,11 +7,6 @@ from contextlib import closing
 import pytest
 from pyspark import Accumulator
 from pyspark.sql import SparkSession
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.redis_server import RedisServer
-from tests.unit.spark.builders import entry
-from tests.unit.spark.written_ledger import WrittenLedger
-from tests.waiting import until
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.spark.batch import Range
@@ -23,6 +18,11 @@ from baton.spark.loop import Limits, Loop
 from baton.spark.queues import FleetQueues
 from baton.spark.reading import QueueAddress
 from baton.spark.statistics import Counts
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.redis_server import RedisServer
+from tests.unit.spark.builders import entry
+from tests.unit.spark.written_ledger import WrittenLedger
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 

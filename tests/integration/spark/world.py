@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.waiting import until
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -26,6 +25,7 @@ from baton.spark import Directory, Fleet, Statistics
 from baton.spark.executors import SparkExecutors
 from baton.spark.reading import TaskPod
 from baton.spark.session import SilentSession
+from tests.waiting import until
 
 T = TypeVar("T")
 ORDERS = QueueName("orders")

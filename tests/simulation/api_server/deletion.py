@@ -5,14 +5,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from baton.model.times import to_text
 from tests.simulation.api_server.kinds import KINDS, NAMESPACES, PODS, Kind
 from tests.simulation.api_server.manifests import Json, Manifest
 from tests.simulation.api_server.paths import Target
 from tests.simulation.api_server.refusals import Refused, conflict, not_found
 from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.writes import believe
-
-from baton.model.times import to_text
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which the collector of garbage holds an owner."""

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from tests.simulation.api_server.manifests import Json
-
 from baton.kube.objects import GROUP_VERSION
+from tests.simulation.api_server.manifests import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False)

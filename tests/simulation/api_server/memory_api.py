@@ -6,14 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import Context
 from typing import Any
 
+from baton.kube.api import JSON, METADATA, REQUEST_TIMEOUT, Api, UnavailableError, refusal
 from tests.simulation.api_server.faults import Delay, Hang, LoseAnswer, Refuse, Trouble, no_trouble
 from tests.simulation.api_server.history import Subscription
 from tests.simulation.api_server.manifests import Json
 from tests.simulation.api_server.paths import target
 from tests.simulation.api_server.refusals import Refused
 from tests.simulation.api_server.server import ApiServer
-
-from baton.kube.api import JSON, METADATA, REQUEST_TIMEOUT, Api, UnavailableError, refusal
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _PLAIN = Delay()

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from baton.model.times import to_text
 from tests.simulation.api_server.access import Access
 from tests.simulation.api_server.deletion import Deletion
 from tests.simulation.api_server.history import Change, Subscription
@@ -43,8 +44,6 @@ from tests.simulation.api_server.selectors import Selects, selector
 from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, REQUEST_LIMIT, STORED_LIMIT, check, check_change
 from tests.simulation.api_server.writes import changed_by, new, scale_of
-
-from baton.model.times import to_text
 
 
 class ApiServer:

@@ -10,12 +10,11 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
 
-from tests.simulation.api_server.memory_api import MemoryApi
-
 from baton.controller.watch import Backoffs
 from baton.controller.watches import CALM, FIRST_BACKOFF, LONGEST_BACKOFF
 from baton.kube.api import ApiError, UnavailableError
 from baton.kube.watched_kinds import WatchedKind
+from tests.simulation.api_server.memory_api import MemoryApi
 
 T = TypeVar("T")
 Put = Callable[[WatchedKind, str | None, Mapping[str, Any]], None]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from tests.simulation.seeds.queues import DOWN, FULL, HANGS, Queue
-
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
+from tests.simulation.seeds.queues import DOWN, FULL, HANGS, Queue
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.operators import Operator

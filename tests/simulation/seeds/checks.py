@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tests.simulation.seeds.invariant import InvariantError
-from tests.simulation.seeds.moves import Moves
-from tests.simulation.seeds.steps import StepChecks
-
 from baton.engine import Grant, GroupState, PartitionState, Step, partition_states, summary
 from baton.engine.group_state import state_of
 from baton.model.ids import Partition
+from tests.simulation.seeds.invariant import InvariantError
+from tests.simulation.seeds.moves import Moves
+from tests.simulation.seeds.steps import StepChecks
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.consumers import Consumer, Key

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.seeds.session import Session
-
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.session import Release
+from tests.simulation.seeds.session import Session
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.tenant import Tenant

@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from baton.controller.operator_replica import Replica
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path, queues_path
 from tests.simulation.api_server import MemoryApi
 from tests.simulation.api_server.refusals import Refused
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.peace import REACTION
-
-from baton.controller.operator_replica import Replica
-from baton.kube.api import core_path
-from baton.kube.objects import groups_path, queues_path
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.tenant import Tenant

@@ -7,6 +7,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
+
 from tests.simulation.seeds.loop import PROCESS
 
 if TYPE_CHECKING:

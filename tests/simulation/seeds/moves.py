@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tests.simulation.seeds.invariant import InvariantError
-
 from baton.engine import Step
 from baton.engine.step_events import Granted
 from baton.model.ids import Partition
+from tests.simulation.seeds.invariant import InvariantError
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.tenant import Tenant

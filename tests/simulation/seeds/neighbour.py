@@ -6,8 +6,6 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.api_server.refusals import Refused
-
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import WRITER_ANNOTATION
@@ -23,6 +21,7 @@ from baton.model.names import (
     SUBSCRIBED_ANNOTATION,
     ledger_name,
 )
+from tests.simulation.api_server.refusals import Refused
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.tenant import Tenant

@@ -9,10 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.api_server import MemoryApi, WatchFeed
-from tests.simulation.seeds.adapter import SeedQueue
-from tests.simulation.seeds.wire import Wire
-
 from baton.controller.adapters import UnsupportedSource
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
@@ -21,6 +17,9 @@ from baton.kube.election import Terms
 from baton.kube.objects import QueueView
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
+from tests.simulation.api_server import MemoryApi, WatchFeed
+from tests.simulation.seeds.adapter import SeedQueue
+from tests.simulation.seeds.wire import Wire
 
 if TYPE_CHECKING:
     from tests.simulation.api_server.faults import Fault

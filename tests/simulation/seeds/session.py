@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.api_server.refusals import Refused
-from tests.simulation.seeds.operators import EPOCH
-
 from baton.consumer.lease import renewed
 from baton.kube.leases import leases_path
 from baton.model.names import RELEASES_ANNOTATION, session_lease_name
 from baton.model.session import Release, format_releases
+from tests.simulation.api_server.refusals import Refused
+from tests.simulation.seeds.operators import EPOCH
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.consumers import Consumer

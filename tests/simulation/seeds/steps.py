@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tests.simulation.order import backwards
-from tests.simulation.seeds.invariant import InvariantError
-
 from baton.engine import GroupState, PartitionState, State, Step, dump, load, partition_states, step, summary
 from baton.engine.group_state import state_of
 from baton.engine.observation import Observation
 from baton.model.on_deadline import OnDeadline
+from tests.simulation.order import backwards
+from tests.simulation.seeds.invariant import InvariantError
 
 SAMPLE = 6
 """One step in so many is taken again, to see that repetition and order change nothing."""

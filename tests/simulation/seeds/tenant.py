@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from baton.kube.api import core_path, group_path
+from baton.kube.ledger_configmap import WRITER_ANNOTATION
+from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
+from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, ledger_name
 from tests.simulation.api_server.refusals import Refused
 from tests.simulation.seeds import manifests
 from tests.simulation.seeds.checks import Checks
@@ -14,11 +18,6 @@ from tests.simulation.seeds.neighbour import Neighbour
 from tests.simulation.seeds.operators import EPOCH
 from tests.simulation.seeds.queues import UP, Queue
 from tests.simulation.seeds.vigil import says_ready
-
-from baton.kube.api import core_path, group_path
-from baton.kube.ledger_configmap import WRITER_ANNOTATION
-from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
-from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, ledger_name
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.world import World

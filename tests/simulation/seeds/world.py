@@ -7,6 +7,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from baton.engine import Step
+from baton.kube.api import core_path
+from baton.kube.objects import groups_path
 from tests.simulation.api_server import ApiServer
 from tests.simulation.api_server.faults import LoseAnswer, Refuse
 from tests.simulation.api_server.refusals import Refused
@@ -16,10 +19,6 @@ from tests.simulation.seeds.loop import SeedLoop
 from tests.simulation.seeds.operators import EPOCH, LEASE, Operator
 from tests.simulation.seeds.tenant import Tenant
 from tests.simulation.seeds.vigil import Vigil
-
-from baton.engine import Step
-from baton.kube.api import core_path
-from baton.kube.objects import groups_path
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.queues import Queue

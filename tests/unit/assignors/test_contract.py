@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.ids import a_partition, a_request, by_member, reading
 
 from baton.assignors import Answer, AssignorError, Member, Request
 from baton.assignors.contract import checked, whatever_the_order
 from baton.model import MemberId, Partition, QueueName
+from tests.ids import a_partition, a_request, by_member, reading
 
 BOTH = reading("orders", "returns")
 REQUEST = a_request(

@@ -7,10 +7,10 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ids import a_request
-from tests.unit.assignors.worlds import all_partitions, requests
 
 from baton.assignors import Request, UnknownAssignorError, get, names
+from tests.ids import a_request
+from tests.unit.assignors.worlds import all_partitions, requests
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import pytest
 import yaml
+
 from charts import render
 from cluster import helm_binary
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from charts.render import CHART, ROOT
 from tests.unit.chart.conftest import Found, Objects, Template
 

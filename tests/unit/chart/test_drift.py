@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import yaml
+
 from charts.render import ROOT, install_manifest, rendered, stale_files
 
 

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
 
 from baton.api import ProposalStatus
 from baton.cli.group_screen import group_table, partition_table, screen
@@ -21,6 +20,7 @@ from baton.cli.plan import plan
 from baton.cli.printing import console, printable, say
 from baton.cli.simulate import simulate
 from baton.engine import dump
+from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
 
 ROOT = Path(__file__).parents[3]
 REQUEST = (

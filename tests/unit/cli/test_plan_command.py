@@ -9,10 +9,10 @@ from typing import Any, NotRequired
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.waiting import PATIENCE
 
 from baton.cli.main import main
 from baton.cli.plan_answer import AnswerObject
+from tests.waiting import PATIENCE
 
 Asked = str | dict[str, Any]
 """A line as it is, or what it says."""

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from rich.console import Console
-from tests.unit.assignors.worlds import requests
 
 from baton.assignors import Request, get
 from baton.assignors.building_blocks.holders import holders
 from baton.cli.comparison import Comparison
 from baton.cli.explanation import explanation
 from baton.cli.main import main
+from tests.unit.assignors.worlds import requests
 
 
 def request(assignor: str, queues: dict[str, int], owned: dict[str, str], **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.api.enums import Approval, ScaleMode
 from baton.cli.comparison import Comparison
@@ -12,6 +11,7 @@ from baton.engine import dump, load
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
 from baton.simulation.virtual_time import run
+from tests.unit.engine.group import Group
 
 NOW = 1_795_273_758.4289183
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from tests.unit.engine.group import Group
 
 from baton.api import Handoff
 from baton.api.enums import Approval
@@ -19,6 +18,7 @@ from baton.cli.move_text import handoff
 from baton.cli.printing import console, table
 from baton.engine import dump
 from baton.engine.observation import GroupSpec
+from tests.unit.engine.group import Group
 
 MANIFEST: Mapping[str, Any] = {
     "metadata": {"namespace": "shop", "name": "orders", "uid": "u", "resourceVersion": "1", "generation": 1},

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
-from tests.in_memory_queue import InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.model.ids import Epoch
+from tests.in_memory_queue import InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE
 
 
 async def test_a_wait_that_is_cancelled_changes_nothing_for_others_and_later_ones() -> None:

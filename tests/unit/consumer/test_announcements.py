@@ -10,7 +10,6 @@ from queue import Empty, SimpleQueue
 from unittest.mock import Mock
 
 import pytest
-from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer import announcements
 from baton.consumer.announcements import AnnouncedAssignments, merged, unconfirmed
@@ -18,6 +17,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.ranges import parse_grants
 from baton.queues.protocol import Heard, QueueUnreachable
+from tests.waiting import HOUR, PATIENCE, until
 
 ME, UID, ORDERS = MemberId("pod"), Uid("me"), QueueName("orders")
 FIVE = Partition(ORDERS, 5)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE
 
 from baton.consumer import AssignmentSource
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
+from tests.waiting import PATIENCE
 
 ME, MY_UID = MemberId("orders-0"), Uid("uid-0")
 

@@ -5,13 +5,13 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE, until
 
 from baton.consumer.batch import Batch
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Partition
 from baton.queues.entry import Entry
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
 
 
 def test_callbacks_of_several_workers_are_never_beside_one_another() -> None:

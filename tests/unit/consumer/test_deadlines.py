@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
@@ -15,6 +14,7 @@ from baton.engine.ledger import dump
 from baton.engine.state import GroupState, Move
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.names import LEDGER_GROUP_KEY
+from tests.waiting import PATIENCE
 
 ORDERS = QueueName("orders")
 TWO = Epoch(2)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.in_memory_lease import InMemoryLease
-from tests.waiting import until
 
 from baton.consumer import AssignmentSource, Pod, Session
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
+from tests.in_memory_lease import InMemoryLease
+from tests.waiting import until
 
 APP = Path(__file__).parents[3] / "manifests" / "examples" / "external-consumer" / "app.py"
 JOBS = QueueName("jobs")

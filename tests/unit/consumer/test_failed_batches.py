@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import Consumer, Reject, Retry
 from baton.consumer.batch import Batch
 from baton.consumer.deserializing import Deserializers
 from baton.consumer.held_entry import HeldEntry
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
 
 ALL = [str(number) for number in range(20)]
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.in_memory_queue import InMemoryQueue, consumer_of
 
 from baton.consumer.callbacks import Callbacks
 from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import HandlerRun
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
+from tests.in_memory_queue import InMemoryQueue, consumer_of
 
 ENTRY = Entry(QueueName("orders"), 0, "1-0", b"k", b"v", 0, Epoch(1), False)
 

@@ -4,7 +4,6 @@ import logging
 from unittest.mock import Mock
 
 import pytest
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue
 
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
@@ -12,6 +11,7 @@ from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Owner
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue
 
 
 class Held:

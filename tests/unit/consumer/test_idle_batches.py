@@ -4,11 +4,10 @@ import threading
 from collections.abc import Callable
 from math import inf
 
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE, until
-
 from baton.consumer import Consumer
 from baton.consumer.batch import Batch
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
 
 
 def running(consumer: Consumer, ledger: InMemoryLedger, handler: Callable[[Batch], None]) -> Callable[[], None]:

@@ -5,6 +5,7 @@ import signal
 import threading
 
 import pytest
+
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import until
 

@@ -2,10 +2,9 @@
 
 import asyncio
 
+from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, eventually
-
-from baton.queues.entry import Entry
 
 
 async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.unit.consumer.test_entry_sequence import sequence
 
 from baton.consumer import Reject, Retry
 from baton.consumer.acknowledgement import Acknowledgement
@@ -18,6 +17,7 @@ from baton.consumer.handler import is_coroutine_function
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.outcome import DeadLetter, Nack, Outcome, outcome_of
 from baton.queues.entry import Entry
+from tests.unit.consumer.test_entry_sequence import sequence
 
 
 @pytest.mark.parametrize(

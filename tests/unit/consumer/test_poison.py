@@ -5,9 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.in_memory_lease import InMemoryLease
-from tests.in_memory_queue import InMemoryQueue, consumer_of
-from tests.waiting import until
 
 from baton.consumer import Retry
 from baton.consumer.batch import Batch
@@ -15,6 +12,9 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Nack, outcome_of
 from baton.consumer.session import Session
 from baton.model.ids import Epoch
+from tests.in_memory_lease import InMemoryLease
+from tests.in_memory_queue import InMemoryQueue, consumer_of
+from tests.waiting import until
 
 
 class SilentError(Exception):

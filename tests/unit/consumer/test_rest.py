@@ -5,8 +5,6 @@ import time
 from typing import cast
 
 import pytest
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer import Consumer, Retry, wake_times
 from baton.consumer.deserializing import Deserializers
@@ -14,6 +12,8 @@ from baton.consumer.handler_options import CheckedOptions, HandlerOptions
 from baton.consumer.held_entry import HeldEntry
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import HOUR, PATIENCE, until
 
 DELAY = 0.2
 

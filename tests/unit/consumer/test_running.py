@@ -5,15 +5,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.forked import in_a_fork
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.unit.consumer.test_waiter import EmptyQueue
-from tests.waiting import PATIENCE
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.callbacks import Callbacks, Partitions
 from baton.consumer.held_entry import HeldEntry
 from baton.model.ids import MemberId, Uid
+from tests.forked import in_a_fork
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.unit.consumer.test_waiter import EmptyQueue
+from tests.waiting import PATIENCE
 
 
 def consumer(directory: Path) -> Consumer:

@@ -7,13 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE, eventually, until
 
 from baton.consumer import Consumer
 from baton.consumer.callbacks import Callbacks
 from baton.consumer.handler import Handler
 from baton.queues.entry import Entry
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, eventually, until
 
 
 @asynccontextmanager

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from tests.in_memory_lease import InMemoryLease
-from tests.waiting import HOUR, PATIENCE, until
 
 from baton.consumer import LeaseStore, Session
 from baton.consumer.lease import renewed
@@ -14,6 +12,8 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, TROUBLE_ANNOTATION
 from baton.model.session import Release
+from tests.in_memory_lease import InMemoryLease
+from tests.waiting import HOUR, PATIENCE, until
 
 ORDERS = QueueName("orders")
 NOW = datetime(2026, 11, 21, 9, 48, 0, tzinfo=UTC)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 import urllib3
-from tests.listener import Listener
 
 from baton.consumer.api_server import WATCH_FOR, ApiConnection
+from tests.listener import Listener
 
 EVENT = b'{"type":"MODIFIED","object":{}}\n'
 ANSWER = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(EVENT), EVENT)

@@ -6,13 +6,13 @@ import pickle
 import threading
 
 import pytest
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import Batch, Reject, Retry
 from baton.consumer.handler_options import HandlerOptions
 from baton.consumer.held_entry import HeldEntry
 from baton.queues.entry import Entry
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
 
 
 def test_a_late_word_on_an_earlier_try_does_not_settle_the_later_one() -> None:

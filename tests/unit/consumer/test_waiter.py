@@ -7,13 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.waiting import PATIENCE, until
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.waiter import Waiter
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
+from tests.waiting import PATIENCE, until
 
 
 class EmptyQueue:

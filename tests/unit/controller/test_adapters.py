@@ -5,8 +5,6 @@ import socket
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import Fault, Refuse
-from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.adapters import UnsupportedSource, open_queue
 from baton.kube.api import core_path
@@ -14,6 +12,8 @@ from baton.kube.objects import queue_view
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisReader
+from tests.simulation.api_server import Fault, Refuse
+from tests.unit.kube.memory_api import ShopApi
 
 SECRET = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis", "key": "url"}}}
 

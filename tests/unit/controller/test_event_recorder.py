@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.event_recorder import TROUBLE_APART, EventRecorder
 from baton.controller.metrics import Metrics
@@ -29,6 +28,7 @@ from baton.engine.step_events import (
 from baton.kube.clock import ApiServerClock
 from baton.kube.events import Events, Kind, Regarding
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from tests.unit.kube.memory_api import ShopApi
 
 KEY = ("shop", "orders")
 ABOUT = Regarding("baton.dev/v1alpha1", "ConsumerGroup", "shop", "orders", "uid")

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from tests.unit.kube.memory_api import ShopApi
-
 from baton.controller.finalizer import Finalizer
 from baton.kube.objects import FINALIZER, GroupView, group_view, groups_path
+from tests.unit.kube.memory_api import ShopApi
 
 OTHERS = "example.com/backup"
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
-from tests.waiting import HOUR, PATIENCE
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, ShownState
 from baton.controller.health import MOST_CONNECTIONS, HealthServer, PortTaken
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.kube.clock import ApiServerClock
+from tests.waiting import HOUR, PATIENCE
 
 
 @dataclass

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.unit.controller.test_status import group_view
-from tests.unit.engine.group import Group
 
 from baton.api import ConsumerGroupStatus
 from baton.api.enums import Approval
@@ -16,6 +14,8 @@ from baton.engine import summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
 from baton.kube.members import GroupMembers
 from baton.model.ids import QueueName
+from tests.unit.controller.test_status import group_view
+from tests.unit.engine.group import Group
 
 HELD_UNTIL = "1970-01-01T00:00:25Z"
 PAUSE = "spec.paused holds back what is due, until it is false"

@@ -4,11 +4,11 @@ import asyncio
 import threading
 
 import pytest
-from tests.waiting import eventually
 
 from baton.controller.large_work import THREADS, GroupWork, LargeWork
 from baton.controller.problems import Reason
 from baton.controller.refusals import Stuck
+from tests.waiting import eventually
 
 LARGE, HALF, SMALL = 100_000, 50_000, 1_000
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group, grants, partition
 
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.engine.observation import ObservedQueue, OwnerRecord
@@ -11,6 +10,7 @@ from baton.engine.state import PartitionRecord
 from baton.engine.step import step
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.protocol import Owner
+from tests.unit.engine.group import Group, grants, partition
 
 ORDERS = QueueName("orders")
 

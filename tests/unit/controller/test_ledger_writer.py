@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from tests.unit.kube.memory_api import ShopApi
 
 from baton.controller.ledger_writer import LedgerWriter
 from baton.engine.ledger_bounds import MOST_PARTITIONS
@@ -23,6 +22,7 @@ from baton.kube.ledger_configmap import (
     size,
 )
 from baton.kube.releases import OperatorReleases
+from tests.unit.kube.memory_api import ShopApi
 
 OWNER = LedgerOwner("shop", "orders", "uid-1")
 LEASE = leases_path("baton", "operator")

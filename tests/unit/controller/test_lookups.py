@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.waiting import eventually
 
 from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.large_work import LargeWork
@@ -15,6 +14,7 @@ from baton.controller.lookups import THREADS
 from baton.controller.offload import MUCH, aside
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisQueue
+from tests.waiting import eventually
 
 
 class Resolver:

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from tests.unit.controller.test_event_recorder import Said
-
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.metrics import Metrics
 from baton.controller.mislabelled_pods import AFTER, AGAIN, AT_ONCE, BURST, MOST_LABELS, OTHERS, REFILL, PodWarnings
 from baton.kube.clock import ApiServerClock
 from baton.kube.pods import PodView
+from tests.unit.controller.test_event_recorder import Said
 
 
 class Told(Said):

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Set
 
 import pytest
-from tests.unit.controller.memory_queue import MemoryQueue
-from tests.waiting import PATIENCE, eventually
 
 from baton.controller import queue_worker
 from baton.controller.adapters import UnsupportedSource
@@ -16,6 +14,8 @@ from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, Resizing
+from tests.unit.controller.memory_queue import MemoryQueue
+from tests.waiting import PATIENCE, eventually
 
 ORDERS = QueueName("orders")
 

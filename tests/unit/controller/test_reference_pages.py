@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client import generate_latest
-from tests.unit.kube.memory_api import ShopApi
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.controller.adapters import open_queue
@@ -23,6 +22,7 @@ from baton.controller.watches import Watches
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import GroupView
+from tests.unit.kube.memory_api import ShopApi
 
 ROOT = Path(__file__).parents[3]
 REFERENCE, EXAMPLES = ROOT / "docs" / "reference", ROOT / "manifests" / "examples"

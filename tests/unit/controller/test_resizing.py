@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.controller.test_group_observation import queue
 
 from baton.api import PartitionScaleStatus
 from baton.controller.event_reasons import EventReason
@@ -14,6 +13,7 @@ from baton.controller.resizing import Resizings, resized
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.queues.protocol import Resizing
+from tests.unit.controller.test_group_observation import queue
 
 ORDERS = QueueName("orders")
 REST = QueueFacts(partitions=13)

@@ -2,9 +2,8 @@
 
 import asyncio
 
-from tests.waiting import PATIENCE
-
 from baton.controller.round_pacing import AT_ONCE, RoundPacing
+from tests.waiting import PATIENCE
 
 
 async def test_others_have_their_turn_between_some_and_the_next() -> None:

@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 from baton.api import ConsumerGroupSpec
 from baton.controller.scaling import Scaling
@@ -17,6 +16,7 @@ from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler
 from baton.model.ids import MemberId, Uid
+from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 TARGET = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
 NOBODY = GroupMembers()

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.api import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
 from baton.api.enums import Approval, Protocol
@@ -18,6 +17,7 @@ from baton.engine import summary
 from baton.engine.observation import GroupSpec
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
+from tests.unit.engine.group import Group
 
 NOW = 1_800_000_000.0
 HELD = HoldUp(Reason.HOLDDOWN, "held down until then")

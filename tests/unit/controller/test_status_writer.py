@@ -4,12 +4,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 from baton.controller.status_writer import HEARTBEAT, SPREAD, StatusWriter
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path
 from baton.model.times import to_seconds, to_text
+from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 ORDERS = groups_path("shop", "orders")
 BEFORE = {"state": "Holddown", "holdUntil": "2026-01-01T00:00:00Z"}

@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from tests.unit.controller.http_api_server import HttpApiServer, Json
-from tests.waiting import eventually
 
 from baton.controller import watch as watch_module
 from baton.controller import watches as watches_module
@@ -19,6 +17,8 @@ from baton.controller.watch_events import WatchEvents
 from baton.controller.watches import Watches
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind
+from tests.unit.controller.http_api_server import HttpApiServer, Json
+from tests.waiting import eventually
 
 
 def test_a_watch_is_tried_again_soon_and_for_ever() -> None:

@@ -1,10 +1,11 @@
 """The chart at the end: what held at each moment, in as many columns as there are."""
 
+from rich.console import Console
+
 from demo.chart import averaged, chart, sampled
 from demo.eyes import Moment
 from demo.story import Line, Voice, clock_text
 from demo.view import Colours, spark
-from rich.console import Console
 
 
 def test_each_column_shows_what_held_at_its_end() -> None:

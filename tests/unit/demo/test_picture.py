@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from demo.picture import Member, Picture, compose
-
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
+from demo.picture import Member, Picture, compose
 
 
 def pod(name: str, *, uid: str = "", ready: bool = True, phase: str = "Running", leaving: bool = False) -> dict[str, Any]:

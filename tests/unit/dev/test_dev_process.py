@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tests.processes import ChildProcess
-from tests.waiting import until
 
 from baton.dev.folder import Address, DevFolder
 from baton.dev.server import DevServer
+from tests.processes import ChildProcess
+from tests.waiting import until
 
 BATON = Path(sys.executable).parent / "baton"
 CHILD = """

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group, grants, partition, pauses
 
 from baton.api.enums import Approval, Protocol
 from baton.engine import State, dump, load
@@ -11,6 +10,7 @@ from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec
 from baton.engine.step_events import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
 from baton.model.ids import MemberId
+from tests.unit.engine.group import Group, grants, partition, pauses
 
 MANUAL = GroupSpec(approval=Approval.MANUAL)
 

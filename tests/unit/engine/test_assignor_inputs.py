@@ -5,11 +5,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.engine import dump, load, summary
 from baton.engine.observation import GroupSpec
 from baton.model.ids import MemberId, QueueName
+from tests.unit.engine.group import Group
 
 ORDERS = QueueName("orders")
 EAST, WEST = frozenset({"east"}), frozenset({"west"})

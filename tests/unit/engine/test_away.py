@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group, grants, pauses
 
 from baton.api.enums import Protocol
 from baton.engine import State
@@ -13,6 +12,7 @@ from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.on_deadline import OnDeadline
 from baton.model.session import Release
+from tests.unit.engine.group import Group, grants, pauses
 
 
 def external(spec: GroupSpec | None = None, partitions: int = 2) -> Group:

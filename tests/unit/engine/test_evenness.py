@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.engine.draft import Draft
 from baton.engine.evenness import even, evenly_spread, within_one
 from baton.engine.observation import ObservedQueue
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from tests.unit.engine.group import Group
 
 
 def draft(reads: dict[str, str], has: dict[str, dict[str, int]], exclusive: str = "") -> Draft:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.assignors import Answer, Request, get, install
 from baton.engine import summary
 from baton.engine.observation import GroupSpec
+from tests.unit.engine.group import Group
 
 MINE = "example.com/mine"
 

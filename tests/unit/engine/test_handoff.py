@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-from tests.unit.engine.group import Group, grants, partition, pauses
-
 from baton.api.enums import Protocol
 from baton.engine import Grant, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.step_events import Redirected, Revoked
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.on_deadline import OnDeadline
+from tests.unit.engine.group import Group, grants, partition, pauses
 
 
 def handing_off(partitions: int = 2, **queue: object) -> Group:

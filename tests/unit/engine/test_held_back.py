@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from tests.unit.engine.group import Group, grants, pauses
-
 from baton.engine import State
 from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec, HeldBack
 from baton.model.on_deadline import OnDeadline
+from tests.unit.engine.group import Group, grants, pauses
 
 
 def held(how: HeldBack, partitions: int = 4, spec: GroupSpec | None = None, **queue: object) -> Group:

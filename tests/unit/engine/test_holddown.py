@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from tests.unit.engine.group import Group
-
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
+from tests.unit.engine.group import Group
 
 
 def state(group: Group) -> tuple[State, float | None]:

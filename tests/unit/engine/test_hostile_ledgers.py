@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.engine.group import Group
-from tests.unit.engine.test_ledger import NASTY, busy, places
 
 from baton.engine import GroupState, LedgerError, dump, load, partition_states, step, summary
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.state import KnownMember, KnownQueue, PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from tests.unit.engine.group import Group
+from tests.unit.engine.test_ledger import NASTY, busy, places
 
 CONFIG_MAP = 1024 * 1024
 BUSY = dump(busy())

@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.engine.group import Group
 
 from baton.engine import GroupState, LedgerError, dump, load, step, summary
 from baton.engine.observation import GroupSpec
+from tests.unit.engine.group import Group
 
 
 def busy() -> GroupState:

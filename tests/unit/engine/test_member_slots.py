@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model import MemberId
 from baton.model.ids import QueueName
+from tests.unit.engine.group import Group
 
 
 def ready(group: Group) -> bool:

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from tests.unit.engine.group import Group, partition
-
 from baton.engine import PartitionState, partition_state, partition_states
 from baton.engine.observation import GroupSpec
+from tests.unit.engine.group import Group, partition
 
 
 def words(group: Group) -> list[str]:

@@ -4,11 +4,11 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group, grants, partition, pauses
 
 from baton.engine import State, partitions, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
+from tests.unit.engine.group import Group, grants, partition, pauses
 
 PAY = QueueName("pay")
 

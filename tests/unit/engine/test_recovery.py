@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from tests.unit.engine.group import Group, grants, partition
-
 from baton.engine import GroupState, State, summary
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.model.ids import Epoch, QueueName, Uid
+from tests.unit.engine.group import Group, grants, partition
 
 ORDERS = QueueName("orders")
 

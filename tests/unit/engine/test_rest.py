@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tests.unit.engine.group import Group
-
 from baton.engine import step
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Partition
+from tests.unit.engine.group import Group
 
 
 class Untouchable(Mapping[Partition, PartitionRecord]):

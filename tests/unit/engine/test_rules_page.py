@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-from tests.mutation.rules import ENGINE
-
 from baton.engine.rules import RULES
+from tests.mutation.rules import ENGINE
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "concepts" / "rules.md").read_text()

@@ -3,11 +3,10 @@
 import json
 from dataclasses import replace
 
-from tests.unit.engine.group import Group
-
 from baton.api.enums import ScaleMode
 from baton.engine import State, dump, summary
 from baton.engine.observation import GroupSpec
+from tests.unit.engine.group import Group
 
 
 def fleet(partitions: int, *names: str) -> Group:

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.api.enums import Approval
 from baton.engine import Summary, summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
 from baton.model.ids import QueueName
+from tests.unit.engine.group import Group
 
 
 def words(group: Group) -> tuple[bool, bool]:

@@ -1,11 +1,11 @@
 """Rule 6: members with an identity keep their slot while they are away."""
 
 import pytest
-from tests.unit.engine.group import Group
 
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
 from baton.engine.step_events import Fenced
+from tests.unit.engine.group import Group
 
 STATIC = GroupSpec(delay=2, session_timeout=10)
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.engine.group import Group, partition, pauses
 
 from baton.engine import GroupState
 from baton.engine.observation import GroupSpec, ObservedQueue, OwnerRecord
 from baton.model.ids import Epoch, QueueName, Uid
+from tests.unit.engine.group import Group, partition, pauses
 
 ORDERS, PAYMENTS = QueueName("orders"), QueueName("payments")
 

@@ -4,12 +4,12 @@ from math import inf, nan
 
 import pytest
 from click.testing import CliRunner
-from tests.unit.kube.memory_api import ShopApi
 
 from baton.cli.operator import operator
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms, still_leads
 from baton.kube.elector import Elector
+from tests.unit.kube.memory_api import ShopApi
 
 TERMS = Terms(duration=10, renew_deadline=6, retry=1)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/baton/leases/operator"

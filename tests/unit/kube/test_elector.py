@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
-from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, MemoryApi, Refuse
 
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
@@ -13,6 +12,7 @@ from baton.kube.elector import Elector
 from baton.kube.leases import leases_path
 from baton.kube.releases import PATIENCE, OperatorReleases
 from baton.simulation import virtual_time
+from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, MemoryApi, Refuse
 
 PATH = leases_path("baton", "operator")
 

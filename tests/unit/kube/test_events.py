@@ -5,11 +5,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation.api_server import ApiServer, Hang, MemoryApi
 
 from baton.kube.api import group_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.events import EVENTS, QUEUED_AT_MOST, Events, Kind, Regarding
+from tests.simulation.api_server import ApiServer, Hang, MemoryApi
 
 
 async def posted(name: str, note: str, instance: str = "one") -> list[dict[str, Any]]:

@@ -5,13 +5,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from tests.ids import reading
 
 from baton.kube.leases import LeaseView
 from baton.kube.members import LeftOut, membership
 from baton.kube.pods import PodView, view
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.session import PodReleases, Release, format_releases, parse_releases
+from tests.ids import reading
 
 POD = PodView("shop", MemberId("a"), Uid("u-a"), "orders", ready_since=100.0, running=True)
 SESSION = LeaseView("shop", "baton-a", "orders", Uid("u-a"))

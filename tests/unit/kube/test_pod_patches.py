@@ -3,14 +3,13 @@
 import asyncio
 from dataclasses import replace
 
-from tests.unit.kube.memory_api import ShopApi
-
 from baton.kube.api import BOUNDS
 from baton.kube.clock import ApiServerClock
 from baton.kube.mount_refresh import SHOWN_WITHIN, MountRefresher, due_refreshes, mark
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler, marks, victims
 from baton.model.ids import MemberId, Uid
+from tests.unit.kube.memory_api import ShopApi
 
 A = PodView("shop", MemberId("a"), Uid("u-a"), "orders")
 B = PodView("shop", MemberId("b"), Uid("u-b"), "orders", told=mark("entry of b"))

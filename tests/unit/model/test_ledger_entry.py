@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from tests.ids import by_queue, epochs
 
 from baton.model import MemberId, Uid
 from baton.model.ledger import LedgerError, MemberEntry
+from tests.ids import by_queue, epochs
 
 ENTRY = MemberEntry(
     group="shop/orders",

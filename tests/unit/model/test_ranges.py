@@ -3,10 +3,10 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ids import epochs
 
 from baton.model import Epoch, format_grants, format_numbers, parse_grants, parse_numbers
 from baton.model.ranges import GrantSpans, count_named
+from tests.ids import epochs
 
 numbers = st.frozensets(st.integers(0, 300))
 grants = st.dictionaries(st.integers(0, 300), st.integers(1, 5).map(Epoch))

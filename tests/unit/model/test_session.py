@@ -3,10 +3,10 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.in_memory_lease import releases_in
 
 from baton.model import Epoch, QueueName, Uid
 from baton.model.session import LONGEST, Release, Releases, format_releases, parse_releases
+from tests.in_memory_lease import releases_in
 
 releases = st.frozensets(
     st.builds(

@@ -4,11 +4,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from tests.waiting import PATIENCE
-
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.protocol import Heard
 from baton.queues.redis import RedisAnnouncements
+from tests.waiting import PATIENCE
 
 
 class OneByOne(RedisAnnouncements):

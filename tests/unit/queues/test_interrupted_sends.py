@@ -9,8 +9,6 @@ from random import Random
 from typing import Any
 
 from redis.exceptions import NoScriptError
-from tests.unit.queues.interrupting import Interrupted, Steps
-from tests.waiting import PATIENCE
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
@@ -18,6 +16,8 @@ from baton.queues.redis.keys import entry_id
 from baton.queues.redis.outgoing import Sent
 from baton.queues.redis.producer import PendingSend
 from baton.queues.redis.routing import RoutingTable
+from tests.unit.queues.interrupting import Interrupted, Steps
+from tests.waiting import PATIENCE
 
 INTERRUPTED = tuple(
     f"baton/queues/redis/{name}.py"

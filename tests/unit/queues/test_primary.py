@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from tests.listener import Listener
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
@@ -14,6 +13,7 @@ from baton.queues.redis.connection import async_client, client, explained
 from baton.queues.redis.primary import NotPrimaryError
 from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
+from tests.listener import Listener
 
 ANSWERS = {
     "READONLY You can't write against a read only replica.": "is a read-only replica",

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from tests.listener import Listener
 
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue
+from tests.listener import Listener
 
 
 class Asked:

@@ -5,13 +5,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.self_signed import self_signed
-from tests.waiting import PATIENCE
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisQueue, RedisReader, tls_files
 from baton.queues.redis.tls_files import LARGEST, TlsFileError, TlsFiles
+from tests.self_signed import self_signed
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

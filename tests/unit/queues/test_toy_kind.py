@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tests.unit.queues.toy_tree import ROOT, run_in, tree_with_the_toy
 
 PROGRAM = Path(__file__).with_name("toy_program.py")

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from baton.queues.toy.server import SERVERS, ToyQueue
-from tests.simulation.replicas import Lone
-from tests.simulation.seeds import manifests
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 from baton.api.generate import files
@@ -27,6 +25,8 @@ from baton.queues.consumer_side import addressed, opened
 from baton.queues.entry import Entry
 from baton.queues.kinds import kind
 from baton.simulation import virtual_time
+from tests.simulation.replicas import Lone
+from tests.simulation.seeds import manifests
 
 SPEC = {"source": {"type": "Toy", "toy": {"server": "one"}}, "partitions": 4, "rebalance": {"delaySeconds": 0}}
 

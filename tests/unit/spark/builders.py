@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from tests.ids import by_queue, epochs
-
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.spark.locality import Executor
 from baton.spark.ownership import PartitionGrant
+from tests.ids import by_queue, epochs
 
 Numbers = Mapping[int, int]
 

@@ -1,14 +1,14 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.ids import by_member
-from tests.unit.spark.builders import entry, executor, grant
 
 from baton.model import Epoch, MemberId, QueueName
 from baton.queues.entry import Plan
 from baton.spark.batch import Range, in_turn, part_of, plannable, read_task, tasks
 from baton.spark.locality import Executor, by_pod, location
 from baton.spark.ownership import ownership
+from tests.ids import by_member
+from tests.unit.spark.builders import entry, executor, grant
 
 ORDERS = QueueName("orders")
 

@@ -1,11 +1,11 @@
 import threading
 
 import pytest
-from tests.unit.spark.builders import executor
-from tests.waiting import PATIENCE, until
 
 from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
 from baton.spark.locality import Executor
+from tests.unit.spark.builders import executor
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture

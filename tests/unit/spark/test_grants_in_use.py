@@ -1,10 +1,10 @@
 import pytest
-from tests.unit.spark.builders import entry, grant
-from tests.unit.spark.written_ledger import WrittenLedger
 
 from baton.model.session import Release
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.ownership import Ownership, PartitionGrant
+from tests.unit.spark.builders import entry, grant
+from tests.unit.spark.written_ledger import WrittenLedger
 
 Said = list[frozenset[Release]]
 

@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.spark.builders import entry
 
 from baton.model import MemberId
 from baton.model.ledger import MemberEntry
 from baton.spark.ledger_view import MountedLedger, parse
 from baton.spark.scale import RequestedScale
+from tests.unit.spark.builders import entry
 
 
 def test_members_and_size_are_read_from_the_map() -> None:

@@ -1,9 +1,8 @@
 from dataclasses import replace
 
-from tests.unit.spark.builders import entry, grant
-
 from baton.model import Uid
 from baton.spark.ownership import ownership, refusal
+from tests.unit.spark.builders import entry, grant
 
 
 def test_the_ledger_turned_around_names_every_grant_once() -> None:

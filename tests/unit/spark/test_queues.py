@@ -1,14 +1,14 @@
 """The driver's side of queues that do not answer."""
 
 import pytest
-from cluster.ports import free_ports
-from tests.unit.spark.builders import grant
 
 from baton.model.ids import QueueName
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
 from baton.spark.queues import FleetQueues
 from baton.spark.reading import QueueAddress
+from cluster.ports import free_ports
+from tests.unit.spark.builders import grant
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 

@@ -1,11 +1,11 @@
 import json
 
 import pytest
-from tests.unit.spark.builders import entry, executor
 
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.spark.scale import Order, RequestedScale, order, parse_scale
+from tests.unit.spark.builders import entry, executor
 
 NOBODY: frozenset[MemberId] = frozenset()
 

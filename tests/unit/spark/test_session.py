@@ -1,6 +1,5 @@
-from tests.unit.spark.builders import grant
-
 from baton.spark.session import Word
+from tests.unit.spark.builders import grant
 
 
 def test_the_driver_s_word_names_its_executors_and_application() -> None:

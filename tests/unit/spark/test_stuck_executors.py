@@ -1,6 +1,5 @@
-from tests.unit.spark.builders import executor
-
 from baton.spark.stuck_executors import stuck_executors, to_kill
+from tests.unit.spark.builders import executor
 
 PATIENCE = 5.0
 

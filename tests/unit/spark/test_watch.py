@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.spark.builders import entry, executor
-from tests.unit.spark.written_ledger import WrittenLedger
 
 from baton.model import MemberId
 from baton.spark.executor_warm_up import ExecutorWarmUp
@@ -14,6 +12,8 @@ from baton.spark.scale import RequestedScale
 from baton.spark.session import SilentSession
 from baton.spark.statistics import Counts
 from baton.spark.watch import Watch
+from tests.unit.spark.builders import entry, executor
+from tests.unit.spark.written_ledger import WrittenLedger
 
 
 class Scheduler:

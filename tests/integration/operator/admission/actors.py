@@ -7,13 +7,13 @@ from tempfile import mkdtemp
 from typing import Any
 
 from kubernetes.aio import client, config
-from tests.integration.operator.world import Cluster, World
-from tests.service_account import mounted
 
 from baton.consumer.api_server import ApiConnection
 from baton.kube.api import core_path, group_path
 from baton.kube.leases import LEASES, leases_path
 from baton.model.names import GROUP_LABEL
+from tests.integration.operator.world import Cluster, World
+from tests.service_account import mounted
 
 RBAC = "rbac.authorization.k8s.io/v1"
 LEASE_WRITER = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "delete"]}

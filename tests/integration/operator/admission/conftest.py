@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import yaml
+
+from baton.kube.api import ApiError, group_path
+from baton.kube.leases import leases_path
 from charts.render import CHART, KUBE_VERSION
 from cluster import helm_binary
 from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, acting, pod_of, token_of
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, World
 from tests.waiting import eventually
-
-from baton.kube.api import ApiError, group_path
-from baton.kube.leases import leases_path
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 NAMESPACES = tuple(f"guarded-{n}" for n in range(1, 30))

@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
+from baton.kube.api import ApiError, core_path, group_path
+from baton.model.names import GROUP_LABEL
 from tests.integration.operator.admission.actors import (
     DEPLOYER,
     MAP_EDITOR,
@@ -15,9 +18,6 @@ from tests.integration.operator.admission.actors import (
 )
 from tests.integration.operator.world import Cluster, World
 from tests.waiting import eventually
-
-from baton.kube.api import ApiError, core_path, group_path
-from baton.model.names import GROUP_LABEL
 
 ActAs = Callable[..., Awaitable[Actor]]
 REPLICASETS = "system:serviceaccount:kube-system:replicaset-controller"

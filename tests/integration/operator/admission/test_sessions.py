@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, token_of
-from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import Cluster, World
-from tests.waiting import PATIENCE, eventually, until
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
 from baton.kube.api import ApiError, core_path
 from baton.kube.leases import leases_path
 from baton.model.names import GROUP_LABEL
+from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, token_of
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.world import Cluster, World
+from tests.waiting import PATIENCE, eventually, until
 
 ActAs = Callable[..., Awaitable[Actor]]
 RELEASES = {"baton.dev/releases": '{"u":{"orders":"0-3@1"}}'}

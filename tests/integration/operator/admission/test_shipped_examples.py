@@ -6,11 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster.cluster import Cluster as Machine
-from tests.integration.operator.admission.actors import Actor, blocking, token_of
-from tests.integration.operator.world import Operator, World
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
@@ -18,6 +13,11 @@ from baton.kube.api import core_path
 from baton.model.ids import MemberId
 from baton.model.names import driver_lease_name, session_lease_name
 from baton.spark.session import DriverSession
+from cluster.cluster import Cluster as Machine
+from tests.integration.operator.admission.actors import Actor, blocking, token_of
+from tests.integration.operator.world import Operator, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 ActAs = Callable[..., Awaitable[Actor]]
 Start = Callable[..., Operator]

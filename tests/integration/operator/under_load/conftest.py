@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from baton.kube.api import connect, group_path
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisQueue
 from tests.integration.operator.conftest import apply_crds, namespace
 from tests.integration.operator.world import Cluster, World
 from tests.load.fleet import LoadedFleet
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
-
-from baton.kube.api import connect, group_path
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisQueue
 
 GROUP = "numbers"
 PARTITIONS = 8

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.operator.under_load.conftest import GROUP, Busy, made
-from tests.integration.operator.world import Cluster, Operator, World
-from tests.load.fleet import LoadedFleet
-from tests.redis_server import RedisServer
-from tests.waiting import eventually
 
 from baton.kube.api import group_path
 from baton.kube.objects import GROUP_VERSION
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
+from tests.integration.operator.under_load.conftest import GROUP, Busy, made
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.load.fleet import LoadedFleet
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 

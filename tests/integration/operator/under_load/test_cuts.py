@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisQueue
 from tests.integration.operator.under_load.conftest import GROUP, PARTITIONS, PODS, Busy, made
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.load.fleet import LoadedFleet
@@ -16,9 +19,6 @@ from tests.load.troubles import Blow, Break, Trouble, spells
 from tests.network import Network
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
-
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisQueue
 
 NAME = "cut-off"
 SEED = int(os.environ.get("BATON_SOAK_SEED", "1"))

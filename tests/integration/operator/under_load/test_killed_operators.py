@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
+
 from tests.integration.operator.interrupted import EFFECTS, interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import Operator, World

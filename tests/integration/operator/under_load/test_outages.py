@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from baton.kube.api import ApiError, UnavailableError
+from baton.model.times import to_seconds
 from tests.integration.operator.interrupted import interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator
 from tests.waiting import eventually
-
-from baton.kube.api import ApiError, UnavailableError
-from baton.model.times import to_seconds
 
 Start = Callable[..., Operator]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.integration.operator.under_load.conftest import GROUP, Busy
-from tests.integration.operator.world import Operator
-from tests.waiting import eventually
 
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
+from tests.integration.operator.under_load.conftest import GROUP, Busy
+from tests.integration.operator.world import Operator
+from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 Data = dict[str, str]

@@ -4,11 +4,11 @@ from collections import deque
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ids import a_partition
 
 from baton.assignors.building_blocks.partition_list import PartitionList
 from baton.assignors.building_blocks.rounds import in_rounds
 from baton.model import Partition
+from tests.ids import a_partition
 
 partitions = st.lists(st.builds(a_partition, st.sampled_from(["orders", "payments"]), st.integers(0, 9)))
 

@@ -1,7 +1,7 @@
 import pytest
-from tests.ids import Zones, a_request, reading
 
 from baton.assignors import Answer, Member, Request, get
+from tests.ids import Zones, a_request, reading
 
 RANGE = get("range")
 READ = reading("orders", "payments")

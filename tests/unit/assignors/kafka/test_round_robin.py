@@ -1,8 +1,8 @@
 from hypothesis import given
-from tests.ids import a_request, reading
-from tests.unit.assignors.worlds import loads, requests
 
 from baton.assignors import Member, Request, get
+from tests.ids import a_request, reading
+from tests.unit.assignors.worlds import loads, requests
 
 ROUND_ROBIN = get("round-robin")
 

@@ -3,11 +3,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
-from tests.ids import a_partition, a_request, reading
-from tests.unit.assignors.worlds import holders, loads, moves, owners_before, requests
 
 from baton.assignors import Member, Request, get
 from baton.model import MemberId, Partition, QueueName
+from tests.ids import a_partition, a_request, reading
+from tests.unit.assignors.worlds import holders, loads, moves, owners_before, requests
 
 sticky, cooperative = get("sticky"), get("cooperative-sticky")
 ORDERS = reading("orders")

@@ -6,9 +6,6 @@ from itertools import product
 from random import Random
 
 import pytest
-from tests.ids import a_partition, a_request, reading
-from tests.unit.assignors.own.assignment_problem import least_cost
-from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
 from baton.assignors import AssignorError, Member, Request, get
 from baton.assignors.own.count_table import CountTable
@@ -16,6 +13,9 @@ from baton.assignors.own.fewest_moves import MOST_HOPS, _Settling, settle
 from baton.assignors.own.most_even import level
 from baton.assignors.own.partition_kinds import grouped
 from baton.model import MemberId, Partition, QueueName
+from tests.ids import a_partition, a_request, reading
+from tests.unit.assignors.own.assignment_problem import least_cost
+from tests.unit.assignors.worlds import ZONES, all_partitions, holders
 
 minimal = get("minimal")
 ORDERS = reading("orders")

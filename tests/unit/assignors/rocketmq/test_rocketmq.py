@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
-from tests.ids import a_partition, a_request, reading
-from tests.unit.assignors.worlds import owners_before, requests
 
 from baton.assignors import Answer, AssignorError, Member, Request, get
 from baton.assignors.rocketmq.consistent_hash import next_on
+from tests.ids import a_partition, a_request, reading
+from tests.unit.assignors.worlds import owners_before, requests
 
 ORDERS = reading("orders")
 

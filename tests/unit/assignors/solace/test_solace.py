@@ -3,10 +3,10 @@ from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
-from tests.ids import a_partition, a_request, reading
-from tests.unit.assignors.worlds import best_score, holders, loads, moves, owners_before, requests, score, subscriptions
 
 from baton.assignors import Answer, Member, Request, get, lower_bound, place_new
+from tests.ids import a_partition, a_request, reading
+from tests.unit.assignors.worlds import best_score, holders, loads, moves, owners_before, requests, score, subscriptions
 
 solace = get("solace")
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.ids import by_queue, reading
 
 from baton.assignors import Member, Request, get
 from baton.model import MemberId, Partition
+from tests.ids import by_queue, reading
 
 STICKY = pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
 

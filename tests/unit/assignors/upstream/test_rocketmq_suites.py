@@ -3,9 +3,9 @@
 from random import Random
 
 import pytest
-from tests.ids import a_request, reading
 
 from baton.assignors import Member, get
+from tests.ids import a_request, reading
 
 TOPIC = reading("topic")
 KEY = "MessageQueue [topic={queue}, brokerName=brokerName, queueId={partition}]"
