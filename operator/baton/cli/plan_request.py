@@ -53,7 +53,7 @@ class _Part(BaseModel):
 
 
 class _Member(_Part):
-    subscribed: Annotated[list[Text], EachOnce]
+    subscribed: Annotated[list[Text], FailFast(), EachOnce]
     owned: Annotated[list[tuple[Text, Whole]], FailFast(), EachOnce] = []
     generation: Annotated[int, Field(strict=True, ge=NO_GENERATION)] = NO_GENERATION
     instance: Text = ""
