@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -231,8 +232,8 @@ def executor_pids(executor: str) -> list[int]:
 
 def _jvm() -> str:
     """The driver's JVM: the local cluster's executors are its children."""
-    session = SparkSession.getActiveSession()
-    assert session is not None
-    java = session.sparkContext._jvm
+    context = SparkContext._active_spark_context  # the active session is each thread's own
+    assert context is not None
+    java = context._jvm
     assert java is not None
     return str(java.java.lang.ProcessHandle.current().pid())
