@@ -23,15 +23,10 @@ def _kind(folder: str) -> QueueKind:
     return found
 
 
-KINDS = tuple(
-    map(
-        _kind,
-        (
-            "baton.queues.redis",
-            "baton.queues.kafka",
-            "baton.queues.external",
-        ),
-    )
+KINDS = (
+    _kind("baton.queues.redis"),
+    _kind("baton.queues.kafka"),
+    _kind("baton.queues.external"),
 )
 """In the order in which the schema lists them."""
 

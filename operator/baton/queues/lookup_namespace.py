@@ -2,5 +2,5 @@
 
 from contextvars import ContextVar
 
-NAMESPACE: ContextVar[str | None] = ContextVar("baton_asking_for", default=None)
+NAMESPACE: ContextVar[str | None] = ContextVar("baton_lookup_namespace", default=None)
 """None: for nobody, or for the process itself."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 _COMPILED = shutil.ignore_patterns("__pycache__")
-_LINE = '            "baton.queues.external",\n'
+_LINE = '    _kind("baton.queues.external"),\n'
 
 
 def tree_with_the_toy(folder: Path) -> Path:
@@ -17,7 +17,7 @@ def tree_with_the_toy(folder: Path) -> Path:
     registry = folder / "baton" / "queues" / "kinds.py"
     text = registry.read_text()
     assert text.count(_LINE) == 1
-    registry.write_text(text.replace(_LINE, _LINE + '            "baton.queues.toy",\n'))
+    registry.write_text(text.replace(_LINE, _LINE + '    _kind("baton.queues.toy"),\n'))
     return folder
 
 

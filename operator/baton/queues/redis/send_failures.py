@@ -10,7 +10,7 @@ def added_by_hand(partition: int, queue: str) -> str:
 
 
 def copied(queue: str) -> str:
-    """Why an entry is not added that nobody has sent before, and that the queue takes for a duplicate."""
+    """Why the queue refuses a new entry that it takes for a duplicate."""
     return (
         f"{queue} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
         "snapshot that was restored?). Make a producer in each copy, after it was restored."
