@@ -119,7 +119,7 @@ WATCHING = (
     Mutation("sessions", "keep a member whose session has lapsed", "kube/members.py", "unit/kube/test_members.py",
              "if session is not None and lapsed(session):", "if False:"),
     Mutation("sessions", "take in a pod without the session that it has to have", "kube/members.py", "unit/kube/test_members.py",
-             "if session is None and (sessions_required or", "if session is None and ("),
+             "if session is None and sessions_required:", "if False:"),
     Mutation("sessions", "take in an executor that its driver does not know", "kube/members.py", "unit/kube/test_members.py",
              "session is not None and pod.executor_id not in session.executors", "False"),
     Mutation("sessions", "take who is not Ready for ended", "kube/members.py", "unit/kube/test_members.py",

@@ -11,7 +11,7 @@ from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
-from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, session_lease_name
+from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, driver_lease_name, session_lease_name
 from baton.model.wording import counted, first_of, quoted
 
 MOST_TOLD = 5
@@ -65,7 +65,10 @@ _WHY = {
     LeftOut.NOT_READY: "not Ready",
     LeftOut.LAPSED: "its session has lapsed: it hangs, or its service account may not write its Lease",
     LeftOut.NO_SESSION: "no session: it keeps no Lease, and spec.membership.session is Required",
-    LeftOut.NOT_REGISTERED: "no driver has registered it",
+    LeftOut.NOT_REGISTERED: "its driver has not registered it",
+    LeftOut.NO_DRIVER: "no driver holds the Lease {lease}: it works in another namespace or for another group, its account may "
+    "not write Leases, or it hangs; its log says which",
+    LeftOut.OTHER_DRIVER: "another driver than its own holds the Lease {lease}, and its own waits for it",
     LeftOut.NAME_TAKEN: "the ledger has a key of that name",
 }
 
@@ -91,9 +94,11 @@ def membership_problems(
     else:
         what = counted(seen.pods, "pod has", "pods have")
         by_why = {one: sorted(name for name, left in seen.left_out.items() if left is one) for one in _WHY}
-        whys = [f"{_named(names)}: {_WHY[one]}" for one, names in by_why.items() if names]
+        lease = driver_lease_name(group)
+        whys = [f"{_named(names)}: {_WHY[one].format(lease=lease)}" for one, names in by_why.items() if names]
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
-    return [*problems, Problem(Reason.NO_MEMBERS, why)]
+    failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_TOLD)]
+    return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]))]
 
 
 def unread_problems(kind: str, unread: Mapping[str, str]) -> list[Problem]:

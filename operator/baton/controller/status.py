@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from baton.api import ConsumerGroupStatus, Handoff, ShownState
-from baton.api.enums import Approval
+from baton.api.enums import Approval, ScaleMode
 from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN
 from baton.controller.conditions import (
     NONE_ASKED_FOR,
@@ -29,7 +29,7 @@ from baton.kube.api import Json
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.model.ids import Partition
-from baton.model.names import GROUP_LABEL
+from baton.model.names import GROUP_LABEL, SPARK_ROLE_LABEL
 from baton.model.times import to_text
 from baton.model.wording import counted
 
@@ -50,7 +50,7 @@ def group_status(
         assignment_generation=whole.generation,
         **dict(whole.numbers),
         assignor=whole.assignor,
-        selector=f"{GROUP_LABEL}={group.name}",
+        selector=_selector(group),
         replicas=seen.pods,
         handoffs=[
             _handoff(partition, move, unacknowledged.get(partition))
@@ -100,6 +100,12 @@ def halted_status(group: GroupView, problem: Problem, now: float) -> Json:
     state = ShownState.DELETING if group.deleting else ShownState.NOT_READY
     stands = {name: value for name, value in group.status.items() if name != "holdUntil"}
     return {**stands, "state": state.value, "conditions": [*shown, *rest]}
+
+
+def _selector(group: GroupView) -> str:
+    """The driver of a Spark fleet has the group's label too, and autoscalers are not to count it."""
+    drivers = group.spec is not None and group.spec.scale is not None and group.spec.scale.mode is ScaleMode.SPARK
+    return f"{GROUP_LABEL}={group.name}{f',{SPARK_ROLE_LABEL}!=driver' if drivers else ''}"
 
 
 def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:

@@ -26,7 +26,11 @@ class LeftOut(Enum):
     LAPSED = auto()
     """Its session (an executor's: its driver's) was not renewed in time."""
     NOT_REGISTERED = auto()
-    """An executor, and no driver says that it is one of its own."""
+    """An executor that its driver has not registered (yet)."""
+    NO_DRIVER = auto()
+    """An executor, and nobody holds the Lease of the group's driver."""
+    OTHER_DRIVER = auto()
+    """An executor, and another driver than its own holds that Lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class GroupMembers:
     trouble: Mapping[MemberId, str] = field(default_factory=dict)
     """What keeps members from their queues, as they say; for executors their driver does (by its Lease's name, where its pod has
     not the label)."""
+    drivers: Mapping[MemberId, str] = field(default_factory=dict)
+    """Drivers of Spark among the pods whose container has failed, with its last words."""
     _said: Mapping[str, tuple[PodReleases, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -92,7 +98,7 @@ def membership(
         if session is not None and (its := session.said.get(pod.uid)) is not None:
             said[pod.uid] = its
             by_lease.setdefault(session.name, []).append(its)
-        why = _why_left_out(pod, session, lapsed, sessions_required)
+        why = _why_left_out(pod, named, session, lapsed, sessions_required)
         if why is None:
             members[pod.name] = _member(pod, identity_label)
             if session is not None and session.trouble:
@@ -111,6 +117,7 @@ def membership(
         left_out=left_out,
         unread=unread,
         trouble=trouble,
+        drivers={pod.name: pod.failure for pod in pods if pod.spark_role == DRIVER and pod.failure is not None},
         _said={name: tuple(those) for name, those in by_lease.items()},
     )
 
@@ -129,15 +136,17 @@ def speaks_for(session: LeaseView, pod: PodView) -> bool:
 
 
 def _why_left_out(
-    pod: PodView, session: LeaseView | None, lapsed: Callable[[LeaseView], bool], sessions_required: bool
+    pod: PodView, named: LeaseView | None, session: LeaseView | None, lapsed: Callable[[LeaseView], bool], sessions_required: bool
 ) -> LeftOut | None:
-    """None: it is a member."""
+    """None: it is a member. `named`: the Lease of its name, whoever holds it."""
     if not pod.nameable:
         return LeftOut.NAME_TAKEN
     if not (pod.running if pod.terminating else pod.ready):
         return LeftOut.NOT_READY
-    if session is None and (sessions_required or pod.spark_role == EXECUTOR):
-        return LeftOut.NOT_REGISTERED if pod.spark_role == EXECUTOR else LeftOut.NO_SESSION
+    if session is None and pod.spark_role == EXECUTOR:
+        return LeftOut.NO_DRIVER if named is None or named.holder is None else LeftOut.OTHER_DRIVER
+    if session is None and sessions_required:
+        return LeftOut.NO_SESSION
     if session is not None and lapsed(session):
         return LeftOut.LAPSED
     if pod.spark_role == EXECUTOR and not pod.terminating and session is not None and pod.executor_id not in session.executors:

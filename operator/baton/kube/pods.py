@@ -24,7 +24,7 @@ from baton.model.names import (
     SUBSCRIBED_ANNOTATION,
 )
 from baton.model.times import read_seconds
-from baton.model.wording import quoted
+from baton.model.wording import one_line, quoted
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 """Kubernetes puts it on pods itself since 1.35."""
@@ -47,6 +47,12 @@ MOST_LABELS = 256
 MOST_OWNERS = 16
 LONGEST_MARK = 64
 """Characters of an annotation that is only compared with what the operator itself would write."""
+
+_MOST_MESSAGE = 4096
+"""Characters of a container's last words that are looked at: as many as Kubernetes keeps."""
+
+LONGEST_FAILURE = 600
+"""Characters of what a container said last that are shown."""
 
 _SHOWN = 3
 """Mistakes of one kind that are told of one pod."""
@@ -79,6 +85,9 @@ class PodView:
     executor_id: str | None = None
     told: str | None = None
     """The value of the annotation by which the operator last made the kubelet refresh the mounted ledger."""
+
+    failure: str | None = None
+    """The last words of a container of it that failed, on one line; of drivers of Spark only, which speak for a whole group."""
 
     deletion_cost: str | None = None
     """What its loss costs, as its ReplicaSet understands it."""
@@ -123,6 +132,7 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         spark_role=labels.get(SPARK_ROLE_LABEL) or None,
         spark_app=labels.get(SPARK_APP_LABEL) or None,
         executor_id=labels.get(SPARK_EXECUTOR_ID_LABEL) or None,
+        failure=_failure(status) if labels.get(SPARK_ROLE_LABEL) == "driver" else None,
         told=(annotations.get(LEDGER_KEY_ANNOTATION) or "")[:LONGEST_MARK] or None,
         deletion_cost=(annotations.get(DELETION_COST) or "")[:LONGEST_MARK] or None,
     )
@@ -134,6 +144,18 @@ def _ready_since(status: Mapping[str, Any]) -> float | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             return read_seconds(condition.get("lastTransitionTime"), 0.0)  # of no time, or no year: an old pod
+    return None
+
+
+def _failure(status: Mapping[str, Any]) -> str | None:
+    """Of a container that failed Kubernetes keeps the end of the log, where its terminationMessagePolicy says so."""
+    for container in status.get("containerStatuses") or ():
+        for state in (container.get("state") or {}, container.get("lastState") or {}):
+            ended = state.get("terminated") or {}
+            if ended.get("exitCode"):
+                lines = [line for line in str(ended.get("message") or "")[-_MOST_MESSAGE:].splitlines() if line.strip()]
+                words = lines[-1] if lines else f"exit code {ended['exitCode']} ({ended.get('reason')}), see its log"
+                return one_line(words, LONGEST_FAILURE)
     return None
 
 

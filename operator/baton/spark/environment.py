@@ -12,10 +12,12 @@ from typing import Protocol
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
+from baton.spark import rights
+from baton.spark.driver_pod import DriverPod
 from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.reading import ExecutorPod, TaskPod
 from baton.spark.session import DriverSession, FleetSession, SilentSession
-from baton.spark.settings import EXECUTOR_LEDGER
+from baton.spark.settings import EXECUTOR_LEDGER, refuse_allocator
 
 
 class FleetEnvironment(Protocol):
@@ -39,23 +41,30 @@ class Cluster:
         self,
         namespace: str | None = None,
         *,
+        configuration: Mapping[str, str] | None = None,
         executor_ledger: str = EXECUTOR_LEDGER,
         lease_seconds: float = 15.0,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        inside = "KUBERNETES_SERVICE_HOST" in environment
-        self._api = ApiConnection.in_pod(environment=environment) if inside else ApiConnection.from_kubeconfig()
-        self.namespace = namespace or environment.get("POD_NAMESPACE") or "default"
+        """`namespace` and `configuration` (Spark's settings) say what the environment does not, see `DriverPod`. Raises
+        ValueError for what cannot be found, and for settings that a fleet cannot run with.
+        """
+        refuse_allocator(configuration or {})
+        driver = DriverPod(environment, configuration, namespace=namespace)
+        self.namespace = driver.namespace
+        self._api = ApiConnection.in_pod(environment=environment) if driver.inside else ApiConnection.from_kubeconfig()
         self.pod = ExecutorPod(executor_ledger)
         self._lease_seconds = lease_seconds
         # The pod's UID makes the Lease speak for the executors that the pod owns. Outside the cluster they have no owner, and the
         # application's id speaks for them.
-        self._holder = environment.get("POD_UID") or f"driver-{uuid.uuid4()}"
+        self._holder = driver.uid(self._api) or f"driver-{uuid.uuid4()}"
 
     def ledger(self, group: str) -> LedgerView:
         return WatchedLedger(self._api, self.namespace, group)
 
     def session(self, group: str) -> FleetSession:
+        """Raises `MissingRights` where the driver's account may not do what a fleet needs."""
+        rights.require(self._api, self.namespace, group)
         every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
         return DriverSession(lease, group, self._holder, self._lease_seconds, every)

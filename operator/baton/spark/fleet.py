@@ -74,7 +74,7 @@ class Fleet:
         """
         self._spark = spark
         self._group = group
-        self._environment = environment or Cluster()
+        self._environment = environment or Cluster(configuration=dict(spark.sparkContext.getConf().getAll()))
         self._sources = {
             QueueName(name): QueueAddress(url, f"{self._environment.namespace}/{name}") for name, url in queues.items()
         }

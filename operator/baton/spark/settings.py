@@ -3,8 +3,9 @@
 import os
 import secrets
 from collections.abc import Mapping
-from pathlib import Path
 
+from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
+from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
 
 EXECUTOR_LEDGER = "/etc/baton/assignments"
@@ -13,14 +14,15 @@ EXECUTOR_LEDGER = "/etc/baton/assignments"
 Settings = dict[str, bool | float | int | str | None]
 """As `SparkSession.builder.config(map=…)` takes them."""
 
-_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ALLOCATOR = "spark.kubernetes.allocation.pods.allocator"
+_IMAGE, _TEMPLATE = "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile"
 
 
 def conf(
     group: str,
     *,
-    image: str,
-    template: str,
+    image: str | None = None,
+    template: str | None = None,
     executors: int = 2,
     executor_cores: int = 1,
     executor_cpu: str | None = None,
@@ -30,6 +32,7 @@ def conf(
     service_account: str | None = None,
     master: str | None = None,
     environment: Mapping[str, str] = os.environ,
+    submitted: Mapping[str, str] | None = None,
 ) -> Settings:
     """Settings for `SparkSession.builder.config(map=…)`; your own may be added or replace these.
 
@@ -39,15 +42,19 @@ def conf(
 
     `executor_cores` tasks run in an executor at a time; its pod asks for as many CPUs, or for `executor_cpu` (such as 500m).
 
-    In a pod, namespace, address and pod name of the driver come from `environment`: POD_NAMESPACE, POD_IP and POD_NAME, by the
-    downward API. Outside the cluster give `namespace` and `master` (k8s://https://…), set `spark.driver.host` to an address
-    that pods can reach, and Spark's own settings for the credentials (`spark.kubernetes.authenticate.…`).
+    Where the program was started by spark-submit, what is `submitted` stands unless it is given here: `image`, `template`,
+    `master`. In a pod, namespace, name and address of the driver are found as `DriverPod` says. Outside give `namespace` and
+    `master` (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the
+    credentials (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing.
     """
+    known = submitted_settings(environment) if submitted is None else submitted
+    refuse_allocator(known)
+    driver = DriverPod(environment, known, namespace=namespace)
     settings: Settings = {
-        "spark.master": master or "k8s://https://kubernetes.default.svc",
-        "spark.kubernetes.namespace": namespace or environment.get("POD_NAMESPACE") or _own_namespace(),
-        "spark.kubernetes.container.image": image,
-        "spark.kubernetes.executor.podTemplateFile": template,
+        "spark.master": master or known.get("spark.master") or "k8s://https://kubernetes.default.svc",
+        NAMESPACE: driver.namespace,
+        _IMAGE: _given("image", image, _IMAGE, known),
+        _TEMPLATE: _given("template", template, _TEMPLATE, known),
         # The ledger knows executors by the names of their pods. A new name for each run: a pod of the run before may still be
         # there.
         POD_NAME_PREFIX: f"{group[:36].rstrip('-.')}-{secrets.token_hex(3)}",
@@ -84,7 +91,7 @@ def conf(
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
     }
-    settings |= _driver(environment)
+    settings |= _driver(driver)
     if executor_cpu:
         settings["spark.kubernetes.executor.request.cores"] = executor_cpu
     if service_account:
@@ -93,16 +100,28 @@ def conf(
     return settings
 
 
-def _driver(environment: Mapping[str, str]) -> dict[str, str]:
+def refuse_allocator(settings: Mapping[str, str]) -> None:
+    """Raises ValueError for an allocator of executors' pods that a fleet cannot work with."""
+    allocator = settings.get(ALLOCATOR, "direct")
+    if allocator != "direct":
+        raise ValueError(
+            f"{ALLOCATOR} is {allocator}: a fleet needs `direct`, because with any other Spark removes the executor of the "
+            "highest number when the fleet shrinks, whatever it owns, and a pod's name does not say which executor it is: "
+            "leave it out"
+        )
+
+
+def _driver(driver: DriverPod) -> dict[str, str]:
     found: dict[str, str] = {}
-    if address := environment.get("POD_IP"):
+    if address := driver.address:
         found |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
-    if name := environment.get("POD_NAME"):
+    if name := driver.name:
         # Makes the driver's pod the owner of the executors' pods: they go with it, and its Lease speaks for them.
-        found["spark.kubernetes.driver.pod.name"] = name
+        found[DRIVER_POD] = name
     return found
 
 
-def _own_namespace() -> str:
-    mounted = _SERVICE_ACCOUNT / "namespace"
-    return mounted.read_text(encoding="utf-8").strip() if mounted.exists() else "default"
+def _given(name: str, value: str | None, setting: str, submitted: Mapping[str, str]) -> str:
+    if found := value or submitted.get(setting):
+        return found
+    raise ValueError(f"{name} is not given, and spark-submit was not told {setting}: give one of them")

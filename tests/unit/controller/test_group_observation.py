@@ -160,6 +160,9 @@ def test_a_group_without_members_says_what_is_missing() -> None:
     (nobody,) = membership_problems("orders", "shop", GroupMembers())
     assert (nobody.reason, "add it to the pods' template" in nobody.message) == (Reason.NO_MEMBERS, True)
     left_out = {MemberId("b"): LeftOut.NOT_READY, MemberId("a"): LeftOut.NOT_READY, MemberId("c"): LeftOut.NO_SESSION}
+    drivers = {MemberId("orders-driver-x"): "MissingRights: no"}
+    (failed,) = membership_problems("orders", "shop", GroupMembers(drivers=drivers))
+    assert failed.message.startswith("the driver orders-driver-x failed: MissingRights: no; no pod in namespace shop")
     (unready,) = membership_problems("orders", "shop", GroupMembers(pods=3, left_out=left_out))
     assert unready.message == (
         "3 pods have the label baton.dev/group: orders, and none takes part: a, b: not Ready; c: no session: it keeps no Lease, "

@@ -60,7 +60,9 @@ def test_where_sessions_are_required_a_pod_without_one_takes_no_part(pod: PodVie
         (POD, [SESSION], True, LeftOut.LAPSED),
         (replace(POD, ready_since=None), [SESSION], False, LeftOut.NOT_READY),
         (replace(POD, name=MemberId("group")), [], False, LeftOut.NAME_TAKEN),
-        (EXECUTOR, [], False, LeftOut.NOT_REGISTERED),
+        (EXECUTOR, [], False, LeftOut.NO_DRIVER),
+        (EXECUTOR, [replace(DRIVER, holder=None)], False, LeftOut.NO_DRIVER),
+        (EXECUTOR, [replace(DRIVER, holder=Uid("u-other"))], False, LeftOut.OTHER_DRIVER),
         (EXECUTOR, [replace(DRIVER, registered="")], False, LeftOut.NOT_REGISTERED),
         (EXECUTOR, [DRIVER], True, LeftOut.LAPSED),
     ],
@@ -287,3 +289,26 @@ def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executo
     assert told(executors) == {"orders-driver": "Redis does not answer"}
     assert told([pod, *executors]) == {"orders-driver-7": "Redis does not answer"}
     assert told([pod]) == told(executors, lapsed=True) == {}
+
+
+def test_a_driver_that_failed_is_known_by_its_last_words() -> None:
+    driver = replace(POD, name=MemberId("orders-driver-x"), spark_role="driver", failure="MissingRights: no")
+    seen = membership("orders", [driver, replace(driver, name=MemberId("fine"), failure=None)], [], lambda lease: False)
+    assert (seen.drivers, seen.pods) == ({"orders-driver-x": "MissingRights: no"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("role", "state", "words"),
+    [
+        ("driver", {"lastState": {"terminated": {"exitCode": 1, "message": "Trace\nRights: no\n\n"}}}, "Rights: no"),
+        ("driver", {"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}, "exit code 1 (Error), see its log"),
+        ("driver", {"state": {"terminated": {"exitCode": 0, "message": "done"}}}, None),
+        ("driver", {"state": {"running": {}}}, None),
+        ("executor", {"lastState": {"terminated": {"exitCode": 1, "message": "no"}}}, None),
+    ],
+)
+def test_the_last_words_of_a_driver_are_read_from_its_container(role: str, state: dict[str, Any], words: str | None) -> None:
+    metadata = {"namespace": "shop", "name": "d", "uid": "u", "labels": {"baton.dev/group": "orders", "spark-role": role}}
+    seen = view({"metadata": metadata, "status": {"containerStatuses": [state]}})
+    assert seen is not None
+    assert seen.failure == words

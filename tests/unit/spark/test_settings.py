@@ -1,8 +1,10 @@
 import re
 
+import pytest
+
 from baton.spark import conf
 from baton.spark.executors import POD_NAME_PREFIX
-from baton.spark.settings import Settings
+from baton.spark.settings import ALLOCATOR, Settings
 
 POD = {"POD_NAMESPACE": "shop", "POD_IP": "10.1.2.3", "POD_NAME": "driver-abc"}
 
@@ -43,3 +45,31 @@ def test_an_executor_is_waited_for_longer_than_it_takes_between_heartbeats() -> 
 
 def test_spark_does_not_scale_the_fleet_by_itself() -> None:
     assert settings()["spark.dynamicAllocation.enabled"] == "false"
+
+
+SUBMITTED = {
+    "spark.master": "k8s://https://10.0.0.1:6443",
+    "spark.kubernetes.namespace": "shop",
+    "spark.kubernetes.container.image": "orders-spark:1",
+    "spark.kubernetes.executor.podTemplateFile": "/opt/spark/pod-template/pod-spec-template.yml",
+    "spark.kubernetes.driver.pod.name": "orders-1-driver",
+    "spark.driver.host": "orders-1-driver-svc.shop.svc",
+}
+
+
+def test_what_was_submitted_stands_unless_it_is_given() -> None:
+    found = conf("orders", environment={"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, submitted=SUBMITTED)
+    assert {name: found[name] for name in SUBMITTED if name != "spark.driver.host"}.items() <= SUBMITTED.items()
+    assert "spark.driver.host" not in found
+    assert conf("orders", image="mine", environment={}, submitted=SUBMITTED)["spark.kubernetes.container.image"] == "mine"
+
+
+def test_what_nobody_gives_is_one_error() -> None:
+    with pytest.raises(ValueError, match="template is not given, and spark-submit was not told"):
+        conf("orders", image="i", environment=POD, submitted={})
+
+
+@pytest.mark.parametrize("allocator", ["statefulset", "deployment", "com.example.Allocator"])
+def test_an_allocator_that_cannot_spare_an_executor_is_refused(allocator: str) -> None:
+    with pytest.raises(ValueError, match=f"{ALLOCATOR} is {allocator}: a fleet needs `direct`"):
+        conf("orders", image="i", template="t", environment=POD, submitted={ALLOCATOR: allocator})

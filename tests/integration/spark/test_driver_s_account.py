@@ -1,0 +1,56 @@
+"""What a driver finds of its own pod, and what its account may do, on a real API server."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from baton.consumer.api_server import ApiConnection
+from baton.spark import rights
+from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
+from cluster import Cluster
+from tests.service_account import mounted
+
+pytestmark = pytest.mark.integration
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "manifests" / "examples" / "spark"
+INSIDE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+
+
+@pytest.fixture
+def shop(control_plane: Cluster) -> Iterator[str]:
+    """A namespace of its own."""
+    name = f"shop-{uuid.uuid4().hex[:6]}"
+    control_plane.kubectl("create", "namespace", name)
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def account(cluster: Cluster, shop: str, name: str, folder: Path) -> ApiConnection:
+    return mounted(cluster.kubeconfig, folder, cluster.kubectl("create", "token", name, "-n", shop).strip())
+
+
+def test_a_driver_that_was_not_told_its_uid_asks_for_its_pod(control_plane: Cluster, shop: str) -> None:
+    spec = {"containers": [{"name": "driver", "image": "none"}]}
+    metadata = {"name": "orders-1-driver", "namespace": shop}
+    control_plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    api = ApiConnection.from_kubeconfig(str(control_plane.kubeconfig))
+    uid = control_plane.get("pod", "orders-1-driver", "-n", shop)["metadata"]["uid"]
+    assert DriverPod(INSIDE, {NAMESPACE: shop, DRIVER_POD: "orders-1-driver"}).uid(api) == uid
+    with pytest.raises(ValueError, match=rf"pod {shop}/another cannot be found \(404"):
+        DriverPod(INSIDE, {NAMESPACE: shop, DRIVER_POD: "another"}).uid(api)
+
+
+def test_an_account_without_rights_is_told_which_and_the_example_s_lacks_none(
+    control_plane: Cluster, shop: str, tmp_path: Path
+) -> None:
+    for one in yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()):
+        control_plane.apply({**one, "metadata": {**one["metadata"], "namespace": shop}})
+    rights.require(account(control_plane, shop, "orders-driver", tmp_path / "driver"), shop, "orders")
+    control_plane.kubectl("create", "serviceaccount", "nobody", "-n", shop)
+    nobody = account(control_plane, shop, "nobody", tmp_path / "nobody")
+    with pytest.raises(rights.MissingRights) as told:
+        rights.require(nobody, shop, "orders", patience=0)
+    assert str(told.value) == rights.sentence(f"system:serviceaccount:{shop}:nobody", shop, rights.needed("orders"))
