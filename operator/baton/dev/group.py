@@ -1,4 +1,4 @@
-"""The group of `baton dev`: processes and Leases into the engine, its effects to the queue, the ledger to the disk."""
+"""The group of `baton dev`: processes, executors and Leases into the engine, its effects to the queue, the ledger to the disk."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -9,16 +9,18 @@ from baton.controller.ledger_trust import contradicted, in_doubt
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime
+from baton.dev.executors import executors
 from baton.dev.folder import DevFolder
 from baton.dev.server import DevServer, Process
 from baton.engine import Effect, GroupState
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.kube.clock import ApiServerClock
 from baton.kube.leases import LeaseView, view
-from baton.kube.members import membership
+from baton.kube.members import DRIVER, membership
 from baton.kube.pods import PodView
 from baton.kube.sessions import SessionClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.names import driver_lease_name
 from baton.model.ranges import format_numbers
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis import RedisQueue
@@ -122,7 +124,10 @@ class DevGroup:
         for lease in leases:
             self._sessions.renewed(lease, now)
         self._sessions.listed(None, now)
-        pods = [self._pod(process) for process in self.server.processes()]
+        driver = next((lease for lease in leases if lease.name == driver_lease_name(self._name)), None)
+        pods = [self._pod(process, driver) for process in self.server.processes()]
+        if driver is not None:
+            pods += executors(driver, self._ready_since)
         seen = membership(self._name, pods, leases, lambda lease: self._lapsed(lease, now), sessions_required=True)
         return Observation(
             spec=self._spec,
@@ -139,11 +144,20 @@ class DevGroup:
     def _lapsed(self, lease: LeaseView, now: float) -> bool:
         return self._sessions.lapsed(lease, now)
 
-    def _pod(self, process: Process) -> PodView:
-        since = self._since.setdefault(process.uid, self._clock.now())
+    def _pod(self, process: Process, driver: LeaseView | None) -> PodView:
         return PodView(
-            NAMESPACE, process.name, process.uid, self._name, ready_since=since, terminating=process.ending, running=True
+            NAMESPACE,
+            process.name,
+            process.uid,
+            self._name,
+            ready_since=self._ready_since(process.uid),
+            terminating=process.ending,
+            running=True,
+            spark_role=DRIVER if driver is not None and driver.holder == process.uid else None,
         )
+
+    def _ready_since(self, uid: Uid) -> float:
+        return self._since.setdefault(uid, self._clock.now())
 
     def _tell(self) -> None:
         problem = self._worker.facts.problem

@@ -84,6 +84,7 @@ class DevServer:
             case "DELETE" if top == "/processes" and name in self._processes:
                 process = self._processes.pop(name)
                 self._leases.pop(session_lease_name(process.name), None)
+                self._leases = {held: lease for held, lease in self._leases.items() if _holder(lease) != process.uid}
                 return 200, {}
             case "GET" if top == self._leases_path and name in self._leases:
                 return 200, self._leases[name]
@@ -105,6 +106,10 @@ class DevServer:
         metadata = {**body["metadata"], "name": name, "resourceVersion": str(next(self._versions))}
         self._leases[name] = {**body, "metadata": metadata}
         return self._leases[name]
+
+
+def _holder(lease: Json) -> object:
+    return (lease.get("spec") or {}).get("holderIdentity")
 
 
 def _handler(server: DevServer) -> type[BaseHTTPRequestHandler]:

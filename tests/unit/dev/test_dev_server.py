@@ -57,6 +57,15 @@ def test_processes_have_names_and_uids_of_their_own_and_their_leases_go_with_the
     assert again["name"] == "orders-1" and again["uid"] != first["uid"]
 
 
+def test_the_lease_of_a_driver_goes_with_the_process_that_holds_it(served: Served) -> None:
+    driver = served.connection().request("POST", "/processes")
+    lease = KubernetesLease(served.connection(), "dev", "orders-driver")
+    lease.write({"metadata": {}, "spec": {"holderIdentity": driver["uid"]}})
+    KubernetesLease(served.connection(), "dev", "baton-other").write({"metadata": {}, "spec": {"holderIdentity": "another"}})
+    served.connection().request("DELETE", f"/processes/{driver['name']}")
+    assert [one["metadata"]["name"] for one in served.server.leases()] == ["baton-other"]
+
+
 @pytest.mark.parametrize("token", ["", "another"])
 def test_nobody_without_the_token_is_heard(served: Served, token: str) -> None:
     with pytest.raises(ApiRefused, match="401"):
