@@ -3,6 +3,7 @@
 They need Redis 7.0: those that empty a queue are flagged `allow-oom`, or a Redis that is full could never be emptied.
 """
 
+import re
 from collections.abc import Sequence
 from hashlib import sha1
 from importlib import resources
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import redis
 from redis.exceptions import NoScriptError
 
-_INCLUDE = "--@include partition\n"
+_INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -30,21 +31,29 @@ class Script(NamedTuple):
 
 def _load(name: str) -> Script:
     folder = resources.files("baton.queues.redis") / "scripts"
-    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
-    if _INCLUDE in text:
-        text = text.replace(_INCLUDE, (folder / "partition.lua").read_text(encoding="utf-8"))
+
+    def read(part: str) -> str:
+        return (folder / f"{part}.lua").read_text(encoding="utf-8")
+
+    text = _INCLUDE.sub(lambda include: read(include[1]), read(name))
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
 ACK = _load("ack")
 ADD = _load("add")
+AHEAD = _load("ahead")
 ANNOUNCE = _load("announce")
+BEGIN = _load("begin")
+BOUNDS = _load("bounds")
 CLAIM = _load("claim")
 COMMIT = _load("commit")
 CREATE = _load("create")
 DRAINED = _load("drained")
+FENCE = _load("fence")
+FINISH = _load("finish")
 GRANT = _load("grant")
 LETTERS = _load("letters")
+LOG = _load("log")
 OPEN = _load("open")
 OUTSTANDING = _load("outstanding")
 PAUSE = _load("pause")
@@ -52,6 +61,7 @@ PLAN = _load("plan")
 PUBLISH = _load("publish")
 RANGE = _load("range")
 READ = _load("read")
+READING = _load("reading")
 READY = _load("ready")
 RECALL = _load("recall")
 RELEASE = _load("release")

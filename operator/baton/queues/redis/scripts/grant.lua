@@ -10,7 +10,7 @@ if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
 redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
 redis.call('HDEL', OWNER, 'process', 'within', 'plans')
 -- What the former owner leaves is handed out first, and marked.
-void_plan()
+if not redis.call('HGET', PROGRESS, 'logged') then void_range() end -- a logged range the next owner gets finished
 local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
 if not pending.err and pending[1] > 0 then
   redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]), 'waiting', pending[1])

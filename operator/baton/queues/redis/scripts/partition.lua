@@ -121,6 +121,7 @@ local function make_again()
   else
     redis.call('XGROUP', 'CREATE', STREAM, GROUP, id(last), 'MKSTREAM')
     if fields[4] then redis.call('HSET', PROGRESS, 'count', 0) end
+    redis.call('HDEL', PROGRESS, 'logged') -- its entries are gone
   end
   redis.call('HSET', PROGRESS, 'done', last - left)
   if left > 0 then redis.call('HSET', PROGRESS, 'seen', last) end
@@ -164,8 +165,20 @@ end
 
 -- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once; and then it is
 -- not there for the plan to finish with. Nothing else of what is done is counted singly. Answer: how many there were.
+--
+-- A logged range with one of them cannot be read any more: it would not have the same rows as before.
+local void_range
 local function finish_singly(ids)
-  local planned = tonumber(redis.call('HGET', PROGRESS, 'planned') or 0)
+  local fields = redis.call('HMGET', PROGRESS, 'planned', 'logged', 'voided', 'voidedTo')
+  local planned, logged = tonumber(fields[1] or 0), tonumber(fields[2])
+  local from, to = logged or tonumber(fields[3]), logged and planned or tonumber(fields[4])
+  if from then
+    local within = false
+    for _, entry_id in ipairs(ids) do within = within or number(entry_id) > from and number(entry_id) <= to end
+    if within and logged then void_range() end
+    if within then redis.call('HSET', PROGRESS, 'spoiled', '1') end
+    if logged then planned = 0 end
+  end
   local of_plan, others = {}, {}
   for _, entry_id in ipairs(ids) do
     local to = number(entry_id) <= planned and of_plan or others
@@ -407,15 +420,16 @@ local function sleep(waits)
   if waits ~= '1' then redis.call('HSET', PROGRESS, 'waits', '1') end
 end
 
--- A plan that will not be committed any more: what it covers will be handed out again, marked. Answer: entries up to which all
--- may have been handed out before, and whether the owner waits.
-local function void_plan()
-  local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen', 'waits')
+-- A plan that will not be committed any more, and a range that cannot be read any more: what it covers may have been handed out.
+-- Answer: entries up to which all may have been handed out before, and whether the owner waits.
+function void_range()
+  local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen', 'waits', 'logged')
   local seen = tonumber(fields[2] or 0)
   if fields[1] then
     seen = math.max(tonumber(fields[1]), seen)
     redis.call('HSET', PROGRESS, 'seen', seen)
-    redis.call('HDEL', PROGRESS, 'planned', 'count')
+    redis.call('HDEL', PROGRESS, 'planned', 'count', 'logged', 'logSeen', 'loans', 'spoiled')
+    if fields[4] then redis.call('HSET', PROGRESS, 'voided', fields[4], 'voidedTo', fields[1]) end
   end
   return seen, fields[3]
 end

@@ -87,7 +87,7 @@ end
 local again, filled = given, false
 if paused and again == 0 then return {'PAUSED'} end
 
-local seen, waits = void_plan()
+local seen, waits = void_range()
 if left or highest > cursor then held = handed_out() end
 free = room(held)
 if exhausted and free > 0 and again < count then

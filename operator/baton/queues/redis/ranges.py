@@ -1,0 +1,200 @@
+"""A queue on Redis streams, as the driver of a Spark query sees it: it logs ranges, executors read them, and it finishes them.
+
+Everything goes for many partitions at once, and every request names the query: of two the later one wins.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.logged_ranges import (
+    Ahead,
+    AheadRequest,
+    Finished,
+    Gone,
+    LaterQuery,
+    Logged,
+    PartitionBounds,
+    Paused,
+    RangeToFinish,
+    RangeToLog,
+    Stale,
+    Unlogged,
+)
+from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.redis import scripts
+from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.script_batches import ScriptBatches
+from baton.queues.redis.server_address import server_address
+from baton.queues.redis.url import read
+from baton.queues.redis.wakeup import Wakeup
+
+_ONLY_GRANTS = 2**64 - 1
+"""As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
+
+_Run = tuple[int, Sequence[str | int]]
+"""Of a script: the partition, and its arguments."""
+
+
+class RedisRanges:
+    """`queue` is namespace/name. Every method raises QueueUnreachable, also where the queue or a partition was not made, and may
+    be repeated after that. One thread asks; another may be in `wait` meanwhile.
+    """
+
+    def __init__(self, url: str, queue: str) -> None:
+        self._queue = queue
+        self._url = read(url, own=True)
+        self._client = client(self._url, queue_key(queue))
+        self._scripts = ScriptBatches(self._client)
+        self._wakeup = Wakeup(self._url, queue_key(queue))
+        self._known_keys: dict[int, PartitionKeys] = {}
+        self._waits_from: dict[int, str] = {}
+        """By partition that was read to its end: the wake-up that was the last."""
+
+    def begin(self) -> int:
+        """The number of a query that begins. All earlier ones are refused from now on."""
+        everything = range(self.partitions())
+        with explained(self._url, self._queue):
+            with self._client.pipeline(transaction=False) as pipe:
+                for partition in everything:
+                    pipe.hget(self._keys(partition).progress, "query")
+                known = max((int(number) for number in pipe.execute() if number), default=0)
+            answer = scripts.BEGIN.run(self._client, [queue_key(self._queue)], [known])
+        if answer[0] != b"OK":
+            raise self._absent("queue")
+        number = int(answer[1])
+        self._run(scripts.FENCE, [(partition, (number,)) for partition in everything])
+        return number
+
+    def partitions(self) -> int:
+        """How many there are; while their number changes, the larger one."""
+        with explained(self._url, self._queue):
+            found: Any = self._client.hmget(queue_key(self._queue), "ready", "partitions")
+        if not all(found):
+            raise self._absent("queue")
+        return int(found[1])
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        """Of all partitions."""
+        everything = range(self.partitions())
+        answers = self._run(scripts.BOUNDS, [(partition, ()) for partition in everything])
+        return {
+            partition: PartitionBounds(committed, first - 1, last)
+            for partition, (_, committed, first, last) in zip(everything, answers, strict=True)
+        }
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[Ahead | Stale | Paused | LaterQuery | Gone]:
+        """In the order of the requests. Nothing is recorded: until it is logged, a range is nobody's."""
+        runs = [(one.partition, (query, one.uid, one.epoch, one.start, one.most_entries, one.most_bytes)) for one in requests]
+        return [self._ahead(request, answer) for request, answer in zip(requests, self._run(scripts.AHEAD, runs), strict=True)]
+
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[Logged | Gone | LaterQuery]:
+        """From now on they can be read, whoever owns them. What is before their starts is finished with. In their order; the same
+        range may be logged again, and gets the same answer."""
+        runs = [(partition, (query, start, end)) for partition, start, end in ranges]
+        return [_logged(answer) for answer in self._run(scripts.LOG, runs)]
+
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[Finished | Unlogged | LaterQuery]:
+        """In their order. To finish once more changes nothing."""
+        runs: dict[int, _Run] = {nth: (one.partition, (query, one.end, *one.foreign)) for nth, one in enumerate(ranges)}
+        answers: dict[int, Any] = {}
+        while runs:
+            answers |= zip(runs, self._run(scripts.FINISH, list(runs.values())), strict=True)
+            runs = {nth: run for nth, run in runs.items() if answers[nth][0] == b"OK" and answers[nth][2]}
+        return [_finished(answers[nth]) for nth in sorted(answers)]
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        """Wait until there may be something new in one of these partitions, or a new grant. Answers which; the empty set after
+        `timeout` seconds. One that `ahead` was not asked for, or not up to its end, ends the wait at once. The server wakes the
+        waiter; nothing is polled.
+        """
+        places = {partition: self._waits_from.get(partition) for partition in partitions}
+        if ready := {partition for partition, place in places.items() if place is None}:
+            return ready
+        partition_of = {self._keys(partition).wake: partition for partition in partitions}
+        woken = set(partitions)  # after a failure the server may have forgotten who waits
+        try:
+            with explained(self._url, self._queue):
+                streams = {key: str(places[partition]) for key, partition in partition_of.items()}
+                woken = {partition_of[key] for key in self._wakeup.wait(streams, timeout)}
+        finally:
+            for partition in woken:
+                self._waits_from.pop(partition, None)
+        return woken
+
+    def interrupt(self) -> None:
+        """End the wait that another thread is in, or the next one."""
+        self._wakeup.interrupt()
+
+    def address(self) -> Mapping[str, object]:
+        """What a reader needs to know of the server, fit for JSON: with the password, so never to be shown."""
+        return {"kind": "redis", "server": server_address(self._url), "script": scripts.READING.text}
+
+    def keys(self, partition: int) -> Mapping[str, object]:
+        """Likewise, where a partition is there: what its scripts are given, and its stream."""
+        keys = self._keys(partition)
+        return {"keys": list(keys), "stream": keys.stream}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wakeup.close()
+        self._scripts.close()
+        self._client.close()
+
+    def _ahead(self, request: AheadRequest, answer: Any) -> Ahead | Stale | Paused | LaterQuery | Gone:
+        partition = request.partition
+        match answer[0]:
+            case b"STALE":
+                _, uid, epoch, paused, _ = answer
+                self._waits_from[partition] = f"{epoch}-{_ONLY_GRANTS}"
+                return Stale(Owner(Uid(uid.decode()) if uid else None, Epoch(epoch), paused == 1))
+            case b"PAUSED":
+                self._waits_from[partition] = f"{request.epoch}-{_ONLY_GRANTS}"
+                return Paused()
+            case b"QUERY":
+                return LaterQuery(answer[1])
+            case b"GONE":
+                return Gone(answer[1], answer[2])
+        _, end, last, first, size, given = answer
+        if end == last:
+            self._waits_from[partition] = f"{request.epoch}-{given}"
+        else:
+            self._waits_from.pop(partition, None)
+        return Ahead(end, last, first, size)
+
+    def _run(self, script: scripts.Script, runs: Sequence[_Run]) -> list[Any]:
+        """The answers, in order."""
+        with explained(self._url, self._queue):
+            answers = self._scripts.run(script, [(self._keys(partition), arguments) for partition, arguments in runs])
+        for (partition, _), answer in zip(runs, answers, strict=True):
+            if answer[0] == b"UNKNOWN":
+                raise self._absent(f"partition {partition} of")
+        return answers
+
+    def _absent(self, what: str) -> QueueUnreachable:
+        return QueueUnreachable(absent(self._url, what, self._queue))
+
+    def _keys(self, partition: int) -> PartitionKeys:
+        keys = self._known_keys.get(partition)
+        if keys is None:
+            keys = self._known_keys[partition] = partition_keys(self._queue, partition)
+        return keys
+
+
+def _logged(answer: Any) -> Logged | Gone | LaterQuery:
+    match answer[0]:
+        case b"QUERY":
+            return LaterQuery(answer[1])
+        case b"GONE":
+            return Gone(answer[1], answer[2])
+    return Logged(answer[1], answer[2])
+
+
+def _finished(answer: Any) -> Finished | Unlogged | LaterQuery:
+    match answer[0]:
+        case b"QUERY":
+            return LaterQuery(answer[1])
+        case b"UNLOGGED":
+            return Unlogged()
+    return Finished(answer[1])

@@ -1,0 +1,142 @@
+-- What the scripts of logged ranges know, behind what all know of the partition. A range is (start, end]: it begins behind the entry
+-- with the number `start`, and ends with the one with the number `end`. Included; never run by itself.
+
+-- The answer to a query that is not the latest one, or nil. A later one than is known is recorded, and what was lent to tasks of
+-- earlier ones does not count any more: the numbers of its tasks may begin again.
+local function fence_query(query)
+  local known = tonumber(redis.call('HGET', PROGRESS, 'query') or 0)
+  if query == known then return nil end
+  if query < known then
+    redis.pcall('INCR', REFUSED)
+    return {'QUERY', known}
+  end
+  redis.call('HSET', PROGRESS, 'query', string.format('%d', query))
+  redis.call('HDEL', PROGRESS, 'loans')
+  return nil
+end
+
+-- There is no such partition: what is asked for it must not make one.
+local function unmade()
+  local _, _, _, _, made = record()
+  return not made
+end
+
+-- The first entry of ours behind `start`, and the last one up to `finish`: their numbers; nil where there is none. What somebody else
+-- added (XADD by hand) in front of the first is set aside.
+local function first_behind(start, finish)
+  local from = '(' .. id(start)
+  while true do
+    local entry = redis.call('XRANGE', STREAM, from, id(finish), 'COUNT', 1)[1]
+    if not entry then return nil end
+    if ours(entry, finish) then return number(entry[1]) end
+    set_foreign_aside(entry)
+    from = '(' .. entry[1]
+  end
+end
+local function last_up_to(finish, start)
+  local from = id(finish)
+  while true do
+    local entry = redis.call('XREVRANGE', STREAM, from, '(' .. id(start), 'COUNT', 1)[1]
+    if not entry then return nil end
+    if entry[1]:match(OURS) then return number(entry[1]) end
+    from = '(' .. entry[1]
+  end
+end
+
+-- Removes all entries up to this one. `~` leaves those that share a node of the stream with others, so at the end they are removed
+-- one by one. `wholly`: however long it takes. Answer: whether that was all, and how many there were.
+local function cut(finish, wholly)
+  local AT_ONCE, TIMES = 1000, wholly and math.huge or 20
+  local gone, times = 0, 0
+  while times < TIMES do
+    local removed = redis.call('XTRIM', STREAM, 'MINID', '~', id(finish + 1), 'LIMIT', AT_ONCE)
+    gone, times = gone + removed, times + 1
+    if removed == 0 then
+      return true, gone + redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', finish, SEGMENT + 1))
+    end
+  end
+  return false, gone
+end
+
+-- Entries up to this one that were handed out singly before are finished with, too; and reading singly begins behind it.
+local function finish_pending(finish)
+  local pending = summary()
+  if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
+  local served, left = unserved()
+  while pending[1] > 0 do
+    local ids, waited = {}, 0
+    for i, entry in ipairs(redis.call('XPENDING', STREAM, GROUP, '-', id(finish), 1000)) do
+      ids[i] = entry[1]
+      if left and number(entry[1]) > served and number(entry[1]) <= left then waited = waited + 1 end
+    end
+    if #ids > 0 then redis.call('XACK', STREAM, GROUP, unpack(ids)) end
+    if waited > 0 then redis.call('HINCRBY', OWNER, 'waiting', -waited) end
+    if #ids < 1000 then break end
+  end
+  if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left', 'waiting') end
+end
+
+-- Finishes with all entries up to this one, and with the range that is logged. Answer: whether all of them are removed: else it is to
+-- be asked for again. Not before that are their number and the numbers that were never given told apart, so where some were not
+-- (`done` is not `committed`), they are removed at once, and counted.
+local function finish_up_to(finish)
+  local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'last')
+  local committed, done, last = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
+  redis.call('HSET', PROGRESS, 'finished', finish)
+  redis.call('HDEL', PROGRESS, 'planned', 'count', 'logged', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
+  if finish <= committed then return (cut(committed)) end
+  finish_pending(finish)
+  local gaps, all, gone = done ~= committed, false, 0
+  if gaps then
+    cut(committed, true)
+    all, gone = cut(finish, true)
+    done = done + gone
+  else
+    all = cut(finish)
+    done = finish
+  end
+  if finish >= last then done = finish end
+  redis.call('HSET', PROGRESS, 'committed', finish, 'done', done)
+  if finish >= last then -- what comes is as large as it is
+    redis.call('HSET', PROGRESS, 'largestBefore', redis.call('HGET', PROGRESS, 'largest') or 0)
+    redis.call('HDEL', PROGRESS, 'largest')
+  end
+  return all
+end
+
+-- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
+-- the first.
+local function gone(start, finish)
+  local finished = tonumber(redis.call('HGET', PROGRESS, 'finished') or 0)
+  local first = first_behind(math.max(start, finished), finish)
+  if not first then return {'GONE', math.max(start, finished) + 1, math.max(start, finished)} end
+  return {'GONE', first, last_up_to(finish, first - 1)}
+end
+
+-- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
+-- answered instead (GONE), or nil; entries up to which all may have been handed out before; and how many there may be at most.
+local function log_range(start, finish)
+  look()
+  summary()
+  local fields = redis.call('HMGET', PROGRESS, 'logged', 'planned', 'logSeen', 'count', 'finished', 'seen', 'last', 'voided',
+    'voidedTo', 'spoiled', 'committed', 'done')
+  if tonumber(fields[1]) == start and tonumber(fields[2]) == finish then return nil, tonumber(fields[3]), tonumber(fields[4]) end
+  local finished, last = tonumber(fields[5] or 0), tonumber(fields[7] or 0)
+  local spoiled = fields[10] and tonumber(fields[8]) == start and tonumber(fields[9]) == finish
+  if start < finished or finish > last or spoiled then return gone(start, finish) end
+  local committed = tonumber(fields[11] or 0)
+  local whole = tonumber(fields[12] or 0) == committed and start >= committed -- each number has an entry
+  if finish > start and not whole and last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
+
+  -- Another range may be logged, by a query that knew less or more: it was handed out.
+  local seen = void_range()
+  if start > finished then finish_up_to(start) end
+  if finish == start then return nil, seen, 0 end
+  local pending = summary()
+  if pending[1] > 0 then seen = math.max(seen, number(pending[3])) end
+  local first = whole and start + 1 or first_behind(start, finish) or finish
+  local count = math.min(finish - first + 1, redis.call('XLEN', STREAM))
+  redis.call('HSET', PROGRESS, 'logged', start, 'planned', finish, 'logSeen', seen, 'count', count, 'seen', seen)
+  redis.call('HDEL', PROGRESS, 'loans', 'voided', 'voidedTo', 'spoiled')
+  return nil, seen, count
+end
