@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cluster.programs import cache
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 _USER = 65532
@@ -95,7 +97,7 @@ def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     places = {"usr": Path("/usr"), "python": Path(sys.base_prefix), "venv": VENV, "checkout": ROOT / "operator"}
     if places["python"].is_relative_to("/usr"):
         del places["python"]
-    for name, path in (("java", _java_settings()), ("certificates", Path("/etc/ssl/certs"))):
+    for name, path in (("java", _java_settings()), ("certificates", Path("/etc/ssl/certs")), ("cache", cache())):
         if path is not None and path.is_dir():
             places |= {name: path}
     volumes = [{"name": name, "hostPath": {"path": str(path), "type": "Directory"}} for name, path in places.items()]
@@ -113,6 +115,7 @@ def _spark() -> dict[str, str]:
     return {
         "JAVA_HOME": str(_java_home()),
         "SPARK_HOME": str(VENV / library),
+        "BATON_CACHE": str(cache()),
         "PYSPARK_PYTHON": str(VENV / "bin" / "python"),
         "PYSPARK_DRIVER_PYTHON": str(VENV / "bin" / "python"),
     }

@@ -23,7 +23,7 @@ NODE = {
     "conntrack": "conntrack",
 }
 
-TESTS = {**NODE, "redis-server": "redis-server"}
+TESTS = {**NODE, "redis-server": "redis-server", "javac": "openjdk-17-jdk-headless"}
 """… and for everything that the tests and the demo start."""
 
 CNI_PROGRAMS = Path("/usr/lib/cni")

@@ -6,8 +6,9 @@ with extra("spark"):
     from baton.spark.batch_frame import SCHEMA
     from baton.spark.environment import Cluster, Directory
     from baton.spark.fleet import Fleet
+    from baton.spark.jar_file import path as jar
     from baton.spark.settings import conf
     from baton.spark.statistics import Statistics
 
 
-__all__ = ["SCHEMA", "Cluster", "Directory", "Fleet", "Statistics", "conf"]
+__all__ = ["SCHEMA", "Cluster", "Directory", "Fleet", "Statistics", "conf", "jar"]

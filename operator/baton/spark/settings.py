@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Mapping
 
+from baton.spark import jar_file
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
@@ -58,6 +59,8 @@ def conf(
         # The ledger knows executors by the names of their pods. A new name for each run: a pod of the run before may still be
         # there.
         POD_NAME_PREFIX: f"{group[:36].rstrip('-.')}-{secrets.token_hex(3)}",
+        # The source `baton`. Jars of your own: `settings["spark.jars"] += ",…"`.
+        "spark.jars": str(jar_file.path()),
         "spark.executor.instances": str(executors),
         "spark.executor.cores": str(executor_cores),
         "spark.executor.memory": executor_memory,

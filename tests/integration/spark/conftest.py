@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from baton.spark import jar_file
 from baton.spark.settings import Settings
 from tests.integration.spark.world import World, Worlds
 from tests.redis_server import RedisServer
@@ -24,6 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings: Settings = {
         "spark.driver.extraJavaOptions": temporary,
         "spark.executor.extraJavaOptions": temporary,
+        "spark.jars": str(jar_file.path()),
         "spark.executor.memory": "512m",
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # tasks import the tests' LocalPod
         "spark.ui.enabled": "false",

@@ -1,0 +1,95 @@
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Collections;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.jar.JarEntry;
+import java.util.jar.JarFile;
+import java.util.stream.Stream;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipOutputStream;
+import org.apache.xbean.asm9.ClassReader;
+import org.apache.xbean.asm9.ClassWriter;
+import org.apache.xbean.asm9.commons.ClassRemapper;
+import org.apache.xbean.asm9.commons.Remapper;
+
+/**
+ * Writes one jar of folders and other jars, in which the packages of others have names of ours: a user's own Jedis, of another
+ * version, does not meet this one. The same input gives the same bytes.
+ *
+ * <p>Arguments: the jar to write; folders of classes and resources; jars to relocate.
+ */
+final class Relocate {
+  private static final Map<String, String> MOVED =
+      Map.of("redis/clients/jedis/", "dev/baton/jedis/", "org/apache/commons/pool2/", "dev/baton/pool2/");
+  private static final long TIME = 315_532_800_000L; // 1980, where the times of zip files begin
+
+  private static final Remapper NAMES =
+      new Remapper() {
+        @Override
+        public String map(String name) {
+          return moved(name);
+        }
+      };
+
+  public static void main(String[] arguments) throws IOException {
+    Map<String, byte[]> found = new TreeMap<>();
+    for (int i = 1; i < arguments.length; i++) {
+      Path path = Path.of(arguments[i]);
+      if (Files.isDirectory(path)) addFolder(path, found);
+      else addJar(path, found);
+    }
+    try (OutputStream file = Files.newOutputStream(Path.of(arguments[0])); ZipOutputStream jar = new ZipOutputStream(file)) {
+      for (Map.Entry<String, byte[]> one : found.entrySet()) {
+        ZipEntry entry = new ZipEntry(one.getKey());
+        entry.setTime(TIME);
+        jar.putNextEntry(entry);
+        jar.write(one.getValue());
+      }
+    }
+  }
+
+  private static void addFolder(Path folder, Map<String, byte[]> found) throws IOException {
+    try (Stream<Path> files = Files.walk(folder)) {
+      for (Path file : (Iterable<Path>) files.filter(Files::isRegularFile)::iterator) {
+        add(folder.relativize(file).toString(), Files.readAllBytes(file), found);
+      }
+    }
+  }
+
+  /** Of another's jar: its classes, and its licence, in a folder of its name. */
+  private static void addJar(Path path, Map<String, byte[]> found) throws IOException {
+    String project = path.getFileName().toString().replace(".jar", "");
+    try (JarFile jar = new JarFile(path.toFile())) {
+      for (JarEntry entry : Collections.list(jar.entries())) {
+        String name = entry.getName();
+        boolean licence = name.equals("META-INF/LICENSE.txt") || name.equals("META-INF/NOTICE.txt");
+        if (entry.isDirectory() || name.startsWith("META-INF/") && !licence) continue;
+        try (InputStream bytes = jar.getInputStream(entry)) {
+          String under = licence ? name.replace("META-INF/", "META-INF/licenses/" + project + "/") : name;
+          add(under, bytes.readAllBytes(), found);
+        }
+      }
+    }
+  }
+
+  private static void add(String name, byte[] bytes, Map<String, byte[]> found) {
+    found.put(moved(name), name.endsWith(".class") ? relocated(bytes) : bytes);
+  }
+
+  private static byte[] relocated(byte[] bytes) {
+    ClassWriter writer = new ClassWriter(0);
+    new ClassReader(bytes).accept(new ClassRemapper(writer, NAMES), 0);
+    return writer.toByteArray();
+  }
+
+  private static String moved(String name) {
+    for (Map.Entry<String, String> one : MOVED.entrySet()) {
+      if (name.startsWith(one.getKey())) return one.getValue() + name.substring(one.getKey().length());
+    }
+    return name;
+  }
+}

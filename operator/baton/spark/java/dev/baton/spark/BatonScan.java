@@ -1,0 +1,81 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** One read of a group's queues, of the columns that are asked for: as a batch, or as a stream. */
+final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
+  private final Group group;
+  private final CaseInsensitiveStringMap options;
+  private StructType columns = Columns.SCHEMA;
+
+  BatonScan(Group group, CaseInsensitiveStringMap options) {
+    this.group = group;
+    this.options = options;
+  }
+
+  @Override
+  public void pruneColumns(StructType required) {
+    columns = required;
+  }
+
+  @Override
+  public Scan build() {
+    return this;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return columns;
+  }
+
+  @Override
+  public String description() {
+    return "baton[" + group.name + "]";
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return new CustomMetric[] {new ReadCounts.RowsOnOwner(), new ReadCounts.RangesLent()};
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    Map<String, String> given = given();
+    given.put("checkpointlocation", checkpoint);
+    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), BatonStream.local("sql.streaming.queryId")));
+    return new BatonStream(group, opened.path("stream").asText(), columns);
+  }
+
+  @Override
+  public Batch toBatch() {
+    return new Batch() {
+      @Override
+      public InputPartition[] planInputPartitions() {
+        return new Plans().ranges(group.ask(decisions -> decisions.batch(Group.text(given()))));
+      }
+
+      @Override
+      public PartitionReaderFactory createReaderFactory() {
+        return new RangeReaderFactory(columns, null);
+      }
+    };
+  }
+
+  private Map<String, String> given() {
+    Map<String, String> lower = new HashMap<>();
+    options.asCaseSensitiveMap().forEach((name, value) -> lower.put(name.toLowerCase(java.util.Locale.ROOT), value));
+    return new TreeMap<>(lower);
+  }
+}

@@ -1,0 +1,108 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.types.StructType;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** A query's stream. It passes each question of Spark's on to the decisions, and decides nothing. */
+final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
+  private static final Logger LOG = LoggerFactory.getLogger(BatonStream.class);
+
+  private final Group group;
+  private final String name;
+  private final StructType columns;
+  private final Plans plans = new Plans();
+
+  BatonStream(Group group, String name, StructType columns) {
+    this.group = group;
+    this.name = name;
+    this.columns = columns;
+  }
+
+  @Override
+  public Offset initialOffset() {
+    return new JsonOffset(group.await(decisions -> decisions.initialOffset(name)).toString());
+  }
+
+  @Override
+  public Offset deserializeOffset(String json) {
+    return new JsonOffset(json);
+  }
+
+  @Override
+  public Offset latestOffset() {
+    throw new UnsupportedOperationException("Spark asks with a limit");
+  }
+
+  /** The options' limits are the decisions' concern: Spark has none of its own. */
+  @Override
+  public Offset latestOffset(Offset start, ReadLimit limit) {
+    return new JsonOffset(group.await(decisions -> decisions.latestOffset(name, start.json())).toString());
+  }
+
+  @Override
+  public void prepareForTriggerAvailableNow() {
+    group.ask(decisions -> decisions.prepareAvailableNow(name));
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    String batch = local("streaming.sql.batchId");
+    return plans.ranges(group.await(decisions -> decisions.plan(name, start.json(), end.json(), batch)));
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new RangeReaderFactory(columns, Receipts.of(name));
+  }
+
+  @Override
+  public Map<String, String> metrics(Optional<Offset> consumed) {
+    Map<String, String> found = new TreeMap<>();
+    String json = consumed.map(Offset::json).orElse("{}");
+    for (Map.Entry<String, JsonNode> one : group.ask(decisions -> decisions.metrics(name, json)).properties()) {
+      found.put(one.getKey(), one.getValue().asText());
+    }
+    return found;
+  }
+
+  @Override
+  public void commit(Offset end) {
+    group.ask(decisions -> decisions.commit(name, end.json()));
+  }
+
+  /** Ends the stream also where nobody hears of it any more: the query ends in any case. */
+  @Override
+  public void stop() {
+    try {
+      group.ask(decisions -> decisions.stop(name));
+    } catch (RuntimeException failed) {
+      LOG.info("Stream {} ended: {}", name, failed.getMessage());
+    } finally {
+      Receipts.forget(name);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "baton[" + name + "]";
+  }
+
+  /** A property that Spark gives the stream's thread; "" where it has none. */
+  static String local(String property) {
+    String value = SparkContext.getOrCreate().getLocalProperty(property);
+    return value == null ? "" : value;
+  }
+}

@@ -1,0 +1,36 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend;
+import org.apache.spark.status.api.v1.ExecutorSummary;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The executors that could be given a task now, in one call. */
+public final class ExecutorList {
+  private ExecutorList() {}
+
+  /** JSON: a list of id, host, and how many tasks are active and have finished. */
+  public static String list(SparkContext context) {
+    Set<String> active = new HashSet<>();
+    if (context.schedulerBackend() instanceof CoarseGrainedSchedulerBackend backend) {
+      // A lost connection takes an executor out at once, long before Kubernetes reports its pod.
+      CollectionConverters.asJava(backend.getExecutorIds()).forEach(id -> {
+        if (backend.isExecutorActive(id)) active.add(id);
+      });
+    }
+    ArrayNode found = Group.JSON.createArrayNode();
+    for (ExecutorSummary one : CollectionConverters.asJava(context.statusStore().executorList(true))) {
+      if (!active.contains(one.id())) continue;
+      String address = one.hostPort();
+      found.addObject()
+          .put("id", one.id())
+          .put("host", address.substring(0, address.lastIndexOf(':')))
+          .put("active", one.activeTasks())
+          .put("finished", one.completedTasks() + one.failedTasks());
+    }
+    return found.toString();
+  }
+}

@@ -1,0 +1,86 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
+import java.util.Map;
+import java.util.function.Function;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import py4j.Py4JException;
+
+/** A group's decisions, with each answer checked: an error becomes one exception with its text. */
+final class Group {
+  static final ObjectMapper JSON = new ObjectMapper();
+  private static final int MOST_CHARACTERS = 500;
+
+  final String name;
+
+  private Group(String name) {
+    this.name = name;
+  }
+
+  /** The group that the options name. Throws IllegalArgumentException where that cannot be read. */
+  static Group of(CaseInsensitiveStringMap options) {
+    String name = options.get("group");
+    if (name == null || name.isBlank()) {
+      throw new IllegalArgumentException(
+          "format(\"baton\") needs the option group, the ConsumerGroup's name: .option(\"group\", \"orders\")");
+    }
+    Group group = new Group(name);
+    group.decisions();
+    return group;
+  }
+
+  /** Asks, and answers the JSON. Throws IllegalArgumentException with the text of an error. */
+  JsonNode ask(Function<Decisions, String> question) {
+    Decisions decisions = decisions();
+    try {
+      JsonNode answer = JSON.readTree(String.valueOf(question.apply(decisions)));
+      if (answer.hasNonNull("error")) throw new IllegalArgumentException(answer.get("error").asText());
+      return answer;
+    } catch (Py4JException failed) {
+      throw new IllegalStateException(unanswered(failed.getMessage()));
+    } catch (JsonProcessingException malformed) {
+      throw new IllegalStateException("The fleet of group " + name + " answered what is no JSON");
+    }
+  }
+
+  /** As `ask`, until there is an answer that does not say <code>{"again": milliseconds}</code>. */
+  JsonNode await(Function<Decisions, String> question) {
+    while (true) {
+      JsonNode answer = ask(question);
+      if (!answer.has("again")) return answer;
+      try {
+        Thread.sleep(answer.get("again").asLong());
+      } catch (InterruptedException stopped) {
+        throw new UncheckedIOException(new InterruptedIOException("the query was stopped"));
+      }
+    }
+  }
+
+  static String text(Map<String, ?> values) {
+    try {
+      return JSON.writeValueAsString(values);
+    } catch (JsonProcessingException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+  }
+
+  private Decisions decisions() {
+    Decisions found = Groups.find(name);
+    if (found != null) return found;
+    throw new IllegalArgumentException(
+        "No fleet of group " + name + " runs in this driver: call fleet = baton.spark.Fleet(spark, group=\"" + name
+            + "\", …) and fleet.start() before load()");
+  }
+
+  /** Python's own words are the last line of what py4j tells; the rest is its traceback. */
+  private String unanswered(String words) {
+    String last = words == null ? "" : words.strip();
+    last = last.substring(last.lastIndexOf('\n') + 1).strip();
+    if (last.length() > MOST_CHARACTERS) last = last.substring(0, MOST_CHARACTERS);
+    return "The Python program that runs the fleet of group " + name + " does not answer: " + last;
+  }
+}

@@ -1,0 +1,42 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** An entry's headers: a JSON object of texts, in which each byte is the character with its number (headers.py). */
+final class Headers {
+  private static final JsonFactory JSON = new JsonFactory();
+  private static final ArrayBasedMapData NONE =
+      new ArrayBasedMapData(new GenericArrayData(new Object[0]), new GenericArrayData(new Object[0]));
+
+  private Headers() {}
+
+  /** None for what no producer of Baton's wrote. */
+  static ArrayBasedMapData unpack(byte[] packed) {
+    if (packed == null || packed.length == 0) return NONE;
+    Map<UTF8String, byte[]> found = new LinkedHashMap<>();
+    try (JsonParser parser = JSON.createParser(packed)) {
+      if (parser.nextToken() != JsonToken.START_OBJECT) return NONE;
+      while (parser.nextToken() == JsonToken.FIELD_NAME) {
+        UTF8String name = UTF8String.fromString(parser.currentName());
+        if (parser.nextToken() != JsonToken.VALUE_STRING) return NONE;
+        String text = parser.getText();
+        if (text.chars().anyMatch(character -> character > 255)) return NONE;
+        found.put(name, text.getBytes(StandardCharsets.ISO_8859_1));
+      }
+      if (parser.nextToken() != null) return NONE;
+    } catch (IOException malformed) {
+      return NONE;
+    }
+    return new ArrayBasedMapData(
+        new GenericArrayData(found.keySet().toArray()), new GenericArrayData(found.values().toArray()));
+  }
+}

@@ -1,0 +1,34 @@
+package dev.baton.spark;
+
+import java.util.List;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.connector.read.InputPartition;
+
+/**
+ * One partition's part of a batch: its entries after <code>start</code> up to <code>end</code>, and who owns them.
+ *
+ * @param executor Spark's number of the owner's executor; "" for none
+ * @param location where Spark is to run the task, in its words; "" for anywhere
+ * @param redeliveredTo entries up to here were handed out before
+ * @param keys of the partition, as every script takes them
+ */
+record Range(
+    String queue,
+    int partition,
+    long start,
+    long end,
+    String uid,
+    long epoch,
+    String executor,
+    String location,
+    long redeliveredTo,
+    List<String> keys,
+    String stream,
+    Broadcast<PlannedQueue> planned)
+    implements InputPartition {
+
+  @Override
+  public String[] preferredLocations() {
+    return location.isEmpty() ? new String[0] : new String[] {location};
+  }
+}

@@ -1,0 +1,19 @@
+package dev.baton.spark;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Makes the reader of each range, in the task.
+ *
+ * @param receipts null: nobody is told
+ */
+record RangeReaderFactory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
+  @Override
+  public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    return new RangeReader((Range) partition, columns, receipts);
+  }
+}

@@ -1,0 +1,151 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.Timer;
+import java.util.TimerTask;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.ConnectionPoolConfig;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.providers.ClusterConnectionProvider;
+import redis.clients.jedis.providers.ConnectionProvider;
+import redis.clients.jedis.providers.PooledConnectionProvider;
+import redis.clients.jedis.providers.SentineledConnectionProvider;
+
+/** This process' connections to one Redis, Sentinels or cluster: kept for the next task, and closed a minute after the last. */
+final class RedisConnections implements AutoCloseable {
+  private static final long KEPT = 60_000;
+  private static final Map<String, RedisConnections> OPEN = new HashMap<>();
+  private static final Logger LOG = LoggerFactory.getLogger(RedisConnections.class);
+  private static Timer timer;
+
+  private final String server;
+  private final JsonNode where;
+  private ConnectionProvider provider;
+  private int users;
+  private long freeSince;
+
+  private RedisConnections(String server) {
+    this.server = server;
+    try {
+      this.where = Group.JSON.readTree(server);
+    } catch (JsonProcessingException malformed) {
+      throw new IllegalArgumentException("A queue's server is no JSON"); // it has a password: nothing of it is told
+    }
+  }
+
+  /** For one user more, who closes it once. */
+  static RedisConnections to(String server) {
+    synchronized (OPEN) {
+      RedisConnections found = OPEN.computeIfAbsent(server, RedisConnections::new);
+      found.users++;
+      if (timer == null) {
+        timer = new Timer("baton-redis-idle", true);
+        timer.schedule(new TimerTask() {
+          @Override
+          public void run() {
+            closeIdle();
+          }
+        }, KEPT / 2, KEPT / 2);
+      }
+      return found;
+    }
+  }
+
+  /** A connection to the server that has the key, to be closed by the caller. Throws JedisException. */
+  Connection take(String key) {
+    return provider().getConnection(new CommandArguments(Command.XRANGE).key(key));
+  }
+
+  /** A server did not serve: asks a cluster who has which keys now. Of Sentinels, Jedis hears by itself. */
+  void locate() {
+    try {
+      if (provider instanceof ClusterConnectionProvider cluster) cluster.renewSlotCache();
+    } catch (JedisException away) {
+      // asked again after the next failure
+    }
+  }
+
+  @Override
+  public void close() {
+    synchronized (OPEN) {
+      users--;
+      freeSince = System.currentTimeMillis();
+    }
+  }
+
+  private static void closeIdle() {
+    List<RedisConnections> idle = new ArrayList<>();
+    synchronized (OPEN) {
+      for (RedisConnections one : OPEN.values()) {
+        if (one.users == 0 && System.currentTimeMillis() - one.freeSince > KEPT) idle.add(one);
+      }
+      idle.forEach(one -> OPEN.remove(one.server));
+    }
+    for (RedisConnections one : idle) {
+      try (ConnectionProvider closed = one.provider) {
+        LOG.debug("Closed the connections of {}", closed);
+      } catch (Exception failed) {
+        LOG.info("A connection did not close: {}", failed.toString());
+      }
+    }
+  }
+
+  private synchronized ConnectionProvider provider() {
+    if (provider == null) provider = open();
+    return provider;
+  }
+
+  private ConnectionProvider open() {
+    ConnectionPoolConfig pool = new ConnectionPoolConfig();
+    pool.setMaxTotal(-1);
+    pool.setMaxIdle(64);
+    pool.setJmxEnabled(false);
+    pool.setTimeBetweenEvictionRuns(Duration.ofSeconds(-1)); // a server's end is noticed when it is asked
+    JedisClientConfig client = client(where.path("user"), where.path("password"), where.path("db").asInt(0));
+    return switch (where.path("mode").asText()) {
+      case "sentinel" -> new SentineledConnectionProvider(
+          where.path("service").asText(), client, pool, nodes(),
+          client(where.path("sentinelUser"), where.path("sentinelPassword"), 0));
+      case "cluster" -> new ClusterConnectionProvider(nodes(), client, pool);
+      default -> new PooledConnectionProvider(nodes().iterator().next(), client, pool);
+    };
+  }
+
+  private JedisClientConfig client(JsonNode user, JsonNode password, int database) {
+    int timeout = (int) (1000 * where.path("timeoutSeconds").asDouble(5));
+    DefaultJedisClientConfig.Builder client =
+        DefaultJedisClientConfig.builder().timeoutMillis(timeout).database(database).clientName("baton-spark");
+    if (!user.asText("").isEmpty()) client.user(user.asText());
+    if (password.isTextual()) client.password(password.asText());
+    JsonNode tls = where.path("tls");
+    if (tls.isObject()) {
+      client.ssl(true).sslSocketFactory(TlsFiles.factory(tls)).sslParameters(TlsFiles.parameters(tls));
+    }
+    return client.build();
+  }
+
+  private Set<HostAndPort> nodes() {
+    if (!where.path("unix").isMissingNode() && !where.path("unix").isNull()) {
+      throw new JedisConnectionException("Spark's executors reach no Redis by a Unix socket: give a URL with host and port");
+    }
+    Set<HostAndPort> nodes = new LinkedHashSet<>();
+    where.path("nodes").forEach(node -> nodes.add(HostAndPort.from(node.asText())));
+    return nodes;
+  }
+}
