@@ -33,8 +33,8 @@ class Task:
     partition: int = 0
 
     def rows(self, raw: redis.Redis, queue: str, page: int = 100) -> list[bytes]:
-        """The values. Raises RefusedError."""
-        return [fields[b"v"] for _, fields in self.entries(raw, queue, page)]
+        """The values, of what a producer of Baton's added. Raises RefusedError."""
+        return [fields[b"v"] for entry_id, fields in self.entries(raw, queue, page) if entry_id.endswith(b"-0")]
 
     def entries(self, raw: redis.Redis, queue: str, page: int = 100) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
         """One page after the other."""
@@ -62,10 +62,19 @@ class Task:
         return answer[1].decode(), found
 
 
-def ahead(ranges: RedisRanges, query: int, owner: tuple[str, int], start: int, most: int = 100, partition: int = 0) -> Ahead:
+def ahead(
+    ranges: RedisRanges,
+    query: int,
+    owner: tuple[str, int],
+    start: int,
+    *,
+    most: int = 100,
+    most_bytes: int = 0,
+    partition: int = 0,
+) -> Ahead:
     """How far a range may go, which the queue says."""
     uid, epoch = owner
-    (answer,) = ranges.ahead(query, [AheadRequest(partition, Uid(uid), Epoch(epoch), start, most)])
+    (answer,) = ranges.ahead(query, [AheadRequest(partition, Uid(uid), Epoch(epoch), start, most, most_bytes)])
     assert isinstance(answer, Ahead), answer
     return answer
 

@@ -219,3 +219,212 @@ async def test_a_queue_that_was_not_made_is_named(queue: Queue) -> None:
     with queue.raw() as raw:
         assert raw.keys("pq:{shop/nowhere}*") == []
     absent.close()
+
+
+async def test_a_range_ends_where_it_would_have_too_many_bytes(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    """As the marks say: about every 1 MiB one knows how many bytes there were."""
+    queue.send(*("x" * 10_000 for _ in range(1000)))
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    size = len(queue.key(0)) + 10_000
+    for most in (500_000, 3_000_000, 8_000_000):
+        found = ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=most)
+        assert found.end - start == pytest.approx(most / size, abs=5)
+        assert found.size == pytest.approx((found.end - start) * size, abs=2 * size)
+    assert ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=1).end == start + 1, "one entry is always allowed"
+    assert ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=10**9).end == start + 1000
+    middle = start + 500
+    assert ranges.finish(query, [RangeToFinish(0, middle)]) == [Finished(0)]
+    found = ahead(ranges, query, ("a", ONE), middle, most=10_000, most_bytes=1_000_000)
+    assert found.end - middle == pytest.approx(100, abs=5)
+
+
+async def test_a_large_entry_among_small_ones_ends_a_range_in_front_of_it(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send(*["small"] * 100, "x" * 5_000_000, *["small"] * 100)
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+
+    def end(start: int, most_bytes: int) -> int:
+        return ahead(ranges, query, ("a", ONE), start, most=10_000, most_bytes=most_bytes).end
+
+    assert end(start, 100_000) == start + 100
+    assert end(start + 100, 100_000) == start + 101
+    assert end(start + 101, 100_000) == start + 201
+    assert end(start, 6_000_000) == start + 201
+
+
+async def test_marks_of_what_is_done_are_removed(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    """Also where entries are acknowledged singly, and no range is ever finished."""
+    keys = partition_keys(queue.name, 0)
+    owner = await queue.granted("a", ONE)
+    for _ in range(8):
+        queue.send(*("x" * 100_000 for _ in range(22)))
+        while entries := owner.read(0, ONE):
+            owner.ack(0, ONE, [entry.offset for entry in entries])
+    assert raw.xlen(keys.marks) <= 4
+
+
+async def test_entries_of_nobody_are_named_by_who_reads_and_go_to_the_dead_letters_when_the_range_is_finished(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    start = ranges.positions()[0].committed
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-1")
+    queue.send("b")
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 2}-7")
+    await queue.granted("a", ONE)
+    query = ranges.begin()
+    assert ahead(ranges, query, ("a", ONE), start).end == start + 2
+    logged(ranges, query, start, start + 2)
+    found = list(Task(query, start, start + 2).entries(raw, queue.name))
+    assert [fields.get(b"v") for _, fields in found] == [b"a", None, b"b"]
+    assert raw.xlen(keys.dead) == 0
+    assert ranges.finish(query, [RangeToFinish(0, start + 2, [found[1][0].decode()])]) == [Finished(0)]
+    assert raw.xlen(keys.dead) == 1
+    assert raw.xlen(keys.stream) == 1, "what is behind the end is of the next range"
+    assert await lag(queue) == 0
+    queue.send("c")
+    assert logged(ranges, query, start + 2, start + 3) == Logged(0, 1)
+    assert len(list(Task(query, start + 2, start + 3).entries(raw, queue.name))) == 2
+
+
+async def test_much_that_is_nobodys_is_set_aside_by_as_many_scripts_as_it_takes(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    start = ranges.positions()[0].committed
+    with raw.pipeline() as pipe:
+        for number in range(2500):
+            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
+        pipe.execute()
+    queue.send("b")
+    query = ranges.begin()
+    logged(ranges, query, start, start + 2)
+    foreign = [f"{start + 1}-{number + 1}" for number in range(2500)]
+    assert ranges.finish(query, [RangeToFinish(0, start + 2, foreign)]) == [Finished(0)]
+    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (2500, 0, 0)
+
+
+async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    queue.send(*map(str, range(30_000)))
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 30_000)
+    assert ranges.finish(query, [RangeToFinish(0, start + 30_000)]) == [Finished(0)]
+    assert raw.xlen(partition_keys(queue.name, 0).stream) == 0
+    assert await lag(queue) == 0
+
+
+async def test_what_was_handed_out_singly_before_is_marked_and_finished_with_the_range(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    queue.send("a", "b", "c", "d")
+    owner = await queue.granted("a", ONE)
+    entries = owner.read(0, ONE, 3)
+    owner.ack(0, ONE, [entries[1].offset])
+    await queue.granted("b", TWO)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    found = ahead(ranges, query, ("b", TWO), start)
+    assert (found.first, found.end) == (start + 1, start + 4)
+    assert logged(ranges, query, start, found.end).seen == start + 3
+    assert Task(query, start, found.end).rows(raw, queue.name) == [b"a", b"c", b"d"]
+    assert await queue.operator.outstanding(0) == 3
+    assert ranges.finish(query, [RangeToFinish(0, found.end)]) == [Finished(0)]
+    assert (await lag(queue), await queue.operator.outstanding(0)) == (0, 0)
+    queue.send("e")
+    single = queue.reader("b")
+    assert [entry.value for entry in single.read(0, TWO)] == [b"e"]
+
+
+async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    """After a restart the numbers jump: a backlog in front of the gap is read in ranges as large as ever."""
+    keys = partition_keys(queue.name, 0)
+    queue.send(*map(str, range(2000)))
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.hset(keys.progress, "history", "another one")
+    queue.send(*map(str, range(2000, 4000)))
+    values, sizes = [], []
+    while (found := ahead(ranges, query, ("a", ONE), start, most=1500)).end > start:
+        logged(ranges, query, start, found.end)
+        rows = Task(query, start, found.end).rows(raw, queue.name)
+        values += rows
+        sizes.append(len(rows))
+        start = found.end
+        assert await lag(queue) == 4000 - len(values) + sizes[-1]
+        assert ranges.finish(query, [RangeToFinish(0, start)]) == [Finished(0)]
+        assert await lag(queue) == 4000 - len(values)
+    assert values == [str(number).encode() for number in range(4000)]
+    assert sizes == [1500, 500, 1500, 500]
+
+
+async def test_a_position_is_good_after_the_numbers_jumped_with_nothing_to_do(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 1)
+    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished(0)]
+    raw.hset(keys.progress, "history", "another one")
+    assert ranges.positions()[0].committed > start + 1e8
+    found = ahead(ranges, query, ("a", ONE), start + 1)
+    assert found.end == found.last == start + 1
+    queue.send("b")
+    found = ahead(ranges, query, ("a", ONE), start + 1)
+    logged(ranges, query, start + 1, found.end)
+    assert Task(query, start + 1, found.end).rows(raw, queue.name) == [b"b"]
+
+
+async def test_a_range_of_a_queue_that_was_lost_is_gone(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a", "b")
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    raw.delete(keys.stream)
+    with pytest.raises(RefusedError, match="UNLOGGED"):
+        Task(query, start, start + 2).rows(raw, queue.name)
+    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 1, start)]
+    queue.send("c")
+    assert ahead(ranges, query, ("a", ONE), start).end == start + 3
+    future = start + 10**12
+    (gone,) = ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, future, 10)])
+    assert gone == Gone(start + 3, start + 3), "positions of another life begin anew"
+
+
+async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a", "b", "c")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xdel(keys.stream, f"{start + 1}-0")
+    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 2, start + 2)]
+    logged(ranges, query, start + 1, start + 2)
+    assert Task(query, start + 1, start + 2).rows(raw, queue.name) == [b"b"]
+
+
+async def test_a_task_logs_its_range_where_a_failover_has_lost_that(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    queue.send("a", "b", "c")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    assert Task(query, start, start + 2).rows(raw, queue.name) == [b"a", b"b"]
+    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Unlogged()], "it is logged"
+    assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"], "the next one too: the one before is done"
+    with pytest.raises(RefusedError, match="UNLOGGED"):
+        Task(query, start, start + 2).rows(raw, queue.name)
+
+
+async def test_loans_are_bounded(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    queue.send("a")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 1)
+    for evaluation in range(100):
+        Task(query, start, start + 1, evaluation=f"{evaluation}.0", attempt=evaluation).rows(raw, queue.name)
+    loans = raw.hget(partition_keys(queue.name, 0).progress, "loans")
+    assert loans is not None
+    assert len(loans) < 1000
+    with pytest.raises(RefusedError, match="LENT"):
+        Task(query, start, start + 1, evaluation="99.0", attempt=98).rows(raw, queue.name)

@@ -9,10 +9,15 @@ import pytest
 import redis
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import Claimant, Heard, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.connection import explained
 from baton.queues.redis.keys import announcements_key, partition_keys
+from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.routing import RoutingTable
+from baton.queues.redis.url import read
+from tests.integration.redis.logged import RefusedError, Task, ahead, logged
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
@@ -25,10 +30,12 @@ RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for
 MOVES = next(key for key in map(str, range(100)) if RoutingTable.even(1, 1).resized(2).partition_of(key.encode()) == 1)
 NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire", "del"}
 """Without these less is known, counted or done at once, and nothing fails; and the last is for Redis 7.2 and later."""
+TASKS = {"multi", "exec"}
+"""Spark's tasks alone need these, and a task here is the test's own."""
 
 
 class Roles:
-    """Operator, producer and consumer of one queue, each with a user of its own."""
+    """Operator, producer, consumer and Spark fleet of one queue, each with a user of its own."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
@@ -39,6 +46,9 @@ class Roles:
         self.producer = RedisProducer(url["producer"], QUEUE, patience=1)
         self.consumer = RedisReader(url["consumer"], QUEUE, "a")
         self.announcements = RedisAnnouncements(url["consumer"], GROUP.group, Uid("a"))
+        self.ranges = RedisRanges(url["spark"], QUEUE)
+        self.spark = redis.Redis.from_url(url["spark"])
+        self.spark_url = read(url["spark"])
         self.epoch = 0
 
     def permit(self, user: str, *without: str) -> None:
@@ -103,6 +113,7 @@ class Roles:
                 self.consumer.read(0, self._epoch) if by_the_consumer else await self.operator.outstanding(0)
             raw.delete(keys.stream)
             await self.operator.outstanding(0)
+            await self.read_by_spark(raw)
             await self.resized(raw)
             await self.operator.release()
             raw.flushdb()
@@ -113,6 +124,40 @@ class Roles:
         self.announcements.interrupt()
         assert self.announcements.wait(1) == {}
         assert self.announcements.wait(60) == {owner: Heard(Uid("a"), self._epoch)}
+
+    async def read_by_spark(self, raw: redis.Redis) -> None:
+        """By two queries, in ranges, also where numbers were skipped, and after losses."""
+        keys = partition_keys(QUEUE, 0)
+        self.send(3)
+        await self.owned()
+        self.consumer.read(0, self._epoch, 1)
+        query, start = self.ranges.begin(), self.ranges.positions()[0].committed
+        raw.hset(keys.progress, "history", "another one")
+        for attempt in (2, 1):
+            raw.xadd(keys.stream, {"foreign": "1"}, id="*" if not raw.exists(keys.stream) else f"{self._last(raw)}-*")
+            self.send(3)
+            end = ahead(self.ranges, query, ("a", self._epoch), start, most_bytes=10**7).end
+            logged(self.ranges, query, start, end)
+            for task in (Task(query, start, end, attempt=attempt), Task(query, start, end, attempt=0)):
+                with suppress(RefusedError), explained(self.spark_url, QUEUE):
+                    task.rows(self.spark, QUEUE)
+            self.ranges.finish(query, [RangeToFinish(0, end)])
+            start = end
+        ahead(self.ranges, query, ("a", self._epoch), start)
+        while self.ranges.wait([0], 0.01):
+            ahead(self.ranges, query, ("a", self._epoch), start)
+        for lost in (keys.stream, keys.marks, keys.progress):
+            self.send(1)
+            raw.delete(lost)
+            start = self.ranges.positions()[0].committed
+            self.send(2)
+            ahead(self.ranges, query, ("a", self._epoch), start)
+        raw.xgroup_destroy(keys.stream, "baton")
+        ahead(self.ranges, query, ("a", self._epoch), start)
+        self.ranges.finish(query, [RangeToFinish(0, self.ranges.positions()[0].last)])
+
+    def _last(self, raw: redis.Redis) -> int:
+        return int(raw.hget(partition_keys(QUEUE, 0).progress, "last") or 0)
 
     async def resized(self, raw: redis.Redis) -> None:
         """There and back, with entries on the way and foreign ones between them."""
@@ -163,18 +208,20 @@ async def roles(request: pytest.FixtureRequest) -> AsyncIterator[Roles]:
         made.producer.close()
         made.consumer.close()
         made.announcements.close()
+        made.ranges.close()
+        made.spark.close()
         await made.operator.close()
 
 
 async def test_what_the_guide_gives_is_enough(roles: Roles) -> None:
-    assert set(USERS) == {"operator", "producer", "consumer"}
+    assert set(USERS) == {"operator", "producer", "consumer", "spark"}
     await roles.everything()
 
 
 @pytest.mark.parametrize("user", RIGHTS)
 async def test_each_right_that_the_guide_gives_is_missed_by_its_name(roles: Roles, user: str) -> None:
     not_missed = set()
-    for right in RIGHTS[user]:
+    for right in set(RIGHTS[user]) - TASKS:
         roles.permit(user, right)
         with roles.server.client() as raw:
             raw.execute_command("SCRIPT", "FLUSH")

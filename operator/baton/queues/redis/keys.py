@@ -18,11 +18,13 @@ class PartitionKeys(NamedTuple):
     the next is further ahead."""
     progress: str
     """Hash: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
-    to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force, seen (entries up to
-    it may have been handed out), history (the server's), since (when that was first seen, in microseconds), waits: 1 if its
-    owner has read everything and is to be woken; sealed and barrier (the version at which slots last went, and the last entry
-    then), staged (entries on stages), suspect: 1 if some of these may have been handed out in a former history, `follows stage`
-    (the history in which its entries began to follow), and forgetting (the cursor in sequences)."""
+    to the dead letters), lost (how many went with a stream that was deleted), committed, the plan in force or the range that is
+    logged for Spark (docs/development/spark-source.md), seen (entries up to it may have been handed out), history (the
+    server's), since (when that was first seen, in microseconds), waits: 1 if its owner has read everything and is to be woken;
+    sealed and barrier (the version at which slots last went, and the last entry then), staged (entries on stages), suspect: 1
+    if some of these may have been handed out in a former history, `follows stage` (the history in which its entries began to
+    follow), forgetting (the cursor in sequences), bytes (of keys, values and headers of all that was added) and marked (of
+    these, up to the last mark)."""
     wake: str
     """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry."""
     refused: str
@@ -34,6 +36,9 @@ class PartitionKeys(NamedTuple):
     """Hash: slot:producer -> the last sequence number that was added, and when."""
     dead: str
     """Stream of the dead letters: offset, key, value, timestamp, deliveries, why, and headers if it has some."""
+    marks: str
+    """Stream that tells how many bytes are between two entries: after each 1 MiB it has the id of an entry, with the field s:
+    bytes of all keys, values and headers up to there."""
     never: str
     """There is no such key. A Redis Cluster that moves a slot to another node runs no script of which a key is missing
     (TRYAGAIN): so none runs while some of the keys are here and some there."""
@@ -51,6 +56,7 @@ def partition_keys(queue: str, partition: int) -> PartitionKeys:
         slots=root + "slots",
         sequences=root + "sequences",
         dead=root + "dead",
+        marks=root + "marks",
         never=root + "never",
     )
 

@@ -46,7 +46,9 @@ class ScriptBatches:
         answers = self._carry(Ask(b"".join(asked), len(asked)))
         if any(isinstance(answer, NoScriptError) for answer in answers):  # those that were carried out may be asked twice
             load = packed("SCRIPT", "LOAD", script.text)
-            answers = self._carry(Ask(load + b"".join(asked), 1 + len(asked)))[1:]
+            loaded, *answers = self._carry(Ask(load + b"".join(asked), 1 + len(asked)))
+            if isinstance(loaded, ResponseError):
+                raise loaded
         return answers
 
     def _carry(self, ask: Ask) -> list[Any]:

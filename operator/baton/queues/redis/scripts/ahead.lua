@@ -29,10 +29,14 @@ else
   top = first and last_up_to(last, start)
 end
 if not first or first > last then
-  sleep(fields[4])
-  return {'OK', start, start, first or start + 1, 0, last}
+  local more = #redis.call('XRANGE', STREAM, '(' .. id(start), id(last), 'COUNT', 1) > 0 -- behind much that is not ours
+  if not more then sleep(fields[4]) end
+  return {'OK', start, more and last or start, first or start + 1, 0, last}
 end
 local finish = math.min(top, first - 1 + most)
+local before, from, known = bytes_up_to(first - 1, last)
+local most_bytes = tonumber(ARGV[6])
+if most_bytes > 0 then finish = math.max(first, math.min(finish, number_at(before + most_bytes, from, known, last))) end
 if finish < top and done ~= committed then finish = last_up_to(finish, start) end
 if finish == top then sleep(fields[4]) end
-return {'OK', finish, top, first, 0, last}
+return {'OK', finish, top, first, math.ceil(bytes_up_to(finish, last) - before), last}

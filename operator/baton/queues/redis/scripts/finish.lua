@@ -17,9 +17,15 @@ if finish > last or (logged and finish > logged and finish < planned) then retur
 if finish <= finished then
   return {'OK', outstanding(), cut(math.min(finished, tonumber(redis.call('HGET', PROGRESS, 'committed') or 0))) and 0 or 1}
 end
+local MOST, MOST_BYTES = 1000, 2 ^ 20
+local set_aside_now, bytes = 0, 0
 for i = 3, #ARGV do
   local entry = redis.call('XRANGE', STREAM, ARGV[i], ARGV[i])[1]
-  if entry and not ours(entry, last) then set_foreign_aside(entry) end
+  if entry and not ours(entry, last) then
+    if set_aside_now == MOST or bytes > MOST_BYTES then return {'OK', outstanding(), 1} end
+    set_aside_now, bytes = set_aside_now + 1, bytes + size_of(entry[2])
+    set_foreign_aside(entry)
+  end
 end
 local all = finish_up_to(finish)
 return {'OK', outstanding(), all and 0 or 1}

@@ -22,13 +22,15 @@ local function unmade()
 end
 
 -- The first entry of ours behind `start`, and the last one up to `finish`: their numbers; nil where there is none. What somebody else
--- added (XADD by hand) in front of the first is set aside.
+-- added (XADD by hand) in front of the first is set aside; where that is much, there seems to be nothing for now.
 local function first_behind(start, finish)
-  local from = '(' .. id(start)
-  while true do
+  local MOST, MOST_BYTES = 1000, 2 ^ 20
+  local from, bytes = '(' .. id(start), 0
+  for _ = 1, MOST do
     local entry = redis.call('XRANGE', STREAM, from, id(finish), 'COUNT', 1)[1]
-    if not entry then return nil end
+    if not entry or bytes > MOST_BYTES then return nil end
     if ours(entry, finish) then return number(entry[1]) end
+    bytes = bytes + size_of(entry[2])
     set_foreign_aside(entry)
     from = '(' .. entry[1]
   end
@@ -47,12 +49,12 @@ end
 -- one by one. `wholly`: however long it takes. Answer: whether that was all, and how many there were.
 local function cut(finish, wholly)
   local AT_ONCE, TIMES = 1000, wholly and math.huge or 20
-  local gone, times = 0, 0
+  local behind, gone, times = string.format('%d-%d', finish, SEGMENT + 1), 0, 0
   while times < TIMES do
-    local removed = redis.call('XTRIM', STREAM, 'MINID', '~', id(finish + 1), 'LIMIT', AT_ONCE)
+    local removed = redis.call('XTRIM', STREAM, 'MINID', '~', behind, 'LIMIT', AT_ONCE)
     gone, times = gone + removed, times + 1
     if removed == 0 then
-      return true, gone + redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', finish, SEGMENT + 1))
+      return true, gone + redis.call('XTRIM', STREAM, 'MINID', '=', behind)
     end
   end
   return false, gone
@@ -104,10 +106,46 @@ local function finish_up_to(finish)
   return all
 end
 
+-- About how many bytes of keys, values and headers there have been up to an entry: between two marks, all are taken to be alike. And
+-- where the last mark up to it is, and its bytes.
+local function bytes_up_to(n, last)
+  local function bytes_of(at) return tonumber(at[2][2]) end
+  local before = redis.call('XREVRANGE', MARKS, id(n), '-', 'COUNT', 1)[1]
+  if not before then -- somebody deleted them, or the record of the numbers
+    local first = redis.call('XRANGE', MARKS, '-', '+', 'COUNT', 1)[1]
+    local sum = first and bytes_of(first) or added_bytes
+    return sum, n, sum
+  end
+  local from, known = number(before[1]), bytes_of(before)
+  if n == from then return known, from, known end
+  local after = redis.call('XRANGE', MARKS, '(' .. before[1], '+', 'COUNT', 1)[1]
+  local to, sum = last, added_bytes
+  if after then to, sum = number(after[1]), bytes_of(after) end
+  return known + (sum - known) * (n - from) / math.max(1, to - from), from, known
+end
+
+-- The number up to which there are about so many bytes, from the mark `from` on, which has `known`.
+local function number_at(target, from, known, last)
+  local AT_ONCE = 100
+  repeat
+    local marks = redis.call('XRANGE', MARKS, '(' .. id(from), '+', 'COUNT', AT_ONCE)
+    for _, at in ipairs(marks) do
+      local to, sum = number(at[1]), tonumber(at[2][2])
+      if sum > target then return math.floor(from + (to - from) * (target - known) / (sum - known)) end
+      from, known = to, sum
+    end
+  until #marks < AT_ONCE
+  if added_bytes <= target then return last end
+  return math.floor(from + (last - from) * (target - known) / (added_bytes - known))
+end
+
 -- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
 -- the first.
 local function gone(start, finish)
   local finished = tonumber(redis.call('HGET', PROGRESS, 'finished') or 0)
+  local last = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
+  if start > last then start = 0 end -- of a queue that was lost, and made again
+  finished = math.max(finished, start > 0 and 0 or tonumber(redis.call('HGET', PROGRESS, 'committed') or 0))
   local first = first_behind(math.max(start, finished), finish)
   if not first then return {'GONE', math.max(start, finished) + 1, math.max(start, finished)} end
   return {'GONE', first, last_up_to(finish, first - 1)}
@@ -123,10 +161,15 @@ local function log_range(start, finish)
   if tonumber(fields[1]) == start and tonumber(fields[2]) == finish then return nil, tonumber(fields[3]), tonumber(fields[4]) end
   local finished, last = tonumber(fields[5] or 0), tonumber(fields[7] or 0)
   local spoiled = fields[10] and tonumber(fields[8]) == start and tonumber(fields[9]) == finish
-  if start < finished or finish > last or spoiled then return gone(start, finish) end
-  local committed = tonumber(fields[11] or 0)
-  local whole = tonumber(fields[12] or 0) == committed and start >= committed -- each number has an entry
-  if finish > start and not whole and last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
+  if start < finished or finish < start or finish > last or spoiled then return gone(start, finish) end
+  -- Each number behind `committed` has an entry, if none was finished singly and none was skipped, nor removed by hand.
+  local committed, done = tonumber(fields[11] or 0), tonumber(fields[12] or 0)
+  local dense = done == committed and start >= committed
+  local whole = dense and redis.call('XLEN', STREAM) >= last - committed
+  local first = whole and start + 1 or first_behind(start, finish)
+  if finish > start and not whole then
+    if dense and first ~= start + 1 or last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
+  end
 
   -- Another range may be logged, by a query that knew less or more: it was handed out.
   local seen = void_range()
@@ -134,8 +177,7 @@ local function log_range(start, finish)
   if finish == start then return nil, seen, 0 end
   local pending = summary()
   if pending[1] > 0 then seen = math.max(seen, number(pending[3])) end
-  local first = whole and start + 1 or first_behind(start, finish) or finish
-  local count = math.min(finish - first + 1, redis.call('XLEN', STREAM))
+  local count = math.min(finish - (first or finish) + 1, redis.call('XLEN', STREAM))
   redis.call('HSET', PROGRESS, 'logged', start, 'planned', finish, 'logSeen', seen, 'count', count, 'seen', seen)
   redis.call('HDEL', PROGRESS, 'loans', 'voided', 'voidedTo', 'spoiled')
   return nil, seen, count

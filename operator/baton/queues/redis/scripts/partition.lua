@@ -1,5 +1,5 @@
 -- What every script knows of its partition. Included; never run by itself.
-local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD = unpack(KEYS)
+local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD, MARKS = unpack(KEYS)
 -- One consumer in one consumer group: who may read is decided by the fence, so nothing is ever claimed.
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
@@ -8,6 +8,9 @@ local HIGHEST = 2 ^ 53 - 1e9 -- of the numbers of entries
 
 -- So many entries, of so many bytes each: what a script looks at together.
 local SMALL, MOST_AT_ONCE = 2 ^ 16, 32
+
+-- After so many bytes of entries it is marked how many there have been.
+local MARKED_EVERY = 2 ^ 20
 
 local ID = '%d-' .. SEGMENT -- all digits; Lua's own way to write a number ends with 14
 local OURS = '^(%d+)%-' .. SEGMENT .. '$'
@@ -83,13 +86,18 @@ local function nothing_left()
   return #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) == 0
 end
 
+-- Bytes of keys, values and headers of all that was added, and of what was added up to the last mark (nil: there is none). Known
+-- once one has looked.
+local added_bytes, marked
+
 -- Before entries are added or handed out: the last one that was added, and whether the owner waits to be woken.
 -- In a new history the entries that are lost must not give their numbers to others, and those that are here may have been handed
 -- out. So the numbers go on above all that were ever given, and everything before is marked. What is lost may have begun here as
 -- well, with the same last number, but earlier: so the time since the history before began counts (in microseconds; within one of
 -- them nobody adds two entries). And 1e9 more, for clocks of two servers may differ.
 local function look()
-  local fields = redis.call('HMGET', PROGRESS, 'last', 'waits', 'history', 'since')
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'waits', 'history', 'since', 'bytes', 'marked')
+  added_bytes, marked = tonumber(fields[5] or 0), tonumber(fields[6])
   local now_in, last = history(), tonumber(fields[1] or 0)
   if fields[3] == now_in then return last, fields[2] == '1' end
   local clock = redis.call('TIME')
@@ -105,7 +113,10 @@ local function look()
   end
   if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
   redis.call('HSET', PROGRESS, 'history', now_in, 'since', now, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
-  if nothing_left() then redis.call('HSET', PROGRESS, 'committed', next) end
+  if nothing_left() then
+    redis.call('HSET', PROGRESS, 'committed', next)
+    redis.call('HDEL', PROGRESS, 'logged') -- what was in the range is gone
+  end
   return next, true
 end
 
@@ -346,6 +357,23 @@ local function wake(epoch, last)
   redis.call('XADD', WAKE, 'MAXLEN', '=', 1, top and top[1]:match('^%d+') .. '-*' or below, 'w', '') -- or the error
 end
 
+-- Marks how many bytes there are up to this entry. Marks that are behind all that is still to be done are removed, but for the last
+-- of them, so many at a time.
+local function mark(last)
+  local text, MOST = string.format('%d', added_bytes), 100
+  local added = redis.pcall('XADD', MARKS, id(last), 's', text)
+  if type(added) == 'table' and added.err then -- somebody deleted the record of the numbers, and they are lower now
+    redis.call('DEL', MARKS)
+    redis.call('XADD', MARKS, id(last), 's', text)
+  end
+  marked = added_bytes
+  local done = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
+  local pending = redis.pcall('XPENDING', STREAM, GROUP)
+  if not pending.err then done = math.max(done, pending[1] > 0 and number(pending[2]) - 1 or last_handed_out()) end
+  local behind = redis.call('XRANGE', MARKS, '-', id(done), 'COUNT', MOST)
+  if #behind > 1 then redis.call('XTRIM', MARKS, 'MINID', '=', behind[#behind][1]) end
+end
+
 local largest_added = 0
 
 -- Adds an entry behind the last one. Answer: its number, or nil: what somebody else added stands in the way, and there is much of it.
@@ -365,6 +393,9 @@ local function append(last, ...)
   local _, key, _, value, _, _, _, headers = ...
   local size = #key + #value + (headers and #headers or 0)
   if size > largest_added then largest_added = size end
+  if not marked or (size >= MARKED_EVERY and marked < added_bytes) then mark(last) end -- a large one is between two marks
+  added_bytes = added_bytes + size
+  if added_bytes - marked >= MARKED_EVERY then mark(last + 1) end
   return last + 1
 end
 
@@ -408,10 +439,10 @@ local function grown(last, waits)
     redis.call('HSET', PROGRESS, 'largest', largest_added)
   end
   if waits then
-    redis.call('HSET', PROGRESS, 'last', last, 'waits', '0')
+    redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes, 'marked', marked, 'waits', '0')
     wake(redis.call('HGET', OWNER, 'epoch') or 0, last)
   else
-    redis.call('HSET', PROGRESS, 'last', last)
+    redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes, 'marked', marked)
   end
 end
 
