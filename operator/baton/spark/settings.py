@@ -8,12 +8,11 @@ from baton.spark import jar_file
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
+from baton.spark.local_settings import local, under_dev
+from baton.spark.steady_settings import Settings, steady
 
 EXECUTOR_LEDGER = "/etc/baton/assignments"
 """Where the executor pod template mounts the ledger."""
-
-Settings = dict[str, bool | float | int | str | None]
-"""As `SparkSession.builder.config(map=…)` takes them."""
 
 ALLOCATOR = "spark.kubernetes.allocation.pods.allocator"
 _IMAGE, _TEMPLATE = "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile"
@@ -47,7 +46,11 @@ def conf(
     `master`. In a pod, namespace, name and address of the driver are found as `DriverPod` says. Outside give `namespace` and
     `master` (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the
     credentials (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing.
+
+    Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
     """
+    if under_dev(environment):
+        return local(executors, executor_cores, executor_memory, executor_timeout)
     known = submitted_settings(environment) if submitted is None else submitted
     refuse_allocator(known)
     driver = DriverPod(environment, known, namespace=namespace)
@@ -64,29 +67,7 @@ def conf(
         "spark.executor.instances": str(executors),
         "spark.executor.cores": str(executor_cores),
         "spark.executor.memory": executor_memory,
-        # The size of the fleet is the ConsumerGroup's; two who decide it would fight.
-        "spark.dynamicAllocation.enabled": "false",
-        # A range is read on its owner or not at all: rather wait for it than go elsewhere. But what prefers an executor that
-        # has just died waits as long, for nothing, and its host is as dead.
-        "spark.locality.wait.process": "3s",
-        "spark.locality.wait.node": "0s",
-        "spark.locality.wait.rack": "0s",
-        # A second copy of a reading task could only run in the wrong place.
-        "spark.speculation": "false",
-        # Partitions move with executors, so many of these come and go in the life of a query. None of it is a reason to give up.
-        "spark.executor.maxNumFailures": "1000000",
-        "spark.task.maxFailures": "8",
-        "spark.excludeOnFailure.enabled": "false",
-        # A stopped executor is noticed after executor_timeout instead of two minutes, and replaced.
-        "spark.executor.heartbeatInterval": "1s",
-        "spark.storage.blockManagerHeartbeatTimeoutMs": str(round(executor_timeout * 1000)),
-        "spark.network.timeoutInterval": "1s",
-        # Blocks of a pod that is gone: its address may not even refuse, and Spark would try for two minutes.
-        "spark.shuffle.io.connectionCreationTimeout": "5s",
-        "spark.shuffle.io.retryWait": "1s",
-        # Decommissioning moves blocks about and was seen to stall a batch for two minutes; handing partitions off is Baton's
-        # work.
-        "spark.decommission.enabled": "false",
+        **steady(executor_timeout),
         # Killed executors are removed from the cluster a second after they were told to go.
         "spark.kubernetes.dynamicAllocation.deleteGracePeriod": "1s",
         # The driver keeps no volumes or services for its executors, and needs no permission to look for them.

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from baton.spark import jar_file
-from baton.spark.settings import Settings
+from baton.spark.steady_settings import Settings
 from tests.integration.spark.world import World, Worlds
 from tests.redis_server import RedisServer
 

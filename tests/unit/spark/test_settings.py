@@ -4,7 +4,8 @@ import pytest
 
 from baton.spark import conf
 from baton.spark.executors import POD_NAME_PREFIX
-from baton.spark.settings import ALLOCATOR, Settings
+from baton.spark.settings import ALLOCATOR
+from baton.spark.steady_settings import Settings
 
 POD = {"POD_NAMESPACE": "shop", "POD_IP": "10.1.2.3", "POD_NAME": "driver-abc"}
 
@@ -73,3 +74,19 @@ def test_what_nobody_gives_is_one_error() -> None:
 def test_an_allocator_that_cannot_spare_an_executor_is_refused(allocator: str) -> None:
     with pytest.raises(ValueError, match=f"{ALLOCATOR} is {allocator}: a fleet needs `direct`"):
         conf("orders", image="i", template="t", environment=POD, submitted={ALLOCATOR: allocator})
+
+
+DEV = {"BATON_API_SERVER": "http://127.0.0.1:1", "BATON_API_TOKEN": "t", "POD_NAME": "orders-1"}
+
+
+def test_under_baton_dev_the_same_call_gives_executors_on_this_machine() -> None:
+    found = conf("orders", image="i", template="t", executors=3, executor_cores=2, executor_memory="2g", environment=DEV)
+    assert found["spark.master"] == "local-cluster[3,2,2048]"
+    assert found["spark.executor.memory"] == "2048m"
+    assert not [name for name in found if name.startswith("spark.kubernetes.")]
+    assert found["spark.storage.blockManagerHeartbeatTimeoutMs"] == "10000", "as in a cluster"
+
+
+def test_memory_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="executor_memory is 'lots'"):
+        conf("orders", executor_memory="lots", environment=DEV)

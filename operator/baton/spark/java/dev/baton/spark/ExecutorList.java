@@ -23,8 +23,8 @@ public final class ExecutorList {
     }
     ArrayNode found = Group.JSON.createArrayNode();
     for (ExecutorSummary one : CollectionConverters.asJava(context.statusStore().executorList(true))) {
-      if (!active.contains(one.id())) continue;
       String address = one.hostPort();
+      if (!active.contains(one.id()) || address.indexOf(':') < 0) continue; // its blocks have no address yet
       found.addObject()
           .put("id", one.id())
           .put("host", address.substring(0, address.lastIndexOf(':')))
