@@ -26,10 +26,7 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     group = os.environ["BATON_GROUP"]
     settings = baton.spark.conf(
-        group,
-        image=os.environ.get("EXECUTOR_IMAGE"),
-        template=os.environ.get("EXECUTOR_TEMPLATE"),
-        executor_cpu=os.environ.get("EXECUTOR_CPU"),
+        group, image=os.environ["EXECUTOR_IMAGE"], template="/app/executor.yaml", executors=int(os.environ["EXECUTORS"])
     )
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
