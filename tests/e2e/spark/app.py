@@ -41,12 +41,10 @@ def main() -> None:
     settings = baton.spark.conf(
         group,
         image=os.environ["EXECUTOR_IMAGE"],
-        template="/app/executor.yaml",
-        executors=int(os.environ["EXECUTORS"]),
-        executor_cpu="50m",
+        template=os.environ["EXECUTOR_TEMPLATE"],
+        executor_cpu=os.environ["EXECUTOR_CPU"],
         executor_memory="512m",
     )
-    settings["spark.ui.enabled"] = "false"
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
     fleet.run(lambda rows: rows.writeStream.foreachBatch(process).option("checkpointLocation", os.environ["CHECKPOINT"]).start())
