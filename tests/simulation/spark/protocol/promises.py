@@ -1,0 +1,94 @@
+"""What the protocol promises, whatever happens. Everybody tells; nobody is asked."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+
+from tests.simulation.spark.partition import Answer, Partition
+
+Row = tuple[int, int]
+"""Partition and number."""
+
+
+class BrokenPromiseError(AssertionError):
+    """It says which."""
+
+
+@dataclass(slots=True)
+class Promises:
+    """What has happened so far, as far as it must not be contradicted."""
+
+    added: set[Row] = field(default_factory=set)
+    lost: set[Row] = field(default_factory=set)
+    """By a failover."""
+    acknowledged: set[Row] = field(default_factory=set)
+    """By a pod, singly."""
+    sink: dict[int, tuple[Row, ...]] = field(default_factory=dict)
+    """What a sink that knows the last batch's id has, by that."""
+    committed: set[int] = field(default_factory=set)
+    """Batches in Spark's commit log."""
+    read: dict[Row, tuple[int, ...]] = field(default_factory=dict)
+    """Batch and partition to the rows that the first had who read it to its end."""
+    queries: dict[int, int] = field(default_factory=dict)
+    """Partition to the latest query that was answered."""
+    attempts: dict[tuple[int, int, str], int] = field(default_factory=dict)
+    """Partition, query and evaluation to the latest attempt that was answered."""
+
+    def copy(self) -> "Promises":
+        return Promises(**{field.name: getattr(self, field.name).copy() for field in fields(self)})
+
+    def answered(self, partition: int, query: int, answer: Answer) -> Answer:
+        """The queue has answered a query."""
+        if answer[0] != "QUERY":
+            if query < self.queries.get(partition, 0):
+                raise BrokenPromiseError(f"partition {partition} answers query {query} after {self.queries[partition]}: {answer}")
+            self.queries[partition] = query
+        return answer
+
+    def let_in(self, partition: int, query: int, evaluation: str, attempt: int) -> None:
+        """The queue lets a task read a page."""
+        key = (partition, query, evaluation)
+        if attempt < self.attempts.get(key, 0):
+            raise BrokenPromiseError(f"attempt {attempt} of {evaluation} reads partition {partition} after {self.attempts[key]}")
+        self.attempts[key] = attempt
+
+    def whole(self, batch: int, partition: int, rows: tuple[int, ...]) -> None:
+        """Somebody has read a range to its end."""
+        if not self.lost and (known := self.read.setdefault((batch, partition), rows)) != rows:
+            raise BrokenPromiseError(f"batch {batch} had {known} of partition {partition}, and has {rows}")
+
+    def written(self, batch: int, rows: tuple[Row, ...]) -> None:
+        """The sink is given a batch, and passes over one that it has."""
+        self.sink.setdefault(batch, rows)
+        seen: dict[int, int] = {}
+        for one in sorted(self.sink):
+            for partition, number in self.sink[one]:
+                if number <= seen.get(partition, 0):
+                    raise BrokenPromiseError(
+                        f"entry {number} of partition {partition} comes in batch {one}, after {seen[partition]}"
+                    )
+                seen[partition] = number
+
+    def finished(self, partition: int, end: int, offset: Mapping[int, int]) -> None:
+        """A driver finishes a partition up to `end`; Spark has committed up to `offset`."""
+        if end > offset.get(partition, 0):
+            raise BrokenPromiseError(f"partition {partition} is finished to {end}, and is committed to {offset.get(partition)}")
+
+    def done(self) -> set[Row]:
+        return {row for batch in self.committed for row in self.sink.get(batch, ())}
+
+    def nothing_is_gone(self, partitions: Mapping[int, Partition]) -> None:
+        """Every entry is there until a batch that has it is committed."""
+        excused = self.done() | self.lost | self.acknowledged
+        for partition, number in self.added - excused:
+            if number not in partitions[partition].entries:
+                raise BrokenPromiseError(f"entry {number} of partition {partition} is gone, and no committed batch has it")
+
+    def all_is_done(self, waiting: Collection[int]) -> None:
+        """When nothing more comes: every entry was in one batch. `waiting`: partitions whose entries wait for another."""
+        rows = [row for batch in self.committed for row in self.sink.get(batch, ())]
+        if len(rows) != len(set(rows)):
+            raise BrokenPromiseError("an entry is in two batches")
+        if missing := self.added - set(rows) - self.lost:
+            raise BrokenPromiseError(f"never read: {sorted(missing)}")
+        if waiting:
+            raise BrokenPromiseError(f"never drained: what partitions {sorted(waiting)} wait for")
