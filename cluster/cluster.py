@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -160,9 +160,9 @@ class Cluster:
         """Plain Python with `baton`, by its name with tag. Pods of it need `host_volumes`."""
         return self._load("localhost/baton-consumer:test", images.consumer)
 
-    def load_spark_image(self) -> str:
-        """Spark driver and executors, by its name with tag. Pods of it need `host_volumes`."""
-        return self._load("localhost/baton-spark:test", images.spark)
+    def load_spark_image(self, name: str = "localhost/baton-spark:test", jars: Sequence[Path] = ()) -> str:
+        """Spark's driver, executors and spark-submit, by its name. Pods of it need `host_volumes`. `jars`: beside Spark's."""
+        return self._load(name, lambda named: images.spark(named, jars))
 
     def operator_values(self) -> dict[str, Any]:
         """The chart's values with which the operator of this checkout runs here."""

@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 _USER = 65532
 
+_SPARK_USER = 185
+"""As in Spark's own image."""
+
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _FOLDERS = ("dev", "etc", "home", "opt", "proc", "root", "run", "sys", "tmp", "usr", "var", "var/run")
 _FILES = {
@@ -31,8 +34,12 @@ _FILES = {
 }
 
 _SPARK_ENTRYPOINT = """#!/bin/bash
-# Started by Kubernetes with the argument `executor`, as Spark's own image is; anything else is run as it stands.
+# Started by Kubernetes with the argument `driver` or `executor`, as Spark's own image is; anything else is run as it stands.
 set -e
+if [ "$1" = driver ]; then
+  shift
+  exec "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+fi
 if [ "$1" != executor ]; then exec "$@"; fi
 i=0; options=()
 while name="SPARK_JAVA_OPT_$i"; [ -n "${!name}" ]; do options+=("${!name}"); i=$((i + 1)); done
@@ -59,10 +66,24 @@ def consumer(name: str) -> Path:
     return archive(name, {}, entrypoint=[str(VENV / "bin" / "python")], environment=_python())
 
 
-def spark(name: str) -> Path:
-    """Spark's driver (`command: [python, app.py]`) and executors."""
-    files = {"opt/entrypoint.sh": _SPARK_ENTRYPOINT}
-    return archive(name, files, entrypoint=["/bin/bash", "/opt/entrypoint.sh"], environment=_python() | _spark())
+def spark(name: str, jars: Sequence[Path] = ()) -> Path:
+    """Spark's driver (`command: [python, app.py]`), executors, and spark-submit; as the user of Spark's own image. `jars`: those
+    beside Spark's own."""
+    home = {f"opt/spark/{part}": str(_pyspark() / part) for part in ("bin", "python", "sbin")}
+    home |= {f"opt/spark/jars/{jar.name}": str(jar) for jar in (*sorted((_pyspark() / "jars").iterdir()), *jars)}
+    files = {
+        "opt/entrypoint.sh": _SPARK_ENTRYPOINT,
+        "etc/passwd": f"{_FILES['etc/passwd']}spark:x:{_SPARK_USER}:0:spark:/tmp:/bin/sh\n",
+    }
+    return archive(
+        name,
+        files,
+        entrypoint=["/bin/bash", "/opt/entrypoint.sh"],
+        environment=_python() | _spark(),
+        links={**_LINKS, **home},
+        folders=(*_FOLDERS, "opt/spark", "opt/spark/jars"),
+        user=_SPARK_USER,
+    )
 
 
 def archive(
@@ -74,6 +95,7 @@ def archive(
     programs: Mapping[str, Path] | None = None,
     links: Mapping[str, str] = _LINKS,
     folders: Sequence[str] = _FOLDERS,
+    user: int = 0,
 ) -> Path:
     """Write an image with these files (path -> text) and programs (path -> file); gives its archive, which the caller deletes."""
     layer = io.BytesIO()
@@ -89,7 +111,7 @@ def archive(
             _add(tar, path, text.encode(), 0o755 if path.endswith(".sh") else 0o644)
         for path, program in (programs or {}).items():
             _add(tar, path, program.read_bytes(), 0o755)
-    return _save(name, layer.getvalue(), list(entrypoint), environment or {})
+    return _save(name, layer.getvalue(), list(entrypoint), environment or {}, user)
 
 
 def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -110,11 +132,14 @@ def _python() -> dict[str, str]:
     return {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "HOME": "/tmp", "LANG": "C.UTF-8"}
 
 
+def _pyspark() -> Path:
+    return VENV / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/pyspark"
+
+
 def _spark() -> dict[str, str]:
-    library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/pyspark"
     return {
         "JAVA_HOME": str(_java_home()),
-        "SPARK_HOME": str(VENV / library),
+        "SPARK_HOME": "/opt/spark",
         "BATON_CACHE": str(cache()),
         "PYSPARK_PYTHON": str(VENV / "bin" / "python"),
         "PYSPARK_DRIVER_PYTHON": str(VENV / "bin" / "python"),
@@ -145,11 +170,16 @@ def _add(tar: tarfile.TarFile, path: str, content: bytes, mode: int) -> None:
     tar.addfile(entry, io.BytesIO(content))
 
 
-def _save(name: str, layer: bytes, entrypoint: list[str], environment: Mapping[str, str]) -> Path:
+def _save(name: str, layer: bytes, entrypoint: list[str], environment: Mapping[str, str], user: int) -> Path:
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": entrypoint, "Env": [f"{key}={value}" for key, value in environment.items()], "WorkingDir": "/"},
+        "config": {
+            "User": str(user),
+            "Entrypoint": entrypoint,
+            "Env": [f"{key}={value}" for key, value in environment.items()],
+            "WorkingDir": "/",
+        },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     text = json.dumps(config).encode()

@@ -42,12 +42,14 @@ def work(rows: DataFrame, batch: int) -> None:
     """The user's function: once per micro-batch, in the driver; `process` runs in the executors."""
     url, root = os.environ["REDIS_URL"], os.environ["DEMO_ROOT"]
     began = time.monotonic()
-    rows.foreachPartition(lambda part: process(part, batch, url, root))
+    executors = max(1, rows.sparkSession.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
+    seconds = SECONDS * executors / max(1, rows.rdd.getNumPartitions())  # one task for each range; an owner has several
+    rows.foreachPartition(lambda part: process(part, batch, seconds, url, root))
     print(f"{time.strftime('%T')} batch {batch}: the function took {time.monotonic() - began:.1f} s", flush=True)
 
 
-def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
-    """One executor's part of a batch: a second's work, spread over its partitions, each reported as it is done."""
+def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str) -> None:
+    """One range of a batch: some work, reported when it is done."""
     import redis
 
     task = TaskContext.get()
@@ -58,7 +60,7 @@ def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
     with redis.Redis.from_url(url) as server:
         sink = server.register_script(SINK)
         for (partition, epoch), found in parts.items():
-            time.sleep(SECONDS / len(parts))
+            time.sleep(seconds)
             result = {
                 "partition": partition,
                 "epoch": epoch,
@@ -66,7 +68,7 @@ def process(rows: Iterable[Row], batch: int, url: str, root: str) -> None:
                 "batch": batch,
                 "run": f"{task.taskAttemptId()}-{uuid4().hex[:6]}",
                 "rows": [
-                    [row.offset, round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
+                    [str(row.offset), round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
                     for row in found
                 ],
             }
@@ -91,7 +93,7 @@ def main() -> None:
     settings |= SMALL
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={os.environ["QUEUE"]: os.environ["REDIS_URL"]})
-    fleet.start(work, checkpoint="/checkpoint").awaitTermination()
+    fleet.run(lambda rows: rows.writeStream.foreachBatch(work).option("checkpointLocation", "/checkpoint").start())
 
 
 if __name__ == "__main__":

@@ -97,11 +97,8 @@ def _mark(good: bool) -> Text:
 
 
 def _share(driver: Mapping[str, Any]) -> str:
-    refused = ", ".join(f"{count} {why}" for why, count in driver["ranges_refused"].items())
-    planned, read = driver["ranges_planned"], driver["ranges_read_on_owner"]
-    return (
-        f"{driver['owner_share']:.2%} ({read:,} of {planned:,}{'; not read, and planned again: ' + refused if refused else ''})"
-    )
+    planned, read, lent = driver["ranges_planned"], driver["ranges_read_on_owner"], driver["ranges_lent"]
+    return f"{driver['owner_share']:.2%} ({read:,} of {planned:,}{f'; others borrowed {lent:,}' if lent else ''})"
 
 
 def _spread(durations: list[float]) -> str:

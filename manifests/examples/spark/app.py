@@ -1,24 +1,35 @@
-"""Counts the orders of each customer, batch by batch. Copy this and put your own work into `process`."""
+"""Writes orders to Parquet files, each exactly once. Copy this and put your own work into `start`."""
 
 import logging
 import os
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
 
 import baton.spark
 
 
-def process(orders: DataFrame, batch_id: int) -> None:
-    """Called once per micro-batch, in the driver. What it was given is committed at the queue when it returns.
+def start(orders: DataFrame) -> StreamingQuery:
+    """Called when the fleet is up, and again when the query has failed.
 
-    Columns: queue, partition, offset, key, value, timestamp, epoch, redelivered. The rows of one key are in order. A row that is
-    `redelivered` may have been seen before: write the result so that a second time does no harm.
+    Columns: queue, partition, offset, key, value, headers, timestamp, epoch, redelivered. The entries of a partition are in order
+    within a batch.
     """
-    counts = orders.groupBy(F.col("key").cast("string").alias("customer")).agg(
-        F.count("*").alias("orders"), F.sum(F.col("redelivered").cast("int")).alias("redelivered")
+    rows = orders.select(
+        "partition",
+        "offset",
+        F.col("key").cast("string").alias("customer"),
+        F.col("value").cast("string").alias("value"),
+        "timestamp",
     )
-    counts.write.mode("overwrite").parquet(f"{os.environ['OUTPUT']}/batch={batch_id}")
+    return (
+        rows.writeStream.format("parquet")
+        .option("path", os.environ["OUTPUT"])
+        .option("checkpointLocation", os.environ["CHECKPOINT"])
+        .trigger(processingTime="5 seconds")
+        .start()
+    )
 
 
 def main() -> None:
@@ -26,11 +37,14 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     group = os.environ["BATON_GROUP"]
     settings = baton.spark.conf(
-        group, image=os.environ["EXECUTOR_IMAGE"], template="/app/executor.yaml", executors=int(os.environ["EXECUTORS"])
+        group,
+        image=os.environ.get("EXECUTOR_IMAGE"),
+        template=os.environ.get("EXECUTOR_TEMPLATE"),
+        executor_cpu=os.environ.get("EXECUTOR_CPU"),
     )
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
-    fleet.run(process, checkpoint=os.environ["CHECKPOINT"])
+    fleet.run(start)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 from baton.model.extras import extra
 
 with extra("spark"):
-    from baton.spark.batch_frame import SCHEMA
     from baton.spark.environment import Cluster, Directory
     from baton.spark.fleet import Fleet
     from baton.spark.jar_file import path as jar
     from baton.spark.settings import conf
+    from baton.spark.source_metrics import FleetView
     from baton.spark.statistics import Statistics
 
 
-__all__ = ["SCHEMA", "Cluster", "Directory", "Fleet", "Statistics", "conf", "jar"]
+__all__ = ["Cluster", "Directory", "Fleet", "FleetView", "Statistics", "conf", "jar"]

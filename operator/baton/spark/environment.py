@@ -1,11 +1,11 @@
-"""What a fleet needs around it: a ledger to follow, a session to speak through, and tasks that know their pod.
+"""What a fleet needs around it: a ledger to follow, and a session to speak through.
 
-On Kubernetes all of it is the API server and the pods' mounts. In development and tests it can be a directory.
+On Kubernetes both are the API server. In development and tests it can be a directory.
 """
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -15,17 +15,14 @@ from baton.model.names import driver_lease_name
 from baton.spark import rights
 from baton.spark.driver_pod import DriverPod
 from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
-from baton.spark.reading import ExecutorPod, TaskPod
 from baton.spark.session import DriverSession, FleetSession, SilentSession
-from baton.spark.settings import EXECUTOR_LEDGER, refuse_allocator
+from baton.spark.settings import refuse_allocator
 
 
 class FleetEnvironment(Protocol):
-    """The ledger, the session and the pods of a fleet: `Cluster` on Kubernetes, `Directory` without it."""
+    """The ledger and the session of a fleet: `Cluster` on Kubernetes, `Directory` without it."""
 
     namespace: str
-    pod: Callable[[], TaskPod]
-    """Called in tasks, so it is pickled."""
 
     def ledger(self, group: str) -> LedgerView:
         """Start to follow the ledger of the group."""
@@ -42,7 +39,6 @@ class Cluster:
         namespace: str | None = None,
         *,
         configuration: Mapping[str, str] | None = None,
-        executor_ledger: str = EXECUTOR_LEDGER,
         lease_seconds: float = 15.0,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -53,7 +49,6 @@ class Cluster:
         driver = DriverPod(environment, configuration, namespace=namespace)
         self.namespace = driver.namespace
         self._api = ApiConnection.in_pod(environment=environment) if driver.inside else ApiConnection.from_kubeconfig()
-        self.pod = ExecutorPod(executor_ledger)
         self._lease_seconds = lease_seconds
         # The pod's UID makes the Lease speak for the executors that the pod owns. Outside the cluster they have no owner, and the
         # application's id speaks for them.
@@ -73,11 +68,8 @@ class Cluster:
 class Directory:
     """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests."""
 
-    def __init__(
-        self, path: Path, pod: Callable[[], TaskPod], namespace: str = "default", session: FleetSession | None = None
-    ) -> None:
+    def __init__(self, path: Path, namespace: str = "default", session: FleetSession | None = None) -> None:
         self.namespace = namespace
-        self.pod = pod
         self._path = path
         self._session = session or SilentSession()
 

@@ -3,6 +3,7 @@
 Everything here goes through py4j to classes that Spark keeps for itself (`private[spark]`); it was tried with 4.3.0.
 """
 
+import json
 import logging
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -40,19 +41,13 @@ class SparkExecutors:
         self._prefix = _pod_name_prefix(spark)
 
     def registered(self) -> tuple[Executor, ...]:
-        ids = self._backend.getExecutorIds()
-        active = {ids.apply(i) for i in range(ids.size())}
-        # A lost connection takes an executor out at once, long before Kubernetes reports its pod.
-        active = {name for name in active if self._backend.isExecutorActive(name)}
-        summaries = self._context.statusStore().executorList(True)
-        found = []
-        for i in range(summaries.size()):
-            summary = summaries.apply(i)
-            name = summary.id()
-            if name in active:
-                host = summary.hostPort().rsplit(":", 1)[0]
-                pod = MemberId(f"{self._prefix}-exec-{name}")
-                found.append(Executor(name, host, pod, summary.activeTasks(), summary.completedTasks() + summary.failedTasks()))
+        # One call, whatever the size of the fleet. A lost connection takes an executor out at once, long before Kubernetes
+        # reports its pod.
+        listed = json.loads(self._gateway.jvm.dev.baton.spark.ExecutorList.list(self._context))
+        found = [
+            Executor(one["id"], one["host"], MemberId(f"{self._prefix}-exec-{one['id']}"), one["active"], one["finished"])
+            for one in listed
+        ]
         return tuple(sorted(found, key=lambda executor: (len(executor.id), executor.id)))
 
     def resize(self, total: int) -> None:

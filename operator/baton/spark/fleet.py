@@ -3,51 +3,40 @@
 import logging
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
 
-from pyspark import AccumulatorParam
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
-from baton.model.options import function
-from baton.spark.batch_frame import warm_up
+from baton.model.options import function, number, whole
 from baton.spark.environment import Cluster, FleetEnvironment
-from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executors, SparkExecutors
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.journal import Journal
-from baton.spark.loop import Limits, Loop, Process
-from baton.spark.queues import FleetQueues
-from baton.spark.reading import QueueAddress, ReadRanges
-from baton.spark.receipts import Receipt
+from baton.spark.query_failures import QueryFailures, last_line
+from baton.spark.running_fleet import RunningFleet
+from baton.spark.source_metrics import FleetView
 from baton.spark.statistics import Counts, Statistics
-from baton.spark.watch import Watch
 
 log = logging.getLogger("baton.spark")
 
-_WARMING = 30.0
-"""Seconds that a new executor may take for its first, empty task."""
-_CLOSING = 15.0
+StartQuery = Callable[[DataFrame], StreamingQuery]
+"""The user's function: given the rows of the group's queues, it starts a query over them."""
+
+CLOSING = 15.0
 """Seconds for giving the group up: the API server may be away."""
 
 
-class _Receipts(AccumulatorParam[list[Receipt]]):
-    def zero(self, value: list[Receipt]) -> list[Receipt]:
-        return []
-
-    def addInPlace(self, value1: list[Receipt], value2: list[Receipt]) -> list[Receipt]:  # noqa: N802 - Spark's name
-        value1 += value2
-        return value1
-
-
 class Fleet:
-    """Reads queues in micro-batches, each partition in the executor that owns it.
+    """Makes the executors of a Spark application members of a group, and its queues a source: `format("baton")`.
 
     ::
 
-        fleet = baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis.shop:6379"})
-        fleet.run(process, checkpoint="s3a://…")
+        with baton.spark.Fleet(spark, group="orders", queues={"orders": "redis://redis.shop:6379"}):
+            rows = spark.readStream.format("baton").option("group", "orders").load()
+            rows.writeStream.format("parquet").option("checkpointLocation", …).start("s3a://…").awaitTermination()
     """
 
     def __init__(
@@ -56,134 +45,122 @@ class Fleet:
         *,
         group: str,
         queues: Mapping[str, str],
-        limit: int = 10_000,
-        tasks_per_executor: int | None = None,
         holdup_timeout: float = 5.0,
-        ledger_wait: float = 2.0,
         repeat_wait: float = 120.0,
         environment: FleetEnvironment | None = None,
         executors: Executors | None = None,
     ) -> None:
         """`group` is the ConsumerGroup's name, `queues` its queues by name with their URLs.
 
-        `limit`: entries of one partition in one batch. `tasks_per_executor`: how many tasks read in one executor (its cores).
-        `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others. `ledger_wait`: how long
-        a task waits for its pod's mounted ledger to be as new as the driver's. `repeat_wait`: how long a batch that the last
-        driver left unfinished waits for owners of all its partitions. All in seconds. `environment`: the Kubernetes cluster,
-        unless told otherwise.
+        `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others. `repeat_wait`: how long
+        a batch that the last driver left unfinished waits for owners of all its partitions, before others read them. Both in
+        seconds. `environment`: the Kubernetes cluster, unless told otherwise.
         """
-        self._spark = spark
-        self._group = group
+        number("holdup_timeout", holdup_timeout, 0)
+        number("repeat_wait", repeat_wait, 0)
+        if not queues:
+            raise ValueError(f"queues is empty: name the queues of group {group}, each with its URL")
+        self._spark, self._group = spark, group
+        self._urls = {QueueName(name): url for name, url in queues.items()}
+        self._holdup_timeout, self._repeat_wait = holdup_timeout, repeat_wait
         self._environment = environment or Cluster(configuration=dict(spark.sparkContext.getConf().getAll()))
-        self._sources = {
-            QueueName(name): QueueAddress(url, f"{self._environment.namespace}/{name}") for name, url in queues.items()
-        }
-        cores = int(spark.sparkContext.getConf().get("spark.executor.cores", "1") or 1)
-        self._limits = Limits(limit, tasks_per_executor or cores, repeat_wait)
-        self._holdup_timeout, self._ledger_wait = holdup_timeout, ledger_wait
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
-        self._loop: Loop | None = None
-        self._query: StreamingQuery | None = None
-        self._closed = threading.Event()
+        self._running: RunningFleet | None = None
+        self._failures = QueryFailures()
+        self._told_after = 0
 
-    def run(self, process: Process, *, checkpoint: str, interval: float = 0.0) -> None:
-        """`start`, and stay until the query has ended. To be called in the main thread of the driver's process.
-
-        On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises what ended the query.
+    def start(self) -> Self:
+        """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited
+        for. Raises RuntimeError where it runs already, or Baton's jar is not in the application.
         """
-        signal.signal(signal.SIGTERM, self._terminate)
-        query = self.start(process, checkpoint=checkpoint, interval=interval)
-        query.awaitTermination()
-        self._closed.wait(_CLOSING)
+        if self._running is not None and self._running.alive():
+            raise RuntimeError(f"the fleet of group {self._group} runs already")
+        self._running = RunningFleet(
+            self._spark,
+            self._group,
+            self._urls,
+            environment=self._environment,
+            executors=self._executors,
+            counts=self._counts,
+            holdup_timeout=self._holdup_timeout,
+            repeat_wait=self._repeat_wait,
+            trouble=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
+        )
+        return self
 
     def stop(self, grace: float = 20.0) -> None:
-        """End the query after the batch that runs, which gets `grace` seconds; what is not committed then comes again."""
-        if self._loop is None or self._query is None:
-            return
-        self._loop.stop(grace)
-        self._query.stop()
-        self._closed.wait(_CLOSING)
-
-    def start(self, process: Process, *, checkpoint: str, interval: float = 0.0) -> StreamingQuery:
-        """Start the query, once this driver is the group's only one: another driver's Lease is waited for.
-
-        `process(rows, batch_id)` gets a DataFrame with the columns of `baton.spark.SCHEMA`; it may evaluate it as often as it
-        likes. When it returns, what it was given is committed; when it raises, the query ends, and what it was given comes
-        again after a restart, under the same batch_id. `checkpoint` is a directory that outlives the driver; `interval` the
-        least seconds from batch to batch. Raises TypeError for a `process` that cannot be called with these two.
+        """Begin no further batch, let the one that runs end within `grace` seconds, end the group's queries, release everything
+        and give the group up. What is not finished then comes again to the next driver.
         """
-        function("process", process, "rows", "batch_id")
-        ledger = self._environment.ledger(self._group)
-        session = self._environment.session(self._group)
-        session.say(app=self._spark.sparkContext.applicationId)
-        session.acquire()
-        grants_in_use = GrantsInUse(ledger, lambda releases: session.say(releases=releases))
-        queues = FleetQueues(self._sources)
-        receipts = self._spark.sparkContext.accumulator([], _Receipts())
-        read = ReadRanges(self._sources, receipts, self._environment.pod, self._ledger_wait)
-        loop = Loop(
-            process,
-            queues=queues,
-            ledger=ledger,
-            grants_in_use=grants_in_use,
-            executors=self._executors,
-            journal=Journal(self._spark, checkpoint),
-            receipts=receipts,
-            read=read,
-            counts=self._counts,
-            limits=self._limits,
-        )
-        self._closed.clear()
-        self._loop, self._query = loop, (query := self._clock(loop, checkpoint, interval))
+        if self._running is not None:
+            self._running.stop(grace)
+            self._running.closed.wait(CLOSING)
 
-        def alive() -> bool:
-            if session.lost() and query.isActive:
-                log.error("the group has another driver: this one stops")
-                query.stop()
-            return query.isActive
+    def run(
+        self, start: StartQuery, *, options: Mapping[str, Any] | None = None, failures: int = 3, give_up: bool = False
+    ) -> None:
+        """`start` the fleet and a query, and stay until it has ended. To be called in the main thread of the driver's process.
 
-        def ended() -> None:
-            loop.stop()
-            session.close()
-            ledger.close()
-            queues.close()
-            log.info("the query has ended: %s", self.statistics().to_json())
-            self._closed.set()
-
-        Watch(
-            alive=alive,
-            ended=ended,
-            look_up=loop.look_up,
-            ledger=ledger,
-            grants_in_use=grants_in_use,
-            executors=self._executors,
-            session=session,
-            counts=self._counts,
-            executor_warm_up=ExecutorWarmUp(lambda executor: warm_up(self._spark, executor, read), _WARMING),
-            trouble=queues.trouble,
-            patience=self._holdup_timeout,
-        ).start()
-        grants_in_use.review()
-        return query
+        `start(rows)` is given the source's DataFrame, read with these `options`, and returns the query that it has started. A
+        query that fails is started again, after a second and then after longer pauses. After so many `failures` in a row of the
+        same batch the ConsumerGroup says so (condition MembersHealthy), and the tries go on; or, to `give_up`, the error is
+        raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
+        RuntimeError when another driver has taken the group.
+        """
+        function("start", start, "rows")
+        whole("failures", failures, 1)
+        self._told_after = failures
+        signal.signal(signal.SIGTERM, self._terminate)
+        if self._running is None or not self._running.alive():
+            self.start()
+        running = self._running
+        assert running is not None
+        try:
+            while not running.ending():
+                error = self._run_query(start, options or {})
+                if error is None or running.ending():
+                    break
+                self._counts.add("query_failures")
+                why, batch = last_line(str(error)), running.last_plan()
+                self._failures = self._failures.and_another(self._counts.statistics().batches, batch, why)
+                if give_up and self._failures.count >= failures:
+                    raise error
+                log.warning("the query failed at %s and is started again in %.0f s: %s", batch, self._failures.pause, why)
+                running.wait(self._failures.pause)
+        finally:
+            self.stop()
+        if why := running.over():
+            raise RuntimeError(why)
 
     def statistics(self) -> Statistics:
-        """What has been counted since the start."""
+        """What has been counted since this object was made."""
         return self._counts.statistics()
+
+    def view(self) -> FleetView:
+        """What the driver sees now: partitions, lag, and where its time goes. Empty while the fleet does not run."""
+        return self._running.view() if self._running is not None and self._running.alive() else FleetView()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _run_query(self, start: StartQuery, options: Mapping[str, Any]) -> StreamingQueryException | None:
+        """The error that ended it; None: it was stopped, or had nothing more to do."""
+        rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
+        query = start(rows)
+        if not isinstance(query, StreamingQuery):
+            raise TypeError(f"start is to return the StreamingQuery that it has started, and returned {query!r}")
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            return error
+        return None
 
     def _terminate(self, number: int, frame: object) -> None:
         log.info("told to stop (signal %d)", number)
-        if self._query is None:
+        if self._running is None:
             raise SystemExit(128 + number)
         threading.Thread(target=self.stop, name="baton-stop", daemon=True).start()
-
-    def _clock(self, loop: Loop, checkpoint: str, interval: float) -> StreamingQuery:
-        """A query that always has a next batch; the loop finds out whether there is anything to do in it."""
-        ticks = self._spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()
-        return (
-            ticks.writeStream.foreachBatch(loop)
-            .queryName(f"baton-{self._group}")
-            .option("checkpointLocation", checkpoint)
-            .trigger(processingTime=f"{interval} seconds")
-            .start()
-        )

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -22,16 +23,22 @@ from baton.spark.scale import RequestedScale, parse_scale
 log = logging.getLogger("baton.spark")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerSnapshot:
     """One state of the ledger."""
 
     entries: Mapping[MemberId, MemberEntry] = field(default_factory=dict)
     scale: RequestedScale | None = None
 
+    @cached_property
     def ownership(self) -> Ownership:
         """The grants that it records."""
         return ownership(self.entries.values())
+
+    @property
+    def generation(self) -> int:
+        """The newest of its keys; 0: it has none."""
+        return max((entry.generation for entry in self.entries.values()), default=0)
 
 
 class LedgerView(Protocol):

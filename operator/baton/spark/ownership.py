@@ -1,10 +1,11 @@
-"""Who owns what, as the ledger says it: the driver's and the tasks' reading of it."""
+"""Who owns what, as the ledger says it: the driver's reading of it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
 from baton.model.ranges import Grants
 from baton.model.session import Release
@@ -24,12 +25,17 @@ class PartitionGrant(NamedTuple):
         return Release(self.uid, self.queue, self.partition, self.epoch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ownership:
     """The whole ledger, turned around: grants instead of members."""
 
     owned: frozenset[PartitionGrant] = frozenset()
     revoking: frozenset[PartitionGrant] = frozenset()
+
+    @cached_property
+    def partitions(self) -> frozenset[Partition]:
+        """Those that are in anybody's hands."""
+        return frozenset(Partition(one.queue, one.partition) for one in self.owned | self.revoking)
 
 
 def ownership(entries: Iterable[MemberEntry]) -> Ownership:
@@ -39,28 +45,6 @@ def ownership(entries: Iterable[MemberEntry]) -> Ownership:
         owned=frozenset(grant for entry in known for grant in _grants(entry, entry.owned)),
         revoking=frozenset(grant for entry in known for grant in _grants(entry, entry.revoking)),
     )
-
-
-def refusal(grant: PartitionGrant, pod: str, pod_uid: str | None, entry: MemberEntry | None) -> str | None:
-    """Why the pod that a task runs in may not read a partition under this grant; None: it may.
-
-    A partition that is to be let go may still be read: the range was planned before, and whoever gives it up waits for the commit
-    of the batch. `pod_uid` None: the pod does not know its UID, and is judged by its name and its ledger key.
-    """
-    if pod != grant.member:
-        return f"the task runs in {pod}, the owner is {grant.member}"
-    if pod_uid is not None and pod_uid != grant.uid:
-        return f"{pod} is {pod_uid} here, the grant names {grant.uid}"
-    if entry is None:
-        return f"{pod} has no key in its ledger"
-    if entry.uid != grant.uid:
-        return f"the ledger's key {pod} was written for {entry.uid}"
-    here = entry.owned.get(grant.queue, {}).get(grant.partition, entry.revoking.get(grant.queue, {}).get(grant.partition))
-    if here is None:
-        return f"the ledger of {pod} does not give it {grant.queue}/{grant.partition}"
-    if here != grant.epoch:
-        return f"{grant.queue}/{grant.partition} is at epoch {here} in the ledger of {pod}, the plan is of {grant.epoch}"
-    return None
 
 
 def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[PartitionGrant]:

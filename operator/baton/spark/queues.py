@@ -1,131 +1,181 @@
-"""The driver's side of the queues: it plans, waits and commits in the name of the members."""
+"""The fleet's queues, as its driver asks them: many partitions at a time, and a queue that is away is noted and asked again."""
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from operator import methodcaller
+from typing import Any, TypeVar
 
 from baton.consumer.queue_requests import TOLD_AFTER, alike
-from baton.model.ids import QueueName
-from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.model.ids import Partition, QueueName
+from baton.queues.logged_ranges import (
+    AheadRequest,
+    Finished,
+    Gone,
+    LaterQuery,
+    Logged,
+    PartitionBounds,
+    RangeToFinish,
+    RangeToLog,
+    Unlogged,
+)
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.spark_side import batch_reader
-from baton.spark.batch import Range
-from baton.spark.ownership import PartitionGrant
-from baton.spark.reading import QueueAddress
+from baton.queues.spark_side import LoggedRanges, logged_ranges
+from baton.spark.batch_end import AheadAnswer, Question
+from baton.spark.range_placement import Range
 
 log = logging.getLogger("baton.spark")
 
-_AGAIN = 0.5
+AGAIN = 0.5
 """Seconds until a queue that is out of reach is asked again."""
+
+LogAnswer = Logged | Gone | LaterQuery
+FinishAnswer = Finished | Unlogged | LaterQuery
+T = TypeVar("T")
+
+
+class QueueAwayError(Exception):
+    """A queue is out of reach for now. It is noted already."""
 
 
 class FleetQueues:
-    """The fleet's queues, for the one thread that runs its batches."""
+    """Any thread may ask: a queue is asked by one at a time, and another may be in `wait` meanwhile."""
 
-    def __init__(self, sources: Mapping[QueueName, QueueAddress]) -> None:
-        self._readers = {name: batch_reader(source.url, source.queue, "driver") for name, source in sources.items()}
-        self._pool = ThreadPoolExecutor(max_workers=max(1, len(sources)), thread_name_prefix="baton-wait")
+    def __init__(
+        self, urls: Mapping[QueueName, str], namespace: str, open_queue: Callable[[str, str], LoggedRanges] = logged_ranges
+    ) -> None:
+        """Raises QueueUnreachable for an address of no queue that Spark can read."""
+        self._queues: dict[QueueName, LoggedRanges] = {name: open_queue(url, f"{namespace}/{name}") for name, url in urls.items()}
+        self._locks = {name: threading.Lock() for name in urls}
+        self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""
-        self._planned: set[PartitionGrant] = set()
-        """With a plan that is not committed: its entries count for what its member may have."""
 
     @property
     def names(self) -> frozenset[QueueName]:
         """The queues that the fleet reads."""
-        return frozenset(self._readers)
+        return frozenset(self._queues)
 
     def trouble(self) -> str:
-        """What keeps the driver from its queues, where that is not over in a moment; empty: nothing. Any thread may ask."""
+        """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
         told = time.monotonic() - TOLD_AFTER
-        return " ".join(dict.fromkeys(why for _, (since, why) in sorted(self._unreachable.items()) if since <= told))
+        return " ".join(dict.fromkeys(why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told))
 
-    def plan(
-        self, grants: Iterable[PartitionGrant], limit: Callable[[PartitionGrant], int]
-    ) -> tuple[list[Range], list[PartitionGrant]]:
-        """A range for each grant under which there is something to read, recorded at its queue; and the grants under which there
-        is nothing, or nothing more for that member. Of all others the queue cannot say: paused, not granted, out of reach.
-        """
-        found: list[Range] = []
-        nothing: list[PartitionGrant] = []
-        skipped: set[QueueName] = set()
-        for grant in grants:
-            if grant.queue in skipped:
+    def address(self, queue: QueueName) -> Mapping[str, Any]:
+        """What an executor has to know of a queue, to be written as JSON. It has its password."""
+        return self._queues[queue].address()
+
+    def keys(self, partition: Partition) -> Mapping[str, Any]:
+        """What an executor has to know of a partition, to be written as JSON."""
+        return self._queues[partition.queue].keys(partition.number)
+
+    def begin(self) -> dict[QueueName, int]:
+        """A query number from each queue. Raises QueueAwayError."""
+        return {name: self._ask(name, lambda queue: queue.begin()) for name in self._queues}
+
+    def positions(self, only: Iterable[QueueName] | None = None) -> dict[Partition, PartitionBounds]:
+        """Of all partitions that there are. Raises QueueAwayError."""
+        return {
+            Partition(name, number): bounds
+            for name in (self._queues if only is None else set(only) & self._queues.keys())
+            for number, bounds in self._ask(name, lambda queue: queue.positions()).items()
+        }
+
+    def ahead(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
+        """How far one may read, in the order of the questions; None where the queue is away."""
+        answers: list[AheadAnswer | None] = [None] * len(questions)
+        for name, places in _by_queue(one.grant.queue for one in questions):
+            requests = [
+                AheadRequest(grant.partition, grant.uid, grant.epoch, start, entries, size)
+                for grant, start, entries, size in (questions[place] for place in places)
+            ]
+            try:
+                found = self._ask(name, methodcaller("ahead", query[name], requests))
+            except QueueAwayError:
                 continue
-            try:
-                plan = self._readers[grant.queue].plan(grant.partition, grant.epoch, limit(grant), uid=grant.uid)
-            except (StaleOwner, PartitionPaused) as error:
-                log.debug("nothing to plan: %s", error)
-            except QueueUnreachable as error:
-                # The next partition would wait for the same timeout.
-                skipped.add(grant.queue)
-                self._lost(grant.queue, error)
-            else:
-                self._found(grant.queue)
-                if plan is None:
-                    nothing.append(grant)
-                else:
-                    self._planned.add(grant)
-                    found.append(Range(grant, plan))
-        return found, nothing
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+        return answers
 
-    def let_go(self, named: frozenset[PartitionGrant]) -> None:
-        """The ledger names only these: what is planned under others counts no longer for what their members may have."""
-        for grant in self._planned - named:
-            self._readers[grant.queue].let_go(grant.partition, grant.epoch)
-        self._planned &= named
-        for queue in self._unreachable.keys() - {grant.queue for grant in named}:  # nobody asks it
-            del self._unreachable[queue]
+    def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range]) -> dict[Range, LogAnswer]:
+        """Record ranges. Raises QueueAwayError; what was recorded by then may be recorded again."""
+        found: dict[Range, LogAnswer] = {}
+        for name, places in _by_queue(one.partition.queue for one in ranges):
+            mine = [ranges[place] for place in places]
+            told = [RangeToLog(one.partition.number, one.start, one.end) for one in mine]
+            answers = self._ask(name, methodcaller("log", query[name], told))
+            found |= zip(mine, answers, strict=True)
+        return found
 
-    def commit(self, one: Range, keep_trying: Callable[[], bool]) -> bool:
-        """The range is done with. False: refused, for the partition has been granted on; what was planned comes again there.
-
-        While the queue is out of reach this waits, as long as `keep_trying` says so.
+    def finish(
+        self, query: Mapping[QueueName, int], ends: Mapping[Partition, int], foreign: Mapping[Partition, Sequence[str]]
+    ) -> dict[Partition, FinishAnswer]:
+        """Finish what was recorded up to these ends. `foreign`: entries that are none, for the dead letters. Raises
+        QueueAwayError; what was finished by then may be finished again.
         """
-        grant = one.grant
-        while True:
-            try:
-                self._readers[grant.queue].commit(grant.partition, grant.epoch, one.plan, uid=grant.uid)
-            except StaleOwner as error:
-                log.warning("%s: a commit was refused, its entries come again at their new owner: %s", grant.queue, error)
-                return False
-            except QueueUnreachable as error:
-                self._lost(grant.queue, error)
-                if not keep_trying():
-                    return False
-                time.sleep(_AGAIN)
-            else:
-                self._found(grant.queue)
-                self._planned.discard(grant)
-                return True
+        found: dict[Partition, FinishAnswer] = {}
+        partitions = sorted(ends)
+        for name, places in _by_queue(partition.queue for partition in partitions):
+            mine = [partitions[place] for place in places]
+            told = [RangeToFinish(one.number, ends[one], foreign.get(one, ())) for one in mine]
+            answers = self._ask(name, methodcaller("finish", query[name], told))
+            found |= zip(mine, answers, strict=True)
+        return found
 
-    def wait(self, grants: Iterable[PartitionGrant], seconds: float) -> None:
-        """Until there may be something to plan under one of the grants, an `interrupt`, or for so long. Plan first."""
+    def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
+        """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long."""
         of: dict[QueueName, list[int]] = {}
-        for grant in grants:
-            if grant.queue not in self._unreachable:
-                of.setdefault(grant.queue, []).append(grant.partition)
-        if self._unreachable:
-            seconds = _AGAIN
-        waiting = [self._pool.submit(self._readers[queue].wait, numbers, seconds) for queue, numbers in of.items()]
-        done, others = wait(waiting, timeout=seconds, return_when=FIRST_COMPLETED)
+        for queue, number in partitions:
+            if queue not in self._unreachable:
+                of.setdefault(queue, []).append(number)
+        if not of:
+            time.sleep(seconds)
+            return set()
+        if len(of) == 1:
+            ((queue, numbers),) = of.items()
+            return self._wait(queue, numbers, seconds)
+        waiting = [self._pool.submit(self._wait, queue, numbers, seconds) for queue, numbers in of.items()]
+        _, others = wait(waiting, timeout=seconds, return_when=FIRST_COMPLETED)
         if others:
             self.interrupt()
             wait(others)
-        if not of or any(future.exception() for future in done):
-            time.sleep(_AGAIN)
+        return {one for future in waiting for one in future.result()}
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""
-        for reader in self._readers.values():
-            reader.interrupt()
+        for queue in self._queues.values():
+            queue.interrupt()
 
     def close(self) -> None:
         """Close the connections to all queues."""
         self._pool.shutdown(wait=True)
-        for reader in self._readers.values():
-            reader.close()
+        for queue in self._queues.values():
+            queue.close()
+
+    def _wait(self, name: QueueName, numbers: Sequence[int], seconds: float) -> set[Partition]:
+        try:
+            return {Partition(name, number) for number in self._queues[name].wait(numbers, seconds)}
+        except QueueUnreachable as error:
+            self._lost(name, error)
+            time.sleep(seconds)
+            return set()
+
+    def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
+        with self._locks[name], self._noted(name):
+            return what(self._queues[name])
+
+    @contextmanager
+    def _noted(self, name: QueueName) -> Iterator[None]:
+        try:
+            yield
+        except QueueUnreachable as error:
+            self._lost(name, error)
+            raise QueueAwayError(str(error)) from None
+        if self._unreachable.pop(name, None):
+            log.info("queue %s answers again", name)
 
     def _lost(self, queue: QueueName, error: Exception) -> None:
         since, why = self._unreachable.get(queue, (time.monotonic(), ""))
@@ -133,6 +183,9 @@ class FleetQueues:
             log.warning("queue %s is out of reach: %s", queue, error)
         self._unreachable[queue] = since, why if alike(why, str(error)) else str(error)
 
-    def _found(self, queue: QueueName) -> None:
-        if self._unreachable.pop(queue, None):
-            log.info("queue %s answers again", queue)
+
+def _by_queue(queues: Iterable[QueueName]) -> Iterable[tuple[QueueName, list[int]]]:
+    places: dict[QueueName, list[int]] = {}
+    for place, queue in enumerate(queues):
+        places.setdefault(queue, []).append(place)
+    return places.items()

@@ -1,48 +1,63 @@
-"""What the tasks report of the ranges that they read or refused, and what may be committed after it.
+"""What tasks report of the ranges that they read: the JVM collects it in an accumulator, and the driver empties that."""
 
-A task never raises because of a range: four failures of one task would end the query. It returns no rows and says why in its
-receipt. Receipts travel in a Spark accumulator. It counts the reports of each finished task once per action, and also those of a
-lost block that is computed again during the user's function. So the driver learns that a function saw less than was planned.
-"""
-
+import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-
-class ReadOutcome(StrEnum):
-    """What happened to one range in one task."""
-
-    READ = "read"
-    NOT_OWNER = "not-owner"
-    """The task ran in another pod, or its own ledger key says otherwise."""
-    STALE = "stale"
-    """The queue itself refused: the partition has been granted on."""
-    FAILED = "failed"
-    """The queue did not answer, or gave something that cannot be read."""
+from baton.model.ids import Partition, QueueName
 
 
-class Receipt(NamedTuple):
-    """One range, as one run of a task left it."""
+class How(StrEnum):
+    """How one attempt of a task got on with a range."""
 
-    batch: str
-    """Names the batch, so that a straggler of an earlier one is not taken for one of this."""
-    number: int
-    """Which range of the batch."""
-    outcome: ReadOutcome
-    entries: int = 0
-    detail: str = ""
+    OWNER = "owner"
+    """Read in the executor that owns the partition, under its grant."""
+    LENT = "lent"
+    """Read elsewhere, under a loan that the queue recorded."""
+    REFUSED = "refused"
+    """The queue did not let it: somebody later reads this range. Spark tries the task again."""
 
 
-def verdicts(count: int, receipts: Iterable[Receipt]) -> Mapping[int, Receipt]:
-    """For each of the ranges 0 … count-1 the receipt that decides: a READ only where every run of it was one.
+class RangeReport(NamedTuple):
+    """One attempt at one range."""
 
-    A range without any receipt was not read (its task was never finished), and is FAILED.
-    """
-    decided: dict[int, Receipt] = {}
-    for receipt in receipts:
-        known = decided.get(receipt.number)
-        if known is None or known.outcome is ReadOutcome.READ:
-            decided[receipt.number] = receipt
-    missing = Receipt("", -1, ReadOutcome.FAILED, detail="no task reported it")
-    return {index: decided.get(index, missing) for index in range(count)}
+    partition: Partition
+    end: int
+    how: How
+    rows: int
+    bytes: int
+    foreign: tuple[str, ...] = ()
+    """Ids of entries that no producer of Baton added."""
+    why: str = ""
+
+
+def parse_reports(text: str) -> list[RangeReport]:
+    """From the JVM: a list in JSON."""
+    return [
+        RangeReport(
+            Partition(QueueName(raw["queue"]), int(raw["partition"])),
+            int(raw["end"]),
+            How(raw["how"]),
+            int(raw.get("rows", 0)),
+            int(raw.get("bytes", 0)),
+            tuple(raw.get("foreign") or ()),
+            str(raw.get("why") or ""),
+        )
+        for raw in json.loads(text)
+    ]
+
+
+def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> Mapping[Partition, How]:
+    """How each range of a batch was read: by its owner only where nobody else had to. Without a report it is in neither."""
+    found: dict[Partition, How] = {}
+    for report in reports:
+        if report.how is not How.REFUSED and ends.get(report.partition) == report.end:
+            lent = How.LENT in (report.how, found.get(report.partition))
+            found[report.partition] = How.LENT if lent else How.OWNER
+    return found
+
+
+def foreign_entries(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> Mapping[Partition, tuple[str, ...]]:
+    """For each range the entries that are none; each attempt has found the same."""
+    return {report.partition: report.foreign for report in reports if report.foreign and ends.get(report.partition) == report.end}

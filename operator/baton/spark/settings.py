@@ -11,9 +11,6 @@ from baton.spark.executors import POD_NAME_PREFIX
 from baton.spark.local_settings import local, under_dev
 from baton.spark.steady_settings import Settings, steady
 
-EXECUTOR_LEDGER = "/etc/baton/assignments"
-"""Where the executor pod template mounts the ledger."""
-
 ALLOCATOR = "spark.kubernetes.allocation.pods.allocator"
 _IMAGE, _TEMPLATE = "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile"
 
@@ -23,10 +20,10 @@ def conf(
     *,
     image: str | None = None,
     template: str | None = None,
-    executors: int = 2,
-    executor_cores: int = 1,
+    executors: int | None = None,
+    executor_cores: int | None = None,
     executor_cpu: str | None = None,
-    executor_memory: str = "1g",
+    executor_memory: str | None = None,
     executor_timeout: float = 10.0,
     namespace: str | None = None,
     service_account: str | None = None,
@@ -36,21 +33,22 @@ def conf(
 ) -> Settings:
     """Settings for `SparkSession.builder.config(map=…)`; your own may be added or replace these.
 
-    `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's label
-    and mounts the ledger); `executors` is the size of the fleet until the ConsumerGroup says otherwise. An executor that sends
-    no heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest pause of its garbage collector.
+    `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's
+    label); `executors` (2) is the size of the fleet until the ConsumerGroup says otherwise. An executor that
+    sends no heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest pause of its garbage collector.
 
-    `executor_cores` tasks run in an executor at a time; its pod asks for as many CPUs, or for `executor_cpu` (such as 500m).
+    `executor_cores` (1) tasks run in an executor at a time; its pod asks for as many CPUs, or for `executor_cpu` (such as 500m).
+    `executor_memory` is of its JVM (1g).
 
-    Where the program was started by spark-submit, what is `submitted` stands unless it is given here: `image`, `template`,
-    `master`. In a pod, namespace, name and address of the driver are found as `DriverPod` says. Outside give `namespace` and
-    `master` (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the
-    credentials (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing.
+    Where the program was started by spark-submit, what is `submitted` of all these stands unless it is given here. In a pod,
+    namespace, name and address of the driver are found as `DriverPod` says. Outside the cluster give `namespace` and `master`
+    (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the credentials
+    (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing.
 
     Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
     """
     if under_dev(environment):
-        return local(executors, executor_cores, executor_memory, executor_timeout)
+        return local(executors or 2, executor_cores or 1, executor_memory or "1g", executor_timeout)
     known = submitted_settings(environment) if submitted is None else submitted
     refuse_allocator(known)
     driver = DriverPod(environment, known, namespace=namespace)
@@ -63,10 +61,10 @@ def conf(
         # there.
         POD_NAME_PREFIX: f"{group[:36].rstrip('-.')}-{secrets.token_hex(3)}",
         # The source `baton`. Jars of your own: `settings["spark.jars"] += ",…"`.
-        "spark.jars": str(jar_file.path()),
-        "spark.executor.instances": str(executors),
-        "spark.executor.cores": str(executor_cores),
-        "spark.executor.memory": executor_memory,
+        "spark.jars": ",".join(filter(None, (known.get("spark.jars"), str(jar_file.path())))),
+        "spark.executor.instances": str(executors or known.get("spark.executor.instances") or 2),
+        "spark.executor.cores": str(executor_cores or known.get("spark.executor.cores") or 1),
+        "spark.executor.memory": executor_memory or known.get("spark.executor.memory") or "1g",
         **steady(executor_timeout),
         # Killed executors are removed from the cluster a second after they were told to go.
         "spark.kubernetes.dynamicAllocation.deleteGracePeriod": "1s",

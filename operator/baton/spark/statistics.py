@@ -2,11 +2,14 @@
 
 import json
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 
-from baton.spark.receipts import ReadOutcome, Receipt
+from baton.model.ids import Partition
+from baton.spark.receipts import How, RangeReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,19 +17,28 @@ class Statistics:
     """Counts since the fleet started. A *range* is the part of one partition in one batch."""
 
     batches: int = 0
+    """That are done, and had ranges."""
     ranges_planned: int = 0
+    """Of those batches."""
     ranges_read_on_owner: int = 0
-    ranges_refused: Mapping[str, int] = field(default_factory=dict)
-    """By outcome: not-owner, stale, failed."""
-    ranges_lost: int = 0
-    """Read on their owner, then lost with their executor and not to be had again while the user's function ran."""
-    ranges_committed: int = 0
-    commits_refused: int = 0
-    """The partition had been granted on before its batch was done."""
-    entries: int = 0
-    """Entries that were read, redelivered ones each time."""
+    ranges_lent: int = 0
+    """Read elsewhere: the owner was not there, or was lost while it read."""
+    ranges_finished: int = 0
+    finishes_refused: int = 0
+    """A later query has the partition, or a pod has read it singly."""
+    reads_refused: int = 0
+    """Attempts that the queue refused, for somebody later reads the range. Spark tried again."""
+    rows: int = 0
+    """That tasks have read, those of a second attempt as well."""
+    bytes: int = 0
+    positions_lost: int = 0
+    """Positions that a query had to leave out because their entries were gone (failOnDataLoss false)."""
+    releases: int = 0
+    """Partitions that were handed back because the ledger wanted them."""
     executors_ended: int = 0
     """Executors that the driver killed because they held up a batch."""
+    query_failures: int = 0
+    """Queries that ended with an error and were started again (`Fleet.run`)."""
 
     @property
     def owner_share(self) -> float:
@@ -44,26 +56,42 @@ class Counts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def read(self, receipts: Iterable[Receipt]) -> None:
-        """A batch has been materialised: one receipt for each of its ranges."""
+    def batch(self, ranges: int, outcomes: Mapping[Partition, How], reports: Iterable[RangeReport]) -> None:
+        """A batch is done."""
         with self._lock:
-            self._counts["batches"] += 1
-            for receipt in receipts:
-                self._counts["ranges_planned"] += 1
-                if receipt.outcome is ReadOutcome.READ:
-                    self._counts["ranges_read_on_owner"] += 1
-                    self._counts["entries"] += receipt.entries
-                else:
-                    self._refused[receipt.outcome.value] += 1
+            if ranges:
+                self._counts["batches"] += 1
+                self._counts["ranges_planned"] += ranges
+            for how in outcomes.values():
+                self._counts["ranges_lent" if how is How.LENT else "ranges_read_on_owner"] += 1
+            for report in reports:
+                self._counts["rows"] += report.rows
+                self._counts["bytes"] += report.bytes
+                self._counts["reads_refused"] += report.how is How.REFUSED
 
     def add(self, what: str, count: int = 1) -> None:
-        """Add to one of the plain counters of `Statistics`, by its name."""
+        """Add to one of the counters of `Statistics`, by its name."""
         with self._lock:
             self._counts[what] += count
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measures a step of a batch."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._seconds[name] += time.monotonic() - began
+
+    def step_seconds(self) -> Mapping[str, float]:
+        """Seconds that the steps have taken, all batches together: ahead, log, finish."""
+        with self._lock:
+            return dict(self._seconds)
 
     def statistics(self) -> Statistics:
         """The counts at this moment."""
         with self._lock:
-            return Statistics(**self._counts, ranges_refused=dict(self._refused))
+            return Statistics(**self._counts)

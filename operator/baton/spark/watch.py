@@ -1,4 +1,4 @@
-"""The driver's second thread: while batches run, it looks after executors, the size of the fleet, and the driver's word."""
+"""The driver's second thread: while queries run, it looks after executors, the size of the fleet, and the driver's word."""
 
 import logging
 import threading
@@ -24,14 +24,14 @@ _REPORT = 60.0
 
 
 class Watch:
-    """Looks twice a second, and ends with the query."""
+    """Looks twice a second, and ends with the fleet."""
 
     def __init__(
         self,
         *,
         alive: Callable[[], bool],
         ended: Callable[[], None],
-        look_up: Callable[[], None],
+        ready: Callable[[tuple[Executor, ...]], None],
         ledger: LedgerView,
         grants_in_use: GrantsInUse,
         executors: Executors,
@@ -41,15 +41,16 @@ class Watch:
         trouble: Callable[[], str],
         patience: float,
     ) -> None:
-        """`alive`: the query goes on. `ended` is called once, after it did not. `look_up`: the executors are others than before.
-        `trouble`: what keeps the driver from its queues.
+        """`alive`: the fleet goes on. `ended` is called once, after it did not. `ready`: these executors can be given a task, and
+        they are others than before. `trouble`: what keeps the driver from its work.
 
         `patience`: seconds that a batch may be held up.
         """
-        self._alive, self._ended, self._look_up, self._patience = alive, ended, look_up, patience
+        self._alive, self._ended, self._ready, self._patience = alive, ended, ready, patience
         self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
         self._session, self._counts, self._executor_warm_up, self._trouble = session, counts, executor_warm_up, trouble
         self._fleet: frozenset[str] = frozenset()
+        self._warm: tuple[str, ...] = ()
         self._total: int | None = None
         self._held: StuckExecutors | None = None
         self._reported = time.monotonic()
@@ -83,11 +84,13 @@ class Watch:
         if ids != self._fleet:
             log.info("executors: %s", ", ".join(executor.pod for executor in fleet) or "none")
             self._fleet = ids
-            self._look_up()
         self._end_hold_ups(fleet)
         self._resize(fleet)
         warm = self._executor_warm_up.ready(fleet)
         ids_of_warm, statistics = tuple(executor.id for executor in warm), self._counts.statistics().to_json()
+        if ids_of_warm != self._warm:
+            self._warm = ids_of_warm
+            self._ready(warm)
         self._session.say(executors=ids_of_warm, statistics=statistics, trouble=self._trouble())
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()

@@ -1,4 +1,4 @@
-"""The example of manifests/examples/spark on the test's cluster, with a producer, and what came out of it."""
+"""A shop on the test's cluster: an example of manifests/examples, a producer, and what came out of it."""
 
 import json
 import threading
@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from baton.model.ledger import MemberEntry
 from baton.order import OrderChecker, Processing, Report
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
+from baton.spark import jar_file
 from cluster import Cluster
+from tests.e2e.spark.example import IMAGE, Example
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
-EXAMPLE = ROOT / "manifests" / "examples" / "spark"
 NAMESPACE = "shop"
 CUSTOMERS = 97
 
@@ -56,18 +55,21 @@ class Shop:
         )  # fmt: skip
 
     def apply_example(self, executors: int) -> None:
-        """The example's manifests as they stand, but for what a cluster without registries and storage needs."""
-        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "orders-redis"},
-            "stringData": {"url": self._redis.url},
-        }
-        queue, group = _documents("queue.yaml")
-        queue["spec"] |= {"partitions": 6, "rebalance": {"delaySeconds": 2, "maxHandoffSeconds": 10}}
-        group["spec"]["replicas"] = executors
-        self._apply(secret, queue, group, *_documents("rbac.yaml"), self._application(), self._driver(executors))
+        """The example with an application of the test, which says what it was given, and with quicker hand-offs."""
+        example = self.prepare("spark")
+        example.provide_volume()
+        example.one("PartitionedQueue")["spec"] |= {"partitions": 6, "rebalance": {"delaySeconds": 2, "maxHandoffSeconds": 10}}
+        example.one("ConsumerGroup")["spec"]["replicas"] = executors
+        example.one("ConfigMap", "orders-app")["data"]["app.py"] = (Path(__file__).parent / "app.py").read_text()
+        example.apply()
+
+    def prepare(self, folder: str) -> Example:
+        """What an example takes for granted: its namespace, its image, and the Secret with the queue's URL."""
+        self.cluster.load_spark_image(IMAGE, [jar_file.path()])
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "orders-redis", "namespace": NAMESPACE}}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        self.cluster.apply(namespace, {**secret, "stringData": {"url": self._redis.url}})
+        return Example(self.cluster, folder, NAMESPACE)
 
     def remove(self) -> None:
         """Everything of the shop, and the operator."""
@@ -77,30 +79,6 @@ class Shop:
         self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force", check=False)
         self.cluster.kubectl("delete", "consumergroups,partitionedqueues", "-n", NAMESPACE, "--all", "--timeout=30s", check=False)
         self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", "--wait", check=False)
-
-    def _apply(self, *objects: dict[str, Any]) -> None:
-        self.cluster.apply(*({**one, "metadata": {**one["metadata"], "namespace": NAMESPACE}} for one in objects))
-
-    def _application(self) -> dict[str, Any]:
-        volumes, mounts = self.cluster.host_volumes()
-        (template,) = _documents("executor.yaml")
-        _mount(template["spec"], volumes, mounts)
-        data = {"app.py": (Path(__file__).parent / "app.py").read_text(), "executor.yaml": yaml.safe_dump(template)}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-app"}, "data": data}
-
-    def _driver(self, executors: int) -> dict[str, Any]:
-        volumes, mounts = self.cluster.host_volumes()
-        image = self.cluster.load_spark_image()
-        (driver,) = _documents("driver.yaml")
-        pod = driver["spec"]["template"]["spec"]
-        _mount(pod, volumes, mounts)
-        container = pod["containers"][0]
-        container |= {"image": image, "command": ["python", "/app/app.py"]}
-        container["resources"]["requests"] = {"cpu": "50m"}
-        environment = {one["name"]: one for one in container["env"]}
-        environment["EXECUTOR_IMAGE"]["value"] = image
-        environment["EXECUTORS"]["value"] = str(executors)
-        return driver
 
     # -- load
 
@@ -191,12 +169,3 @@ def checked(results: list[Result], sent: int) -> Report:
         sequence, partition = one.number // CUSTOMERS, one.partition
         checker.add(Processing(one.key, sequence, one.redelivered, partition, one.pod, one.epoch))
     return checker.report()
-
-
-def _documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((EXAMPLE / name).read_text()))
-
-
-def _mount(pod: dict[str, Any], volumes: list[dict[str, Any]], mounts: list[dict[str, Any]]) -> None:
-    pod["volumes"] += volumes
-    pod["containers"][0]["volumeMounts"] += mounts

@@ -1,5 +1,6 @@
 """One Spark session and one Redis for all tests of the fleet; a queue, a ledger and a checkpoint for each."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.executor.extraJavaOptions": temporary,
         "spark.jars": str(jar_file.path()),
         "spark.executor.memory": "512m",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # tasks import the tests' LocalPod
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[3]),  # tasks import functions of the tests
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -41,6 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     }
     session = SparkSession.builder.master("local-cluster[2,1,1024]").appName("fleet").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     yield session
     session.stop()
 
@@ -55,8 +57,8 @@ def server() -> Iterator[RedisServer]:
 def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[Worlds]:
     made: list[World] = []
 
-    def make(partitions: int, max_delivered_unacked: int = 10_000) -> World:
-        made.append(World(spark, server.url, tmp_path, partitions, max_delivered_unacked))
+    def make(partitions: int, name: str = "orders") -> World:
+        made.append(World(spark, server.url, tmp_path / name, partitions))
         return made[-1]
 
     yield make

@@ -1,9 +1,9 @@
 """The fleet's promises, on a real Spark with two executors and a real Redis."""
 
 import os
-import runpy
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -65,34 +65,25 @@ def test_a_function_that_evaluates_twice_sees_the_same_rows_and_all_columns(worl
             "offset",
             "key",
             "value",
+            "headers",
             "timestamp",
             "epoch",
             "redelivered",
         ]
 
 
-def test_partitions_take_turns_where_a_member_may_not_have_more(world: Worlds) -> None:
-    orders = world(4, max_delivered_unacked=50)
+def test_partitions_take_turns_where_a_batch_may_not_have_more(world: Worlds) -> None:
+    orders = world(4)
     orders.share_out(4)
     for partition in range(4):
         orders.send_to(partition, *numbers(100, 1000 * partition))
-    orders.start()
+    orders.start(startingOffsets="committed", maxRowsPerTrigger=100)
     wait_for(orders.committed, "all is committed")
-    first = {partition: min(row.batch for row in orders.rows if row.partition == partition) for partition in range(4)}
-    assert max(first.values()) <= 1, "nobody waits until others have no more"
+    assert max(Counter(row.batch for row in orders.rows).values()) <= 100
+    parts = Counter((row.batch, row.partition) for row in orders.rows)
+    first = min(row.batch for row in orders.rows)
+    assert {partition for batch, partition in parts if batch == first} == {0, 1, 2, 3}, "nobody waits until others have no more"
     assert in_order(orders.rows)
-
-
-def test_the_example_that_users_copy_does_its_work(world: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = world(2)
-    orders.share_out(2)
-    monkeypatch.setenv("OUTPUT", str(tmp_path / "output"))
-    path = Path(__file__).parents[3] / "manifests" / "examples" / "spark" / "app.py"
-    orders.start(runpy.run_path(str(path))["process"])
-    orders.send(*numbers(80))
-    wait_for(orders.committed, "all is committed")
-    counted = orders.spark.read.parquet(str(tmp_path / "output")).groupBy().sum("orders").first()
-    assert counted is not None and counted[0] == 80
 
 
 def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(world: Worlds) -> None:
@@ -117,9 +108,7 @@ def test_a_batch_whose_function_failed_comes_again_with_the_same_id_and_rows(wor
     wait_for(orders.committed, "all is committed")
     batch, values = tries[0]
     assert sorted(row.value for row in orders.rows if row.batch == batch) == values
-    assert all(row.redelivered == (row.batch == batch) for row in orders.rows)
-    assert orders.values() == numbers(100)
-    orders.stop()
+    assert orders.values() == numbers(100), "no row is missing, and none is there twice"
 
 
 def test_a_partition_that_is_wanted_back_is_released_after_its_batch_is_committed(world: Worlds) -> None:
@@ -153,16 +142,16 @@ def test_an_idle_partition_is_released_at_once(world: Worlds) -> None:
     wait_for(lambda: orders.session.word.releases == frozenset(), "the release is withdrawn")
 
 
-def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the_new_owner(world: Worlds) -> None:
+def test_what_was_granted_on_past_its_deadline_is_read_to_its_end_and_then_by_the_new_owner(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     second = orders.owner(1)
     inside, go_on = threading.Event(), threading.Event()
 
     def process(rows: DataFrame, batch: int) -> None:
-        orders.keep(rows, batch)
         inside.set()
         go_on.wait(PATIENCE)
+        orders.keep(rows, batch)
 
     orders.start(process)
     orders.send(*numbers(40))
@@ -170,51 +159,33 @@ def test_what_was_granted_on_past_its_deadline_is_refused_and_comes_again_at_the
     orders.give({0: second})
     go_on.set()
     wait_for(orders.committed, "all is committed")
-    assert orders.statistics.commits_refused == 1
-    again = [row for row in orders.rows if row.partition == 0 and row.epoch == 2]
-    before = [row for row in orders.rows if row.partition == 0 and row.epoch == 1]
-    assert [row.value for row in again] == [row.value for row in before]
-    assert all(row.redelivered for row in again)
+    orders.send(*numbers(40, 40))
+    wait_for(lambda: len(orders.rows) == 80 and orders.committed(), "the new owner reads on")
+    assert orders.values() == numbers(80)
+    assert in_order(orders.rows)
 
 
-def test_a_pod_whose_own_ledger_disagrees_refuses_and_its_range_comes_again(world: Worlds) -> None:
-    orders = world(2)
-    orders.share_out(2)
-    orders.spoil(0)
-    orders.start(ledger_wait=0.1)
-    orders.send(*numbers(40))
-    wait_for(lambda: orders.statistics.ranges_refused.get("not-owner", 0) > 0, "a range is refused")
-    assert all(row.partition == 1 for row in orders.rows)
-    orders.publish()
-    wait_for(orders.committed, "all is committed")
-    assert orders.values() == numbers(40)
-
-
-def test_rows_that_are_lost_in_the_middle_of_the_function_are_not_committed_and_come_again(world: Worlds) -> None:
+def test_rows_that_are_lost_in_the_middle_of_the_function_are_read_again_and_are_the_same(world: Worlds) -> None:
     orders = world(2)
     orders.share_out(2)
     victim = orders.owner(0)
-    counts: list[int] = []
+    seen: list[list[str]] = []
 
     def process(rows: DataFrame, batch: int) -> None:
-        if not counts:
-            counts.append(rows.count())
+        if not seen:
+            seen.append(sorted(row.value.decode() for row in rows.collect()))
             orders.signal(victim, signal.SIGKILL)
             wait_for(lambda: victim not in orders.ids(), "the executor is gone")
-            counts.append(rows.count())
+            seen.append(sorted(row.value.decode() for row in rows.collect()))
         orders.keep(rows, batch)
 
-    orders.start(process)
     orders.send(*numbers(40))
-    wait_for(lambda: len(counts) == 2, "the executor is killed")
-    wait_for(lambda: len(orders.ids()) == 2, "it is replaced")
-    survivor = orders.owner(1)
-    orders.give({0: survivor})
-    wait_for(orders.committed, "all is committed")
-    assert counts[1] < counts[0] == 40
-    assert orders.statistics.ranges_lost == 1
-    assert sorted(set(orders.values())) == numbers(40)
-    assert all(row.redelivered for row in orders.rows if row.partition == 0)
+    orders.start(process)
+    wait_for(lambda: len(seen) == 2, "the executor is killed")
+    assert seen[0] == seen[1]
+    wait_for(orders.committed, "all is committed, though one partition has no owner")
+    assert orders.values() == numbers(40)
+    assert orders.statistics.ranges_lent == 1
 
 
 def test_a_stopped_executor_does_not_stop_the_others_and_its_late_words_change_nothing(world: Worlds) -> None:

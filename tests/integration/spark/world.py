@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -24,7 +23,6 @@ from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
 from baton.spark.executors import SparkExecutors
-from baton.spark.reading import TaskPod
 from baton.spark.session import SilentSession
 from tests.waiting import until
 
@@ -34,16 +32,6 @@ ORDERS = QueueName("orders")
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
     until(condition, what)
-
-
-class LocalPod:
-    """Which member an executor of the local cluster is: it runs in a folder that is named like it."""
-
-    def __init__(self, application: str, ledger: Path) -> None:
-        self._application, self._ledger = application, ledger
-
-    def __call__(self) -> TaskPod:
-        return TaskPod(MemberId(f"{self._application}-exec-{Path.cwd().name}"), None, self._ledger)
 
 
 class Row(NamedTuple):
@@ -58,21 +46,20 @@ class Row(NamedTuple):
 class Worlds(Protocol):
     """Makes one."""
 
-    def __call__(self, partitions: int, max_delivered_unacked: int = 10_000) -> "World": ...
+    def __call__(self, partitions: int, name: str = "orders") -> "World": ...
 
 
 class World:
     """One test's queue, ledger and fleet."""
 
-    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, max_delivered_unacked: int) -> None:
+    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int) -> None:
         self.spark = spark
         self._url = url
-        self._partitions, self._most = partitions, max_delivered_unacked
-        self._queue = f"default/{folder.name}".replace("_", "-").lower()
+        self._partitions = partitions
+        self._queue = f"default/{folder.parent.name}-{folder.name}".replace("_", "-").lower()
         self.name = QueueName(self._queue.rpartition("/")[2])
-        self._ledger, self._mounted, self._checkpoint = folder / "ledger", folder / "mounted", folder / "checkpoint"
-        self._ledger.mkdir()
-        self._mounted.mkdir()
+        self._ledger, self.checkpoint = folder / "ledger", folder / "checkpoint"
+        self._ledger.mkdir(parents=True)
         self._grants: dict[int, tuple[str, int]] = {}
         self._revoking: set[int] = set()
         self._generation = 0
@@ -122,8 +109,7 @@ class World:
                 owned={self.name: {n: e for n, e in mine.items() if n not in self._revoking}},
                 revoking={self.name: {n: e for n, e in mine.items() if n in self._revoking}},
             )
-            for place in (self._mounted, self._ledger):
-                _write(place, entry)
+            _write(self._ledger, entry)
 
     def member(self, executor: str) -> MemberId:
         return MemberId(f"{self.spark.sparkContext.applicationId}-exec-{executor}")
@@ -140,11 +126,10 @@ class World:
     def owner(self, number: int) -> str:
         return self._grants[number][0]
 
-    def spoil(self, number: int) -> None:
-        """The owner's mounted ledger is behind what the driver's ledger says, until the next `publish`."""
-        member = self.member(self.owner(number))
-        entry = MemberEntry.from_json((self._mounted / member).read_text())
-        _write(self._mounted, replace(entry, owned={}, generation=entry.generation - 1))
+    def grow(self, partitions: int) -> None:
+        """The queue has more partitions from now on."""
+        wait_for(lambda: self._ask(lambda queue: queue.ensure(partitions)) is None, "the queue has another count of partitions")
+        self._partitions = partitions
 
     def lag(self) -> Mapping[int, int]:
         return self._ask(lambda queue: queue.check()).lag
@@ -155,28 +140,48 @@ class World:
 
     # -- the user's part
 
-    def start(
-        self, process: Callable[[DataFrame, int], None] | None = None, *, ledger_wait: float = 2.0, holdup_timeout: float = 5.0
-    ) -> StreamingQuery:
-        """Start a fleet with this function, or with one that keeps the rows."""
-        pod = LocalPod(self.spark.sparkContext.applicationId, self._mounted)
-        environment = Directory(self._ledger, pod, session=self.session)
-        queues = {str(self.name): self._url}
+    def fleet_here(self, holdup_timeout: float = 5.0, repeat_wait: float = 120.0) -> Fleet:
+        """A fleet, started."""
         self.fleet = Fleet(
             self.spark,
-            group="group",
-            queues=queues,
-            environment=environment,
-            ledger_wait=ledger_wait,
+            group=self.name,
+            queues={self.name: self._url},
+            environment=Directory(self._ledger, session=self.session),
             holdup_timeout=holdup_timeout,
+            repeat_wait=repeat_wait,
         )
-        self.query = self.fleet.start(process or self.keep, checkpoint=str(self._checkpoint))
+        return self.fleet.start()
+
+    def load(self, **options: str | int | bool) -> DataFrame:
+        """The source of a query."""
+        return self.spark.readStream.format("baton").option("group", self.name).options(**options).load()
+
+    def start(
+        self,
+        process: Callable[[DataFrame, int], None] | None = None,
+        *,
+        holdup_timeout: float = 5.0,
+        repeat_wait: float = 120.0,
+        **options: str | int | bool,
+    ) -> StreamingQuery:
+        """Start a fleet, and a query with this function, or with one that keeps the rows."""
+        self.fleet_here(holdup_timeout, repeat_wait)
+        return self.query_here(process, **options)
+
+    def query_here(self, process: Callable[[DataFrame, int], None] | None = None, **options: str | int | bool) -> StreamingQuery:
+        function = process or self.keep
+
+        def called(rows: DataFrame, batch: int) -> None:
+            if batch > 0:  # the first only writes down from where each partition is read
+                function(rows, batch)
+
+        writer = self.load(**options).writeStream.foreachBatch(called)
+        self.query = writer.option("checkpointLocation", str(self.checkpoint)).start()
         return self.query
 
     def keep(self, rows: DataFrame, batch: int) -> None:
         self.rows += [
-            Row(batch, row.partition, int(row.offset.partition("-")[0]), row.value.decode(), row.epoch, row.redelivered)
-            for row in rows.collect()
+            Row(batch, row.partition, row.offset, row.value.decode(), row.epoch, row.redelivered) for row in rows.collect()
         ]
 
     def send(self, *values: str) -> None:
@@ -206,7 +211,7 @@ class World:
 
     def _ask(self, what: Callable[[RedisQueue], Awaitable[T]]) -> T:
         async def ask() -> T:
-            queue = RedisQueue(self._url, self._queue, Claimant("default/group", "a test"), max_delivered_unacked=self._most)
+            queue = RedisQueue(self._url, self._queue, Claimant("default/group", "a test"))
             try:
                 return await what(queue)
             finally:

@@ -19,7 +19,6 @@ PARTS = [
     ("prometheus_client", "import baton.consumer.metrics", "metrics"),
     ("opentelemetry", "import baton.consumer.tracing", "opentelemetry"),
     ("pyspark", "import baton.spark", "spark"),
-    ("pyarrow", "import baton.spark", "spark"),
 ]
 
 

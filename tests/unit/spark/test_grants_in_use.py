@@ -99,3 +99,16 @@ def test_an_owner_that_was_asserted_again_at_a_new_epoch_is_not_late(ledger: Wri
     grants_in_use.take(owned)
     ledger.write(entry("exec-1", {0: 5}))
     assert grants_in_use.missed() == frozenset()
+
+
+def test_what_the_next_batch_has_as_well_is_released_when_both_are_done(
+    ledger: WrittenLedger, grants_in_use: GrantsInUse, said: Said
+) -> None:
+    ledger.write(entry("exec-1", {0: 1}))
+    for _ in range(2):
+        grants_in_use.take(owned)
+    ledger.write(entry("exec-1", {}, {0: 1}))
+    grants_in_use.put_back([grant("exec-1", 0)])
+    assert said == []
+    grants_in_use.put_back([grant("exec-1", 0)])
+    assert said == [{grant("exec-1", 0).released()}]

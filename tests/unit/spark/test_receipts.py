@@ -1,30 +1,33 @@
-from baton.spark.receipts import ReadOutcome, Receipt, verdicts
+from baton.spark.receipts import How, RangeReport, foreign_entries, outcomes, parse_reports
+from tests.ids import a_partition
+
+P0, P1 = (a_partition("orders", number) for number in range(2))
 
 
-def read(number: int) -> Receipt:
-    return Receipt("b", number, ReadOutcome.READ, 10)
+def report(how: How, partition: int = 0, end: int = 9, foreign: tuple[str, ...] = ()) -> RangeReport:
+    return RangeReport(a_partition("orders", partition), end, how, 5, 50, foreign)
 
 
-def refused(number: int) -> Receipt:
-    return Receipt("b", number, ReadOutcome.NOT_OWNER)
+def test_what_the_jvm_reports() -> None:
+    text = """[{"queue":"orders","partition":1,"end":9,"how":"lent","rows":5,"bytes":50,"foreign":["3-1"],"why":""},
+              {"queue":"orders","partition":0,"end":9,"how":"refused","why":"attempt 7 of executor 2 has it"}]"""
+    lent, refused = parse_reports(text)
+    assert lent == RangeReport(P1, 9, How.LENT, 5, 50, ("3-1",))
+    assert (refused.how, refused.rows, refused.why) == (How.REFUSED, 0, "attempt 7 of executor 2 has it")
 
 
-def test_a_range_that_was_read_may_be_committed() -> None:
-    assert verdicts(1, [read(0)])[0].outcome is ReadOutcome.READ
+def test_a_range_that_anybody_had_to_borrow_was_not_read_by_its_owner() -> None:
+    assert outcomes({P0: 9}, [report(How.OWNER), report(How.LENT), report(How.OWNER)]) == {P0: How.LENT}
 
 
-def test_a_range_that_was_refused_may_not() -> None:
-    assert verdicts(2, [read(0), refused(1)])[1].outcome is ReadOutcome.NOT_OWNER
+def test_a_refusal_decides_nothing() -> None:
+    assert outcomes({P0: 9, P1: 9}, [report(How.REFUSED), report(How.OWNER), report(How.REFUSED, 1)]) == {P0: How.OWNER}
 
 
-def test_a_range_that_was_read_and_later_refused_may_not_for_the_function_saw_too_little() -> None:
-    assert verdicts(1, [read(0), refused(0)])[0].outcome is ReadOutcome.NOT_OWNER
-    assert verdicts(1, [refused(0), read(0)])[0].outcome is ReadOutcome.NOT_OWNER
+def test_reports_of_another_batch_are_passed_over() -> None:
+    assert outcomes({P0: 9}, [report(How.LENT, end=5)]) == {}
+    assert foreign_entries({P0: 9}, [report(How.OWNER, end=5, foreign=("3-1",))]) == {}
 
 
-def test_a_range_that_was_read_twice_on_its_owner_may() -> None:
-    assert verdicts(1, [read(0), read(0)])[0].outcome is ReadOutcome.READ
-
-
-def test_a_range_that_no_finished_task_reported_was_not_read() -> None:
-    assert verdicts(1, [])[0].outcome is ReadOutcome.FAILED
+def test_foreign_entries_are_named_once() -> None:
+    assert foreign_entries({P0: 9}, [report(How.OWNER, foreign=("3-1",)), report(How.LENT, foreign=("3-1",))]) == {P0: ("3-1",)}

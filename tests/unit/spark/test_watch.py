@@ -38,12 +38,12 @@ class Scene:
     def __init__(self) -> None:
         self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), SilentSession()
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
-        self.looked_up: list[int] = []
+        self.ready: list[tuple[str, ...]] = []
         self.trouble = ""
         self.watch = Watch(
             alive=lambda: True,
             ended=lambda: None,
-            look_up=lambda: self.looked_up.append(1),
+            ready=lambda fleet: self.ready.append(tuple(one.id for one in fleet)),
             ledger=self.ledger,
             grants_in_use=self.grants_in_use,
             executors=self.scheduler,
@@ -72,11 +72,10 @@ def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -
     assert scene.speaks_for() == ("2",)
 
 
-def test_the_batch_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:
-    scene.scheduler.fleet = (executor(1),)
-    scene.watch.look()
-    scene.watch.look()
-    assert len(scene.looked_up) == 1
+def test_who_is_ready_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:
+    for scene.scheduler.fleet in ((executor(1),), (executor(1),), ()):
+        scene.watch.look()
+    assert scene.ready == [("1",), ()]
 
 
 def test_a_ledger_without_a_size_resizes_nothing(scene: Scene) -> None:

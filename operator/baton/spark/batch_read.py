@@ -1,0 +1,36 @@
+"""A batch read: what is in the queues now, as a table. Nothing is fenced, recorded or committed."""
+
+from typing import Any
+
+from baton.spark.errors import SourceError
+from baton.spark.first_positions import at, bounds_of_all, there
+from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.range_placement import Range, placed
+from baton.spark.source_options import BatchOptions
+
+
+def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
+    """The ranges to read, as a stream's plan has them. Raises SourceError."""
+    try:
+        bounds = bounds_of_all(queues)
+    except QueueAwayError as error:
+        raise SourceError(str(error)) from None
+    for positions, option in ((options.starting, "startingOffsets"), (options.ending, "endingOffsets")):
+        if not isinstance(positions, str):
+            there(positions, bounds, option)
+    todo = []
+    for partition, of in sorted(bounds.items()):
+        start = max(at(options.starting, partition, of), of.before_first)
+        end = at(options.ending, partition, of) if isinstance(options.ending, str) else options.ending.get(partition, of.last)
+        if start < min(end, of.last):
+            todo.append(Range(partition, start, min(end, of.last)))
+    addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in todo}}
+    return {
+        "ranges": [
+            placed(one, None, {})
+            | {"kind": addresses[one.partition.queue]["kind"], "redeliveredTo": 0}
+            | dict(queues.keys(one.partition))
+            for one in todo
+        ],
+        "queues": {queue: {**address, "query": 0} for queue, address in addresses.items()},
+    }

@@ -1,0 +1,145 @@
+"""What the JVM's side of the source asks: `dev.baton.spark.Decisions`, in Python.
+
+Every argument and answer is JSON text. Nothing is raised through py4j: its traceback is no user's answer.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from baton.model.wording import one_line, quoted
+from baton.spark.batch_read import batch_read
+from baton.spark.errors import AskAgain, SourceError
+from baton.spark.offsets import OffsetError, offset_json, parse_offset
+from baton.spark.source_metrics import source_metrics
+from baton.spark.source_options import OptionError, batch_options, stream_options
+from baton.spark.stream import Stream
+from baton.spark.surroundings import Surroundings
+
+log = logging.getLogger("baton.spark")
+
+_LONGEST = 2000
+"""Characters of an error that nobody has written for users."""
+_CHECKPOINT = "checkpointlocation"
+"""Not an option that users set: where the source's metadata is in the query's checkpoint."""
+
+
+class Decisions:
+    """Of one fleet. One stream reads at a time: the queues let the later of two win, and that is for drivers."""
+
+    def __init__(self, around: Surroundings, active: Callable[[], frozenset[str]]) -> None:
+        """`active`: the ids of the application's queries that run."""
+        self._around, self._active = around, active
+        self._streams: dict[str, Stream] = {}
+        self._opened = 0
+        self._last_plan = ""
+        self._lock = threading.Lock()
+
+    # -- for Spark, by way of py4j: the names are those of the Java interface
+
+    def open(self, options: str, query_id: str) -> str:
+        return _answered(lambda: {"stream": self._open(json.loads(options), query_id).name})
+
+    def initialOffset(self, stream: str) -> str:  # noqa: N802
+        """Nothing: Spark does not write it down, and asks again after a restart. The first batch names the positions."""
+        return _answered(lambda: offset_json({}))
+
+    def latestOffset(self, stream: str, start: str) -> str:  # noqa: N802
+        return _answered(lambda: offset_json(self._stream(stream).latest_offset(start)))
+
+    def plan(self, stream: str, start: str, end: str, batch: str) -> str:
+        return _answered(lambda: self._stream(stream).plan(start, end, batch))
+
+    def commit(self, stream: str, end: str) -> str:
+        return _answered(lambda: self.done(stream, end))
+
+    def metrics(self, stream: str, consumed: str) -> str:
+        return _answered(lambda: source_metrics(self._around, self._stream(stream), parse_offset(consumed)))
+
+    def prepareAvailableNow(self, stream: str) -> str:  # noqa: N802
+        return _answered(lambda: self._stream(stream).prepare_available_now())
+
+    def stop(self, stream: str) -> str:
+        return _answered(lambda: self._close(stream))
+
+    def batch(self, options: str) -> str:
+        return _answered(lambda: self._batch(json.loads(options)))
+
+    # -- for the fleet
+
+    def done(self, stream: str, end: str) -> None:
+        """Spark has written down that everything up to this offset is done. A stream of another fleet is passed over."""
+        if found := self._streams.get(stream):
+            found.done(parse_offset(end))
+
+    def streams(self) -> list[Stream]:
+        """Those that are open."""
+        return list(self._streams.values())
+
+    def last_plan(self) -> str:
+        """The batch that was planned last, for people; empty: none was."""
+        return next((stream.last_plan for stream in reversed(self.streams())), "") or self._last_plan
+
+    def _stream(self, name: str) -> Stream:
+        found = self._streams.get(name)
+        if found is None:
+            raise SourceError(f"{name} has ended: the fleet of group {self._around.group} was stopped or started again")
+        return found
+
+    def _open(self, options: dict[str, str], query_id: str) -> Stream:
+        place = options.pop(_CHECKPOINT, "")
+        checked = stream_options(options, self._around.group, self._around.queues.names)
+        if why := self._around.over():
+            raise SourceError(why)
+        active = self._active()
+        with self._lock:
+            for other in self.streams():
+                again = other.query_id == query_id and other.place == place
+                if other.query_id in active and not again:
+                    raise SourceError(self._two(other, query_id))
+                self._close(other.name)  # Spark does not close the sources of a query that failed before it had all of them
+            self._opened += 1
+            stream = Stream(f"{self._around.group}-{self._opened}", query_id, place, checked, self._around)
+            self._streams[stream.name] = stream
+        return stream
+
+    def _two(self, other: Stream, query_id: str) -> str:
+        if other.query_id == query_id:
+            return (
+                f"the query reads group {self._around.group} in two places: load it once, and use that DataFrame in both; "
+                "two sides of a join are two groups"
+            )
+        return (
+            f"query {quoted(other.query_id)} reads group {self._around.group} already: stop it first. One query at a time reads "
+            "a group; write to several sinks in foreachBatch"
+        )
+
+    def _close(self, name: str) -> None:
+        if stream := self._streams.pop(name, None):
+            self._last_plan = stream.last_plan
+            stream.stop()
+
+    def _batch(self, options: dict[str, str]) -> dict[str, Any]:
+        options.pop(_CHECKPOINT, None)
+        checked = batch_options(options, self._around.group, self._around.queues.names)
+        return batch_read(checked, self._around.queues)
+
+    class Java:
+        """For py4j."""
+
+        implements = ("dev.baton.spark.Decisions",)
+
+
+def _answered(what: Callable[[], Any]) -> str:
+    try:
+        answer = what()
+        return json.dumps({} if answer is None else answer, separators=(",", ":"))
+    except AskAgain as waiting:
+        return json.dumps({"again": waiting.milliseconds})
+    except (SourceError, OffsetError, OptionError) as error:
+        return json.dumps({"error": str(error)})
+    except Exception as error:
+        log.exception("the source has failed")
+        return json.dumps({"error": one_line(f"{type(error).__name__}: {error}", _LONGEST)})

@@ -1,0 +1,56 @@
+"""Where each range of a batch is to be read."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from baton.model.ids import MemberId, Partition
+from baton.spark.locality import Executor, location
+from baton.spark.offsets import Positions
+from baton.spark.ownership import PartitionGrant
+
+
+class Range(NamedTuple):
+    """One partition's part of a batch: the entries behind `start`, up to `end`."""
+
+    partition: Partition
+    start: int
+    end: int
+
+
+def ranges(start: Positions, end: Positions) -> list[Range]:
+    """Of a batch. A partition that only `end` names enters the offset with this batch and has no rows in it."""
+    return [
+        Range(partition, start[partition], position)
+        for partition, position in sorted(end.items())
+        if position > start.get(partition, position)
+    ]
+
+
+def owners(
+    grants: Iterable[PartitionGrant], executors: Mapping[MemberId, Executor], only: Iterable[Partition]
+) -> dict[Partition, PartitionGrant]:
+    """The grants of these partitions whose owner is an executor that can be given a task."""
+    wanted = frozenset(only)
+    return {
+        partition: grant
+        for grant in grants
+        if (partition := Partition(grant.queue, grant.partition)) in wanted and grant.member in executors
+    }
+
+
+def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId, Executor]) -> dict[str, Any]:
+    """What the JVM is told of a range. Without an owner it is borrowed by whoever gets the task."""
+    told: dict[str, Any] = {
+        "queue": one.partition.queue,
+        "partition": one.partition.number,
+        "start": one.start,
+        "end": one.end,
+        "uid": "",
+        "epoch": 0,
+        "executor": "",
+        "location": "",
+    }
+    executor = executors.get(owner.member) if owner is not None else None
+    if owner is not None and executor is not None:
+        told |= {"uid": owner.uid, "epoch": owner.epoch, "executor": executor.id, "location": location(executor)}
+    return told

@@ -1,0 +1,59 @@
+"""The ranges of a batch, recorded at their queues: from then on nobody else gets their entries, and none is deleted."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from baton.model.ids import QueueName
+from baton.queues.logged_ranges import Gone, LaterQuery, Logged
+from baton.spark.errors import SourceError
+from baton.spark.queues import FleetQueues
+from baton.spark.range_placement import Range
+from baton.spark.statistics import Counts
+
+log = logging.getLogger("baton.spark")
+
+Recorded = Mapping[Range, Logged]
+
+
+def superseded(number: int) -> SourceError:
+    """A query with this number has begun after ours."""
+    return SourceError(
+        f"a later query (number {number}) reads this group's queues: this one ends. One query at a time reads a group; look for "
+        "another driver of it"
+    )
+
+
+def record_ranges(
+    queues: FleetQueues, query: Mapping[QueueName, int], todo: Sequence[Range], counts: Counts, *, fail_on_data_loss: bool
+) -> Recorded:
+    """Those of the ranges that there are, as they are. Raises SourceError and QueueAwayError."""
+    recorded: dict[Range, Logged] = {}
+    left = list(todo)
+    while left:
+        shorter: list[Range] = []
+        for one, answer in queues.log(query, left).items():
+            match answer:
+                case Logged():
+                    recorded[one] = answer
+                case LaterQuery(number):
+                    raise superseded(number)
+                case Gone(first, last):
+                    if fail_on_data_loss:
+                        raise SourceError(lost(one, first))
+                    there = Range(one.partition, max(one.start, first - 1), min(one.end, last))
+                    counts.add("positions_lost", one.end - one.start - max(0, there.end - there.start))
+                    log.warning("%s", lost(one, first))
+                    if there.start < there.end and there != one:
+                        shorter.append(there)
+        left = shorter
+    return recorded
+
+
+def lost(one: Range, first: int) -> str:
+    """What has become of a range, and the cure."""
+    return (
+        f"the query is to read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and the first "
+        f"entry that is there is {first}: the others were finished or deleted meanwhile, perhaps by another query with a newer "
+        "checkpoint. To go on with what is there, set the option failOnDataLoss to false; to begin where the queue knows it is "
+        "done, give the query a new checkpoint"
+    )

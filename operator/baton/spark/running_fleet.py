@@ -1,0 +1,201 @@
+"""A fleet from its start to its end: all that runs in the driver beside Spark's own threads."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.session import Release
+from baton.spark.decisions import Decisions
+from baton.spark.environment import FleetEnvironment
+from baton.spark.executor_warm_up import ExecutorWarmUp
+from baton.spark.executors import Executors
+from baton.spark.finishing import Finishing
+from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.locality import Executor, by_pod, location
+from baton.spark.progress import DoneBatches
+from baton.spark.queues import FleetQueues
+from baton.spark.receipts import RangeReport, parse_reports
+from baton.spark.source_metrics import FleetView, fleet_view, rows_behind
+from baton.spark.statistics import Counts
+from baton.spark.surroundings import Surroundings
+from baton.spark.watch import Watch
+
+log = logging.getLogger("baton.spark")
+
+_WARMING = 30.0
+"""Seconds that a new executor may take for its first, empty task."""
+_LOOK = 0.05
+_FINISHING = 5.0
+"""Seconds for a queue that is away when the fleet ends; the next driver finishes what is left."""
+
+
+class RunningFleet:
+    """The group's one driver. Everything is closed when it has ended, whatever the reason (`closed`)."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        group: str,
+        urls: Mapping[QueueName, str],
+        *,
+        environment: FleetEnvironment,
+        executors: Executors,
+        counts: Counts,
+        holdup_timeout: float,
+        repeat_wait: float,
+        trouble: Callable[[], str],
+    ) -> None:
+        """Waits for the Lease."""
+        self._spark, self._group, self._counts = spark, group, counts
+        self._java: Any = _source_classes(spark)
+        self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
+        self._over = ""
+        self._released: frozenset[Release] = frozenset()
+        self._ready: Mapping[MemberId, Executor] = {}
+        self._queues = FleetQueues(urls, environment.namespace)
+        self._session = environment.session(group)
+        self._session.say(app=spark.sparkContext.applicationId)
+        self._session.acquire()
+        self._ledger = environment.ledger(group)
+        grants_in_use = GrantsInUse(self._ledger, self._say_releases)
+        self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
+        self._finishing.start()
+        self._around = Surroundings(
+            group=group,
+            queues=self._queues,
+            ledger=self._ledger,
+            grants_in_use=grants_in_use,
+            executors=lambda: self._ready,
+            finishing=self._finishing,
+            counts=counts,
+            repeat_wait=repeat_wait,
+            over=self.over,
+            stopping=self._stopping.is_set,
+        )
+        self._decisions = Decisions(self._around, self._active)
+        self._ledger.on_change(self._queues.interrupt)
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
+        self._java.Groups.register(group, self._decisions)
+        self._listener = DoneBatches(self._decisions.done)
+        spark.streams.addListener(self._listener)
+        Watch(
+            alive=self.alive,
+            ended=self._close,
+            ready=self._executors_are,
+            ledger=self._ledger,
+            grants_in_use=grants_in_use,
+            executors=executors,
+            session=self._session,
+            counts=counts,
+            executor_warm_up=ExecutorWarmUp(self._warm_up, _WARMING),
+            trouble=lambda: " ".join(filter(None, (self._queues.trouble(), trouble()))),
+            patience=holdup_timeout,
+        ).start()
+        grants_in_use.review()
+
+    def alive(self) -> bool:
+        """It has neither been stopped, nor lost the group or Spark."""
+        if self._ended.is_set():
+            return False
+        if who := self._session.lost():
+            if not self._over:
+                self._over = f"group {self._group} has another driver now ({who}): this one ends"
+                log.error("%s", self._over)
+                self._stop_queries()
+            return False
+        return self._spark.sparkContext._jsc is not None
+
+    def over(self) -> str:
+        """Why nothing more is to be read; empty: it goes on."""
+        return self._over
+
+    def ending(self) -> bool:
+        """No further query is to be started."""
+        return self._stopping.is_set() or bool(self._over)
+
+    def wait(self, seconds: float) -> None:
+        """For so long, or until it is to end."""
+        self._stopping.wait(seconds)
+
+    def last_plan(self) -> str:
+        """The batch that was planned last, for people."""
+        return self._decisions.last_plan()
+
+    def view(self) -> FleetView:
+        """What the driver sees now."""
+        behind: dict[Partition, int] = {}
+        for stream in self._decisions.streams():
+            behind |= rows_behind(stream, stream.position)
+        return fleet_view(self._around, behind)
+
+    def stop(self, grace: float) -> None:
+        """See `Fleet.stop`."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._queues.interrupt()
+        until = time.monotonic() + grace
+        while any(stream.busy() for stream in self._decisions.streams()) and time.monotonic() < until and self.alive():
+            time.sleep(_LOOK)
+        try:
+            self._stop_queries()
+        finally:
+            self._finishing.close(_FINISHING)
+            self._ended.set()
+
+    def _close(self) -> None:
+        self._over = self._over or f"the fleet of group {self._group} was stopped"
+        self._stopping.set()
+        try:
+            self._finishing.close(0)
+            self._session.close()
+            self._ledger.close()
+            self._queues.close()
+            self._java.Groups.unregister(self._group)
+            self._spark.streams.removeListener(self._listener)
+        except Exception as error:  # Spark, or its JVM, has gone first
+            log.debug("closing: %s", error)
+        log.info("the fleet has ended: %s", self._counts.statistics().to_json())
+        self.closed.set()
+
+    def _stop_queries(self) -> None:
+        ours = {stream.query_id for stream in self._decisions.streams()}
+        for query in self._spark.streams.active:
+            if query.id in ours:
+                query.stop()
+
+    def _active(self) -> frozenset[str]:
+        return frozenset(query.id for query in self._spark.streams.active)
+
+    def _say_releases(self, releases: frozenset[Release]) -> None:
+        self._counts.add("releases", len(releases - self._released))
+        self._released = releases
+        self._session.say(releases=releases)
+
+    def _executors_are(self, ready: tuple[Executor, ...]) -> None:
+        self._ready = by_pod(ready)
+        self._queues.interrupt()
+
+    def _warm_up(self, executor: Executor) -> None:
+        self._java.WarmUp.run(self._spark.sparkContext._jsc.sc(), location(executor))
+
+    def _reports(self, stream: str) -> list[RangeReport]:
+        return parse_reports(self._java.Receipts.drain(stream))
+
+
+def _source_classes(spark: SparkSession) -> Any:
+    """`dev.baton.spark` in the driver's JVM."""
+    jvm: Any = spark.sparkContext._jvm
+    found = jvm.dev.baton.spark
+    if type(found.Groups).__name__ == "JavaPackage":
+        raise RuntimeError(
+            "Baton's jar is not in this Spark application: make the session with the settings of baton.spark.conf(…), which has "
+            "it in spark.jars"
+        )
+    return found

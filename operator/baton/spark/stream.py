@@ -1,0 +1,329 @@
+"""One stream of the source: a query that reads the group's queues, batch after batch."""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.wording import counted
+from baton.queues.logged_ranges import Ahead, Gone, LaterQuery
+from baton.spark.batch_end import AheadAnswer, Candidate, Chosen, Question, choose_end, in_turn
+from baton.spark.due import Due
+from baton.spark.errors import AskAgain, SourceError
+from baton.spark.finishing import PlannedBatch
+from baton.spark.first_positions import committed_positions, first_positions
+from baton.spark.last_entries import LastEntries
+from baton.spark.locality import Executor
+from baton.spark.offsets import Positions, of_these_queues, parse_offset
+from baton.spark.ownership import Ownership, PartitionGrant
+from baton.spark.queues import QueueAwayError
+from baton.spark.range_placement import Range, owners, placed, ranges
+from baton.spark.recorded_ranges import Recorded, lost, record_ranges, superseded
+from baton.spark.source_options import StreamOptions
+from baton.spark.surroundings import Surroundings
+
+log = logging.getLogger("baton.spark")
+
+IDLE = 0.2
+"""Seconds for which Spark is kept when there is nothing: it would ask again after a hundredth of a second."""
+_OWNERS_AGAIN = 200
+_QUEUE_AGAIN = 500
+_FINISHING_AGAIN = 20
+"""Milliseconds until Spark asks again, where something is waited for."""
+_TOLD_EVERY = 30.0
+
+
+class Stream:
+    """For the thread of one query; `done` and `stop` may be called by others.
+
+    `latest_offset`, `plan` and `prepare_available_now` raise AskAgain where a queue or an owner is waited for, and SourceError.
+    """
+
+    def __init__(self, name: str, query_id: str, place: str, options: StreamOptions, around: Surroundings) -> None:
+        """`place`: of its source in the query's checkpoint."""
+        self.name, self.query_id, self.place = name, query_id, place
+        self.last_plan = ""
+        """The batch that was planned last, for people."""
+        self.last_batch = ""
+        self.last_entries = LastEntries(around.queues)
+        self._options, self._around = options, around
+        self._query: Mapping[QueueName, int] | None = None
+        self._due = Due()
+        self._served: dict[Partition, int] = {}
+        self._batches = 0
+        self._lock = threading.Lock()
+        self._chosen: PlannedBatch | None = None
+        """What `latest_offset` answered last, and Spark has not planned yet."""
+        self._planned: PlannedBatch | None = None
+        self.position: Positions = {}
+        """Everything up to here is done, as far as Spark has said."""
+        self._target: Positions | None = None
+        """AvailableNow: where the query ends."""
+        self._waits: tuple[Positions, float] | None = None
+        """The batch that waits for owners, and since when."""
+        self._told = 0.0
+
+    def prepare_available_now(self) -> None:
+        """The query ends when it has read what is there now."""
+        try:
+            self._target = {partition: bounds.last for partition, bounds in self._around.queues.positions().items()}
+        except QueueAwayError:
+            raise AskAgain(_QUEUE_AGAIN) from None
+
+    def latest_offset(self, text: str) -> Positions:
+        """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
+        start = self._parsed(text)
+        self.done(start)  # Spark asks for more when it has written down that everything up to here is done
+        self._leave_chosen()
+        try:
+            self._begin(start)
+            if entered := self._entering(start):
+                return {**start, **entered}
+        except QueueAwayError:
+            raise AskAgain(_QUEUE_AGAIN) from None
+        deadline = self._around.clock() + IDLE
+        while True:
+            self._check()
+            if self._around.stopping():
+                self._around.sleep(IDLE)
+                return start
+            ends, idle = self._choose(start)
+            if ends:
+                return {**start, **ends}
+            if (left := deadline - self._around.clock()) <= 0:
+                break
+            self._due.woken(self._around.queues.wait(idle, left))
+        self._await_target(start)
+        return start
+
+    def plan(self, start_text: str, end_text: str, batch: str) -> dict[str, Any]:
+        """The ranges of a batch, recorded at their queues, each with its owner. `batch`: Spark's number of it, for people."""
+        start, end = self._parsed(start_text), self._parsed(end_text)
+        self._check()
+        todo = ranges(start, end)
+        ends = {one.partition: one.end for one in todo}
+        known = next((one for one in (self._chosen, self._planned) if one is not None and one.ends == ends), None)
+        if known is None:
+            self.done(start)
+            self._leave_chosen()
+        executors = self._around.executors()
+        try:
+            self._begin(start)
+            if not self._around.finishing.settled():
+                raise AskAgain(_FINISHING_AGAIN)  # it ends the ranges that these begin behind
+            if known is None:
+                self._await_owners(todo, executors, end, batch)
+            with self._around.counts.step("log"):
+                recorded = self._record(todo)
+        except QueueAwayError:
+            raise AskAgain(_QUEUE_AGAIN) from None
+        grants = known.grants if known is not None else frozenset(self._take(ends))
+        with self._lock:
+            self._planned = PlannedBatch(self.name, self._numbers, ends, grants, batch)
+            self._chosen = self._waits = None
+        self._batches += 1
+        self._served |= dict.fromkeys(ends, self._batches)
+        self.last_batch = batch
+        self.last_plan = f"batch {batch or '(number unknown)'} of {counted(len(todo), 'range')} ({_examples(todo)})"
+        return self._told_to_read(recorded, executors, grants)
+
+    def done(self, position: Positions) -> None:
+        """Spark has written down that everything up to this offset is done."""
+        with self._lock:
+            self.position = position
+            batch = self._planned
+            if batch is None or any(position.get(partition, -1) < end for partition, end in batch.ends.items()):
+                return
+            self._planned = None
+        self._around.finishing.submit(batch)
+
+    def stop(self) -> None:
+        """The query has ended. What it was given and is not done with comes again to the next one."""
+        self._leave_chosen()
+        with self._lock:
+            batch, self._planned = self._planned, None
+        if batch is not None:
+            self._around.grants_in_use.put_back(batch.grants)
+
+    def busy(self) -> bool:
+        """A batch runs."""
+        return self._planned is not None or self._chosen is not None
+
+    # -- what precedes the first answer
+
+    @property
+    def _numbers(self) -> Mapping[QueueName, int]:
+        assert self._query is not None, "it has begun"
+        return self._query
+
+    def _begin(self, start: Positions) -> None:
+        """With the first question, once the Lease is held: take a number, and finish what the last query has written down as done
+        but had no time to finish."""
+        if self._query is None:
+            query = self._around.queues.begin()
+            if start:
+                self._around.queues.finish(query, start, {})
+            self._query = query
+
+    def _parsed(self, text: str) -> dict[Partition, int]:
+        positions = parse_offset(text)
+        of_these_queues(positions, self._around.queues.names, self._around.group)
+        return positions
+
+    def _check(self) -> None:
+        if why := self._around.over():
+            raise SourceError(why)
+
+    def _entering(self, start: Positions) -> Positions:
+        """The partitions that the offset does not have yet. They have no rows in the batch that names them first: so it is
+        written down from where they are read."""
+        if not start:
+            return first_positions(self._options.starting, self._around.queues)
+        there = self._around.ledger.read().ownership.partitions | (self._target or {}).keys()
+        missing = frozenset(one for one in there - start.keys() if one.queue in self._around.queues.names)
+        return committed_positions(missing, self._around.queues) if missing else {}
+
+    # -- the end of a batch
+
+    def _choose(self, start: Positions) -> tuple[Positions, list[Partition]]:
+        executors, most = self._around.executors(), self._options
+        due: list[Candidate] = []
+        idle: list[Candidate] = []
+
+        def pick(ownership: Ownership) -> list[PartitionGrant]:
+            candidates = self._candidates(ownership, start, executors)
+            found, waiting = self._due.split(candidates, self._around.clock())
+            due.extend(found)
+            idle.extend(waiting)
+            return [candidate.grant for candidate in found]
+
+        taken = self._around.grants_in_use.take(pick)
+        chosen: Chosen | None = None
+        try:
+            with self._around.counts.step("ahead"):
+                chosen = choose_end(in_turn(due, self._served), most.max_rows, most.max_bytes, self._ask)
+        finally:
+            ends = chosen.ends if chosen is not None else {}
+            kept = frozenset(grant for grant in taken if Partition(grant.queue, grant.partition) in ends)
+            self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
+        self._learn(due, chosen)
+        if ends:
+            self._chosen = PlannedBatch(self.name, self._numbers, ends, kept)
+        return ends, [candidate.partition for candidate in idle]
+
+    def _ask(self, questions: Sequence[Question]) -> list[AheadAnswer | None]:
+        answers = self._around.queues.ahead(self._numbers, questions)
+        gone = [place for place, answer in enumerate(answers) if isinstance(answer, Gone)]
+        if not gone:
+            return answers
+        behind = []
+        for place in gone:
+            question, answer = questions[place], answers[place]
+            assert isinstance(answer, Gone)
+            if self._options.fail_on_data_loss:
+                partition = Partition(question.grant.queue, question.grant.partition)
+                raise SourceError(lost(Range(partition, question.start, max(question.start + 1, answer.last)), answer.first))
+            behind.append(question._replace(start=answer.first - 1))
+        for place, answer in zip(gone, self._around.queues.ahead(self._numbers, behind), strict=True):
+            answers[place] = answer
+        return answers
+
+    def _candidates(self, ownership: Ownership, start: Positions, executors: Mapping[MemberId, Executor]) -> Iterable[Candidate]:
+        """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
+        is not registered here."""
+        for grant in ownership.owned:
+            position = start.get(partition := Partition(grant.queue, grant.partition))
+            if position is None or grant.member not in executors:
+                continue
+            most = None if self._target is None else self._target.get(partition, position)
+            if most is None or position < most:
+                yield Candidate(grant, position, most)
+
+    def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:
+        now = self._around.clock()
+        for candidate in due:
+            partition = candidate.partition
+            if partition in chosen.unasked:
+                continue
+            answer = chosen.answers[partition]
+            if isinstance(answer, LaterQuery):
+                self._leave_chosen()
+                raise superseded(answer.number)
+            if isinstance(answer, Ahead):
+                self.last_entries.saw(partition, answer.last)
+                if self._target is not None and partition not in chosen.ends:
+                    self._target = {**self._target, partition: candidate.position}  # what was up to there has gone
+            self._due.answered(candidate, chosen.ends.get(partition, candidate.position), answer, now)
+
+    def _leave_chosen(self) -> None:
+        chosen, self._chosen = self._chosen, None
+        if chosen is not None:
+            self._around.grants_in_use.put_back(chosen.grants)
+
+    def _await_target(self, start: Positions) -> None:
+        """AvailableNow: a query that has nothing new for Spark is at its end, so what waits for an owner is waited for here."""
+        short = sorted(partition for partition, last in (self._target or {}).items() if start.get(partition, last) < last)
+        if short and not self._around.stopping():
+            self._tell("%s: waiting for the owners of %s", self.name, _named(short))
+            raise AskAgain(_OWNERS_AGAIN)
+
+    # -- the ranges of a batch
+
+    def _await_owners(self, todo: list[Range], executors: Mapping[MemberId, Executor], end: Positions, batch: str) -> None:
+        """A batch that is repeated: after a restart of the driver the executors are new, and the ledger has to be. After
+        repeat_wait it goes on without: what has no owner is lent."""
+        found = owners(self._around.ledger.read().ownership.owned, executors, [one.partition for one in todo])
+        missing = sorted(one.partition for one in todo if one.partition not in found)
+        if not missing:
+            return
+        now = self._around.clock()
+        if self._waits is None or self._waits[0] != end:
+            self._waits = end, now
+            log.info("batch %s is repeated, and waits for the owners of %s", batch, _named(missing))
+        if now - self._waits[1] < self._around.repeat_wait:
+            raise AskAgain(_OWNERS_AGAIN)
+        log.warning("batch %s is repeated without the owners of %s: others borrow them", batch, _named(missing))
+
+    def _record(self, todo: Sequence[Range]) -> Recorded:
+        careful = self._options.fail_on_data_loss
+        return record_ranges(self._around.queues, self._numbers, todo, self._around.counts, fail_on_data_loss=careful)
+
+    def _take(self, ends: Mapping[Partition, int]) -> list[PartitionGrant]:
+        return self._around.grants_in_use.take(
+            lambda ownership: [one for one in ownership.owned if Partition(one.queue, one.partition) in ends]
+        )
+
+    def _told_to_read(
+        self, recorded: Recorded, executors: Mapping[MemberId, Executor], grants: frozenset[PartitionGrant]
+    ) -> dict[str, Any]:
+        ownership, queues = self._around.ledger.read().ownership, self._around.queues
+        named = ownership.owned | (ownership.revoking & grants)
+        owned = owners(named, executors, [one.partition for one in recorded])
+        addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in recorded}}
+        return {
+            "ranges": [
+                placed(one, owned.get(one.partition), executors)
+                | {"kind": addresses[one.partition.queue]["kind"], "redeliveredTo": logged.seen}
+                | dict(queues.keys(one.partition))
+                for one, logged in recorded.items()
+            ],
+            "queues": {queue: {**address, "query": self._numbers[queue]} for queue, address in addresses.items()},
+        }
+
+    def _tell(self, text: str, *arguments: object) -> None:
+        now = self._around.clock()
+        if now - self._told > _TOLD_EVERY:
+            self._told = now
+            log.info(text, *arguments)
+
+
+def _named(partitions: Sequence[Partition], most: int = 10) -> str:
+    """Some of them, for people."""
+    named = ", ".join(f"{queue}/{number}" for queue, number in partitions[:most])
+    return named + (f" and {len(partitions) - most:,} more" if len(partitions) > most else "")
+
+
+def _examples(todo: Sequence[Range], most: int = 3) -> str:
+    named = ", ".join(f"{one.partition.queue}/{one.partition.number} {one.start + 1} to {one.end}" for one in todo[:most])
+    return named + (", …" if len(todo) > most else "")

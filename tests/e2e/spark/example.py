@@ -1,0 +1,104 @@
+"""The examples of manifests/examples as they stand, on a cluster that has no registry and no storage of its own.
+
+What is changed: the pods get the machine's programs mounted, because the image is nearly empty, and ask for less CPU than they
+should on a machine of two. What is added: the image under the example's name, and a volume for the example's claim.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster import Cluster
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "examples"
+IMAGE = "docker.io/library/orders-spark:1"
+_TEMPLATES = ("executor.yaml", "driver-template.yaml")
+
+Object = dict[str, Any]
+
+
+class Example:
+    """One folder of the examples, rendered by kustomize for a namespace."""
+
+    def __init__(self, cluster: Cluster, folder: str, namespace: str) -> None:
+        self._cluster, self._namespace = cluster, namespace
+        text = cluster.kubectl("kustomize", str(EXAMPLES / folder))
+        self.written = list(yaml.safe_load_all(text))
+        """As a user applies it."""
+        self.objects: list[Object] = [self._adapted(one) for one in yaml.safe_load_all(text.replace("500m", "50m"))]
+
+    def apply(self, *, without: Iterable[str] = ()) -> None:
+        """All of its objects, but those of some kinds."""
+        self._cluster.apply(*(one for one in self.objects if one["kind"] not in set(without)))
+
+    def one(self, kind: str, name: str = "") -> Object:
+        """The object of this kind and name."""
+        (found,) = (one for one in self.objects if one["kind"] == kind and name in ("", one["metadata"]["name"]))
+        return found
+
+    def pods(self) -> Iterator[Object]:
+        """The pods that it describes, as a user would have them."""
+        for one in self.written:
+            if one["kind"] in ("Deployment", "Job"):
+                yield one["spec"]["template"]
+            elif one["kind"] == "ConfigMap":
+                yield from (yaml.safe_load(one["data"][name]) for name in _TEMPLATES if name in one["data"])
+            elif one["kind"] == "SparkApplication":
+                yield from (one["spec"][role]["template"] for role in ("driver", "executor"))
+
+    def provide_volume(self, claim: str = "orders-data") -> Path:
+        """The storage of the example's claim: a folder of the machine, which is the node's. Gives the folder."""
+        folder = self._cluster.folder / f"{self._namespace}-{claim}"
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)  # no fsGroup is applied to a hostPath
+        spec = {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(folder), "type": "Directory"},
+            "claimRef": {"namespace": self._namespace, "name": claim},
+        }
+        name = f"{self._namespace}-{claim}"
+        self._cluster.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+        return folder
+
+    def refused_by_restricted(self) -> list[str]:
+        """Why the Pod Security profile `restricted` would not admit some of its pods."""
+        name = f"{self._namespace}-restricted"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        self._cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        refused = []
+        for number, pod in enumerate(self.pods()):
+            containers = [{"image": "none", **one} for one in pod["spec"]["containers"]]
+            spec = {**pod["spec"], "containers": containers, "serviceAccountName": "default", "restartPolicy": "Always"}
+            made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}", "namespace": name}, "spec": spec}
+            try:
+                self._cluster.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(made))
+            except Exception as error:  # kubectl's words are the answer
+                refused.append(str(error))
+        self._cluster.kubectl("delete", "namespace", name, "--wait=false")
+        return refused
+
+    def _adapted(self, one: Object) -> Object:
+        one["metadata"]["namespace"] = self._namespace
+        for subject in one.get("subjects", ()):
+            subject.setdefault("namespace", self._namespace)
+        if one["kind"] in ("Deployment", "Job"):
+            self._mount(one["spec"]["template"]["spec"])
+        elif one["kind"] == "ConfigMap":
+            for name in set(one["data"]).intersection(_TEMPLATES):
+                template = yaml.safe_load(one["data"][name])
+                self._mount(template["spec"])
+                one["data"][name] = yaml.safe_dump(template)
+        elif one["kind"] == "SparkApplication":
+            for role in ("driver", "executor"):
+                self._mount(one["spec"][role]["template"]["spec"])
+        return one
+
+    def _mount(self, pod: Object) -> None:
+        volumes, mounts = self._cluster.host_volumes()
+        pod["volumes"] += volumes
+        pod["containers"][0]["volumeMounts"] += mounts
