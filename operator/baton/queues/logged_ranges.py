@@ -66,6 +66,8 @@ class RangeToLog(NamedTuple):
     partition: int
     start: int
     end: int
+    partly: bool = False
+    """What is there of it is enough: the queue has said that not all is (Gone)."""
 
 
 class Logged(NamedTuple):

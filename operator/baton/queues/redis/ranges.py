@@ -92,7 +92,7 @@ class RedisRanges:
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[Logged | Gone | LaterQuery]:
         """From now on they can be read, whoever owns them. What is before their starts is finished with. In their order; the same
         range may be logged again, and gets the same answer."""
-        runs = [(partition, (query, start, end)) for partition, start, end in ranges]
+        runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
         return [_logged(answer) for answer in self._run(scripts.LOG, runs)]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[Finished | Unlogged | LaterQuery]:

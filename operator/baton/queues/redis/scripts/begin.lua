@@ -7,7 +7,7 @@ if not known[3] then return {'UNKNOWN'} end
 local clock = redis.call('TIME')
 local time, history = clock[1] * 1e6 + clock[2], redis.call('INFO', 'replication'):match('master_replid:(%w+)')
 local APART = 6e7
-local jump = known[2] == history and 0 or APART
+local jump = (not known[1] or known[2] == history) and 0 or APART
 local number = math.max(tonumber(known[1] or 0) + 1, tonumber(ARGV[1]) + 1, time) + jump
 redis.call('HSET', KEYS[1], 'query', string.format('%d', number), 'queryHistory', history)
 return {'OK', number}

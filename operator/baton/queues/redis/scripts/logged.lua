@@ -92,12 +92,12 @@ local function finish_up_to(finish)
   if gaps then
     cut(committed, true)
     all, gone = cut(finish, true)
-    done = done + gone
+    -- Of what somebody else added and no reader has named, this counts too many; when nothing is left, it is known.
+    done = #redis.call('XRANGE', STREAM, '-', id(last), 'COUNT', 1) == 0 and last or done + gone
   else
     all = cut(finish)
     done = finish
   end
-  if finish >= last then done = finish end
   redis.call('HSET', PROGRESS, 'committed', finish, 'done', done)
   if finish >= last then -- what comes is as large as it is
     redis.call('HSET', PROGRESS, 'largestBefore', redis.call('HGET', PROGRESS, 'largest') or 0)
@@ -152,15 +152,15 @@ local function gone(start, finish)
 end
 
 -- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
--- answered instead (GONE), or nil; entries up to which all may have been handed out before; and how many there may be at most.
-local function log_range(start, finish)
+-- answered instead (GONE), or nil (`partly`: also where a pod has finished with some of its entries); entries up to which all may have been handed out before; and how many there may be at most.
+local function log_range(start, finish, partly)
   look()
   summary()
   local fields = redis.call('HMGET', PROGRESS, 'logged', 'planned', 'logSeen', 'count', 'finished', 'seen', 'last', 'voided',
     'voidedTo', 'spoiled', 'committed', 'done')
   if tonumber(fields[1]) == start and tonumber(fields[2]) == finish then return nil, tonumber(fields[3]), tonumber(fields[4]) end
   local finished, last = tonumber(fields[5] or 0), tonumber(fields[7] or 0)
-  local spoiled = fields[10] and tonumber(fields[8]) == start and tonumber(fields[9]) == finish
+  local spoiled = fields[10] and not partly and tonumber(fields[8]) == start and tonumber(fields[9]) == finish
   if start < finished or finish < start or finish > last or spoiled then return gone(start, finish) end
   -- Each number behind `committed` has an entry, if none was finished singly and none was skipped, nor removed by hand.
   local committed, done = tonumber(fields[11] or 0), tonumber(fields[12] or 0)
@@ -168,7 +168,7 @@ local function log_range(start, finish)
   local whole = dense and redis.call('XLEN', STREAM) >= last - committed
   local first = whole and start + 1 or first_behind(start, finish)
   if finish > start and not whole then
-    if dense and first ~= start + 1 or last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
+    if dense and not partly and first ~= start + 1 or last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
   end
 
   -- Another range may be logged, by a query that knew less or more: it was handed out.
