@@ -100,12 +100,13 @@ class FleetQueues:
                 answers[place] = answer
         return answers
 
-    def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range]) -> dict[Range, LogAnswer]:
-        """Record ranges. Raises QueueAwayError; what was recorded by then may be recorded again."""
+    def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range], *, partly: bool = False) -> dict[Range, LogAnswer]:
+        """Record ranges. `partly`: what is there of them is enough. Raises QueueAwayError; what was recorded by then may be
+        recorded again."""
         found: dict[Range, LogAnswer] = {}
         for name, places in _by_queue(one.partition.queue for one in ranges):
             mine = [ranges[place] for place in places]
-            told = [RangeToLog(one.partition.number, one.start, one.end) for one in mine]
+            told = [RangeToLog(one.partition.number, one.start, one.end, partly) for one in mine]
             answers = self._ask(name, methodcaller("log", query[name], told))
             found |= zip(mine, answers, strict=True)
         return found

@@ -28,10 +28,10 @@ def record_ranges(
 ) -> Recorded:
     """Those of the ranges that there are, as they are. Raises SourceError and QueueAwayError."""
     recorded: dict[Range, Logged] = {}
-    left = list(todo)
+    left, partly = list(todo), False
     while left:
         shorter: list[Range] = []
-        for one, answer in queues.log(query, left).items():
+        for one, answer in queues.log(query, left, partly=partly).items():
             match answer:
                 case Logged():
                     recorded[one] = answer
@@ -43,9 +43,9 @@ def record_ranges(
                     there = Range(one.partition, max(one.start, first - 1), min(one.end, last))
                     counts.add("positions_lost", one.end - one.start - max(0, there.end - there.start))
                     log.warning("%s", lost(one, first))
-                    if there.start < there.end and there != one:
+                    if there.start < there.end:
                         shorter.append(there)
-        left = shorter
+        left, partly = shorter, True
     return recorded
 
 

@@ -1,7 +1,9 @@
 """Drivers, tasks, pods and losses in any order: a batch that is done had exactly its rows, and what is not done is there."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pytest
 import redis
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.integration
 
 STEPS = 250
 PAGE = 3
+Answer = TypeVar("Answer")
 Rows = dict[int, bytes]
 """Values by the numbers of their entries."""
 
@@ -65,7 +68,7 @@ class World:
         """The latest attempt that was answered, by query, batch and evaluation."""
         self.acknowledged: set[bytes] = set()
         self.lost: set[bytes] = set()
-        self.saved: tuple[dict[bytes, bytes], int] | None = None
+        self.saved: tuple[dict[Any, Any], int] | None = None
         self.losses = self.foreigners = 0
 
     async def step(self) -> None:
@@ -229,10 +232,10 @@ class World:
         return self.queries[-1]
 
     def entries(self, start: int, end: int) -> Rows:
-        found = self.raw.xrange(self.keys.stream, "(" + entry_id(start), entry_id(end))
+        found: Any = self.raw.xrange(self.keys.stream, "(" + entry_id(start), entry_id(end))
         return {entry_number(entry): fields[b"v"] for entry, fields in found if b"v" in fields}
 
-    def twice(self, ask):  # type: ignore[no-untyped-def]
+    def twice(self, ask: Callable[[], Answer]) -> Answer:
         """A reply is lost now and then; the next is the same."""
         answer = ask()
         if self.dice.random() < 0.3:
