@@ -91,7 +91,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     } catch (RuntimeException failed) {
       LOG.info("Stream {} ended: {}", name, failed.getMessage());
     } finally {
-      Receipts.forget(name);
+      Receipts.end(name);
     }
   }
 

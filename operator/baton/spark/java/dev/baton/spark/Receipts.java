@@ -14,6 +14,7 @@ public final class Receipts extends AccumulatorV2<String, List<String>> {
   private static final Map<String, Receipts> BY_STREAM = new ConcurrentHashMap<>();
 
   private final List<String> reports = new ArrayList<>();
+  private transient boolean ended;
 
   /** Those of a stream. Without a name: Spark's pages would show all of them. */
   static Receipts of(String stream) {
@@ -26,14 +27,18 @@ public final class Receipts extends AccumulatorV2<String, List<String>> {
         });
   }
 
-  static void forget(String stream) {
-    BY_STREAM.remove(stream);
+  /** The stream has ended: after the next time nobody asks for its reports. */
+  static void end(String stream) {
+    Receipts found = BY_STREAM.get(stream);
+    if (found != null) found.ended = true;
   }
 
   /** The reports of a stream since the last time, as a JSON list. */
   public static String drain(String stream) {
     Receipts found = BY_STREAM.get(stream);
-    return found == null ? "[]" : found.drain();
+    if (found == null) return "[]";
+    if (found.ended) BY_STREAM.remove(stream);
+    return found.drain();
   }
 
   private synchronized String drain() {

@@ -13,6 +13,7 @@ import java.util.Timer;
 import java.util.TimerTask;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import redis.clients.jedis.ClientSetInfoConfig;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
@@ -20,7 +21,7 @@ import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.Protocol.Command;
-import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisAccessControlException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.providers.ConnectionProvider;
@@ -128,9 +129,13 @@ final class RedisConnections implements AutoCloseable {
   }
 
   private JedisClientConfig client(JsonNode user, JsonNode password, int database) {
-    int timeout = (int) (1000 * where.path("timeoutSeconds").asDouble(5));
     DefaultJedisClientConfig.Builder client =
-        DefaultJedisClientConfig.builder().timeoutMillis(timeout).database(database).clientName("baton-spark");
+        DefaultJedisClientConfig.builder()
+            .socketTimeoutMillis(milliseconds("timeoutSeconds"))
+            .connectionTimeoutMillis(milliseconds("connectSeconds"))
+            .database(database)
+            .clientName(where.path("clientName").asText(null))
+            .clientSetInfoConfig(ClientSetInfoConfig.DISABLED); // one right less that the user must have
     if (!user.asText("").isEmpty()) client.user(user.asText());
     if (password.isTextual()) client.password(password.asText());
     JsonNode tls = where.path("tls");
@@ -140,9 +145,13 @@ final class RedisConnections implements AutoCloseable {
     return client.build();
   }
 
+  private int milliseconds(String name) {
+    return (int) (1000 * where.path(name).asDouble(5));
+  }
+
   private Set<HostAndPort> nodes() {
-    if (!where.path("unix").isMissingNode() && !where.path("unix").isNull()) {
-      throw new JedisConnectionException("Spark's executors reach no Redis by a Unix socket: give a URL with host and port");
+    if (where.path("unix").isTextual()) {
+      throw new JedisAccessControlException("executors reach no server by a Unix socket: give the fleet a URL with host and port");
     }
     Set<HostAndPort> nodes = new LinkedHashSet<>();
     where.path("nodes").forEach(node -> nodes.add(HostAndPort.from(node.asText())));

@@ -1,7 +1,6 @@
 package dev.baton.spark;
 
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.List;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
@@ -22,6 +21,8 @@ final class RedisPages implements AutoCloseable {
   /** Entries up to this size are not told apart (`grown` in partition.lua). */
   private static final long SMALL = 1 << 16;
   private static final int GROWTH = 8;
+  /** Which of a partition's keys (keys.py). */
+  private static final int PROGRESS = 2;
 
   private final Range range;
   private final PlannedQueue queue;
@@ -30,17 +31,19 @@ final class RedisPages implements AutoCloseable {
   private final Patience patience;
   private Connection connection;
   private boolean wholeScript;
-  private long after;
+  private String after;
   private int asked;
   private int count = 1;
+  private long most = 1;
   private boolean atEnd;
   private boolean lent;
+  private boolean closed;
 
   RedisPages(Range range, Reader reader) {
     this.range = range;
     this.queue = range.planned().value();
     this.reader = reader;
-    this.after = range.start();
+    this.after = range.start() + "-0";
     this.atEnd = range.start() >= range.end();
     this.connections = RedisConnections.to(queue.server());
     this.patience = new Patience(reader.task());
@@ -53,42 +56,49 @@ final class RedisPages implements AutoCloseable {
 
   /** The next entries, as XRANGE answers them, in a list that can be changed; null after the last. */
   List<Object> next() throws RefusedException {
-    if (atEnd) {
-      close();
-      return null;
-    }
-    List<Object> page = patience.until(this::attempt, this::drop);
+    if (atEnd) return null;
+    List<Object> page = patience.until(this::attempt, this::again);
     atEnd = page.size() < asked;
     if (!page.isEmpty()) {
-      after = EntryRow.number(page.get(page.size() - 1));
-      atEnd |= after >= range.end();
+      Object last = page.get(page.size() - 1);
+      after = EntryRow.id(last);
+      atEnd |= EntryRow.number(last) >= range.end();
       resize(page);
     }
-    if (!atEnd) patience.once(this::send, this::drop);
+    if (!atEnd) patience.once(this::send, this::again);
+    else if (fenced() && !after.equals(range.end() + "-0")) throw gone();
     return page;
   }
 
-  /** Gives the connection back; one with an answer that nobody has read is closed. */
+  /** Gives the connection back; one with an answer that nobody has read is of no use to others. */
   @Override
   public void close() {
-    if (connection != null && !atEnd) connection.setBroken();
-    drop();
+    if (closed) return;
+    closed = true;
+    if (connection != null && atEnd) connection.close();
+    else drop();
     connections.close();
   }
 
   private List<Object> attempt() throws RefusedException {
     if (connection == null) send();
-    List<Object> answers = connection.getMany(fenced() ? 5 : 1);
-    if (!fenced()) return list(raised(answers.get(0)));
+    List<Object> answers = connection.getMany(fenced() ? 5 : 2);
+    if (!fenced()) return entries(answers, 0);
     List<Object> done = list(raised(answers.get(4), answers));
     if (done.get(0) instanceof JedisDataException failed && failed.getMessage().startsWith("NOSCRIPT")) {
       wholeScript = true;
       send();
       return attempt();
     }
+    wholeScript = false;
     check(list(raised(done.get(0))));
-    limit(list(raised(done.get(1))));
-    return list(raised(done.get(2)));
+    return entries(done, 1);
+  }
+
+  /** From the answers of HMGET and XRANGE. */
+  private List<Object> entries(List<Object> answers, int from) {
+    limit(list(raised(answers.get(from))));
+    return list(raised(answers.get(from + 1)));
   }
 
   private void send() {
@@ -97,10 +107,10 @@ final class RedisPages implements AutoCloseable {
     if (fenced()) {
       connection.sendCommand(Command.MULTI);
       connection.sendCommand(reading());
-      connection.sendCommand(Command.HMGET, range.keys().get(2), "largest", "largestBefore");
     }
+    connection.sendCommand(Command.HMGET, range.keys().get(PROGRESS), "largest", "largestBefore");
     connection.sendCommand(
-        Command.XRANGE, range.stream(), "(" + after + "-0", range.end() + "-0", "COUNT", Integer.toString(asked));
+        Command.XRANGE, range.stream(), "(" + after, range.end() + "-0", "COUNT", Integer.toString(asked));
     if (fenced()) connection.sendCommand(Command.EXEC);
     connection.getMany(0); // sends what is written, and reads nothing
   }
@@ -125,14 +135,23 @@ final class RedisPages implements AutoCloseable {
       lent = word(answer, 1).equals("lent");
       return;
     }
-    String what = "Partition " + range.partition() + " of queue " + range.queue() + " up to " + range.end();
-    throw new RefusedException(code, what + switch (code) {
+    throw new RefusedException(code, what() + switch (code) {
       case "LENT" -> " is read by a later attempt of this task, in executor " + word(answer, 2) + ": this one ends";
       case "QUERY" -> " belongs to query " + word(answer, 1) + " now, which another driver or a later start has begun: this is "
           + queue.query();
+      case "UNKNOWN" -> " is not there: somebody deleted the queue";
       case "UNLOGGED" -> " is not to be read any more: its batch is done, or it was given up";
       default -> " is refused by the queue: " + code;
     });
+  }
+
+  /** A range ends with an entry that is there, and nothing of it is removed before it is finished. */
+  private RefusedException gone() {
+    return new RefusedException("GONE", what() + " is not there as it was: somebody deleted entries behind " + after + " at the server");
+  }
+
+  private String what() {
+    return "Partition " + range.partition() + " of queue " + range.queue() + " up to " + range.end();
   }
 
   /** The queue knows how large its largest entry is, if that is large: no page may be larger than there is room for. */
@@ -144,8 +163,6 @@ final class RedisPages implements AutoCloseable {
     most = Math.max(1, MOST / largest);
   }
 
-  private long most = MOST / SMALL;
-
   /** How many entries are asked for next. */
   private void resize(List<Object> page) {
     long bytes = 0;
@@ -156,10 +173,18 @@ final class RedisPages implements AutoCloseable {
     count = (int) Math.max(1, Math.min(Math.min(fit, most), (long) GROWTH * asked));
   }
 
-  private void drop() {
-    if (connection != null) connection.close();
-    connection = null;
+  /** After a failure: the server may be another now. */
+  private void again() {
+    drop();
     connections.locate();
+  }
+
+  private void drop() {
+    if (connection != null) {
+      connection.setBroken();
+      connection.close();
+      connection = null;
+    }
   }
 
   /** Throws the error that an answer is. Of a transaction that was not carried out, the reason is in an answer before. */

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
@@ -12,12 +13,17 @@ import java.security.KeyStore;
 import java.security.PrivateKey;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
 import java.security.spec.InvalidKeySpecException;
 import java.security.spec.PKCS8EncodedKeySpec;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.Collection;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import javax.net.ssl.KeyManager;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
@@ -25,6 +31,7 @@ import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSocketFactory;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
+import javax.net.ssl.X509TrustManager;
 import redis.clients.jedis.exceptions.JedisAccessControlException;
 
 /** TLS by PEM files, as Python and Redis have them: certificates to trust, and one of the client's own with its key. */
@@ -57,10 +64,18 @@ final class TlsFiles {
 
   /** Null: what this Java trusts. */
   private static TrustManager[] trusted(JsonNode tls) throws IOException, GeneralSecurityException {
-    if (!tls.path("ca").isTextual()) return null;
+    if (!tls.path("verify").asBoolean(true)) return new TrustManager[] {new TrustAnything()};
+    List<Certificate> found = new ArrayList<>();
+    if (tls.path("ca").isTextual()) found.addAll(certificates(tls.path("ca").asText()));
+    if (tls.path("caData").isTextual()) found.addAll(parsed(tls.path("caData").asText()));
+    if (tls.path("caFolder").isTextual()) {
+      try (Stream<Path> files = Files.list(Path.of(tls.path("caFolder").asText()))) {
+        for (Path file : (Iterable<Path>) files.filter(Files::isRegularFile)::iterator) found.addAll(certificates(file.toString()));
+      }
+    }
+    if (found.isEmpty()) return null;
     KeyStore store = empty();
-    int number = 0;
-    for (Certificate one : certificates(tls.path("ca").asText())) store.setCertificateEntry("ca-" + number++, one);
+    for (Certificate one : found) store.setCertificateEntry("ca-" + store.size(), one);
     TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
     factory.init(store);
     return factory.getTrustManagers();
@@ -83,9 +98,26 @@ final class TlsFiles {
   }
 
   private static Collection<? extends Certificate> certificates(String file) throws IOException, GeneralSecurityException {
-    String text = Files.readString(Path.of(file)).replaceAll("(?s)-----BEGIN [A-Z ]*PRIVATE KEY.*?-----END [A-Z ]*-----", "");
-    try (InputStream bytes = new ByteArrayInputStream(text.getBytes(java.nio.charset.StandardCharsets.UTF_8))) {
-      return CertificateFactory.getInstance("X.509").generateCertificates(bytes);
+    return parsed(Files.readString(Path.of(file)));
+  }
+
+  private static Collection<? extends Certificate> parsed(String pem) throws GeneralSecurityException {
+    String text = pem.replaceAll("(?s)-----BEGIN [A-Z ]*PRIVATE KEY.*?-----END [A-Z ]*-----", "");
+    InputStream bytes = new ByteArrayInputStream(text.getBytes(StandardCharsets.UTF_8));
+    return CertificateFactory.getInstance("X.509").generateCertificates(bytes);
+  }
+
+  /** What the URL says by ssl_cert_reqs=none. */
+  private static final class TrustAnything implements X509TrustManager {
+    @Override
+    public void checkClientTrusted(X509Certificate[] chain, String type) {}
+
+    @Override
+    public void checkServerTrusted(X509Certificate[] chain, String type) {}
+
+    @Override
+    public X509Certificate[] getAcceptedIssuers() {
+      return new X509Certificate[0];
     }
   }
 
@@ -117,7 +149,7 @@ final class TlsFiles {
   }
 
   private static byte[] concatenated(byte[] first, byte[] second) {
-    byte[] both = java.util.Arrays.copyOf(first, first.length + second.length);
+    byte[] both = Arrays.copyOf(first, first.length + second.length);
     System.arraycopy(second, 0, both, first.length, second.length);
     return both;
   }

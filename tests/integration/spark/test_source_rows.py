@@ -1,0 +1,162 @@
+"""What Spark makes of the source: rows, columns, batches, and what it says when something is wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tests.integration.spark.stand_in import Kept, StandIn, drained, started
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+pytestmark = pytest.mark.integration
+
+COLUMNS = ["queue", "partition", "offset", "key", "value", "headers", "timestamp", "epoch", "redelivered"]
+
+
+@pytest.fixture
+def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
+    with StandIn(spark, server.url) as made:
+        yield made
+
+
+def test_a_row_has_what_was_sent(source: StandIn, tmp_path: Path) -> None:
+    sent = source.producer.send("a", b"\x00first", {"trace": b"\xff\x00", "name": "gr\u00f6\u00dfe"}, partition=0)
+    source.producer.send(None, "second", partition=0)
+    source.producer.send("b", "other", partition=1)
+    kept = Kept()
+    drained(source.stream(), kept, tmp_path)
+    [rows] = kept.batches.values()
+    assert rows[0].__fields__ == COLUMNS
+    first, second, other = rows
+    assert (first.queue, first.partition, first.key, first.value) == ("orders", 0, b"a", b"\x00first")
+    assert first.headers == {"trace": b"\xff\x00", "name": "gr\u00f6\u00dfe".encode()}
+    assert f"{first.offset}-0" == sent.offset and second.offset == first.offset + 1
+    assert abs(first.timestamp.timestamp() - second.timestamp.timestamp()) < 60
+    assert (second.key, second.headers, second.epoch, second.redelivered) == (b"", {}, 1, False)
+    assert (other.partition, other.value) == (1, b"other")
+
+
+def test_a_batch_read_has_all_that_is_there_and_leaves_it(source: StandIn) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(5000)])
+    rows = source.table().where("offset > 0 and partition >= 0")
+    assert rows.count() == source.table().count() == 5000
+    assert sorted(int(row.value) for row in rows.select("value").collect()) == list(range(5000))
+    assert not any(asked[0] == "plan" for asked in source.asked)
+
+
+def test_only_the_columns_that_are_asked_for_are_made(source: StandIn) -> None:
+    source.producer.send("a", "x", {"h": "y"}, partition=1)
+    narrow = source.table().select("partition", "headers")
+    plan = narrow._jdf.queryExecution().executedPlan().toString()
+    assert "partition#" in plan and "value#" not in plan
+    assert narrow.collect() == [Row(partition=1, headers={"h": b"y"})]
+
+
+def test_an_unfinished_batch_comes_again_with_the_same_rows(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(300)])
+    seen: list[list[Row]] = []
+
+    def fail(rows: DataFrame, batch: int) -> None:
+        seen.append(sorted(rows.collect(), key=lambda row: (row.partition, row.offset)))
+        raise RuntimeError("the test's function fails")
+
+    with pytest.raises(StreamingQueryException):
+        started(source.stream(), fail, tmp_path).awaitTermination()
+    source.producer.send_many([(f"key-{n}", f"later {n}") for n in range(300)])
+    kept = Kept()
+    drained(source.stream(), kept, tmp_path)
+    assert sorted(kept.batches) == [0, 1]
+    assert kept.batches[0] == seen[0] and len(seen[0]) == 300
+    assert sorted(row.value for row in kept.batches[1]) == sorted(f"later {n}".encode() for n in range(300))
+
+
+def test_available_now_ends_when_it_has_what_was_there(source: StandIn, tmp_path: Path) -> None:
+    source.most = 40
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(200)])
+    kept = Kept()
+    query = drained(source.stream(), kept, tmp_path)
+    assert kept.values() == sorted(str(n) for n in range(200))
+    assert max(len(rows) for rows in kept.batches.values()) <= 80
+    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    assert sum(one["numInputRows"] for one in progress) == 200
+    described = progress[-1]["sources"][0]
+    assert described["description"] == f"baton[{source.group}]"
+    assert described["metrics"] == {"partitionsOwned": "2"}
+    assert [asked[0] for asked in source.asked].count("prepareAvailableNow") == 1
+
+
+def test_the_decisions_hear_the_options_the_query_and_the_batch(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send("a", "x")
+    query = drained(source.stream(maxRowsPerTrigger="5"), Kept(), tmp_path)
+    asked = {one[0]: one[1:] for one in reversed(source.asked)}
+    assert '"maxrowspertrigger":"5"' in asked["open"][0] and '"checkpointlocation":' in asked["open"][0]
+    assert asked["open"][1] == query.id
+    assert asked["plan"][3] == "0"
+    until(lambda: any(one[0] == "stop" for one in source.asked), "the stream is stopped")
+
+
+def test_every_range_is_read_on_its_owner_and_reported(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+    drained(source.stream(), Kept(), tmp_path)
+    reports = source.reports()
+    assert [one["how"] for one in reports] == ["owner"] * 2
+    assert sum(one["rows"] for one in reports) == 100
+    assert sum(one["bytes"] for one in reports) == sum(len(f"key-{n}{n}") for n in range(100))
+
+
+def test_what_somebody_else_added_is_no_row_and_is_reported(source: StandIn, tmp_path: Path) -> None:
+    for n in range(3):
+        source.producer.send(None, f"{n}", partition=0)
+    stream = str(source.ranges.keys(0)["stream"])
+    with source.raw() as raw:
+        last = raw.xrevrange(stream, count=1)[0][0].decode()
+        number = int(last.partition("-")[0])
+        raw.xadd(stream, {"k": "", "v": "foreign", "t": "1"}, id=f"{number}-1")
+        raw.xadd(stream, {"k": "", "v": "foreign", "t": "1"}, id=f"{number}-2")
+    source.producer.send(None, "3", partition=0)
+    kept = Kept()
+    drained(source.stream(), kept, tmp_path)
+    assert kept.values() == ["0", "1", "2", "3"]
+    assert source.reports()[0]["foreign"] == [f"{number}-1", f"{number}-2"]
+
+
+def test_the_schema_is_the_sources(spark: SparkSession, source: StandIn) -> None:
+    with pytest.raises(Exception, match="user-specified schema"):
+        spark.readStream.format("baton").schema("value string").option("group", source.group).load()
+
+
+def test_without_its_fleet_a_group_says_what_to_call(spark: SparkSession) -> None:
+    with pytest.raises(IllegalArgumentException, match="needs the option group") as missing:
+        spark.readStream.format("baton").load()
+    with pytest.raises(IllegalArgumentException, match=r"No fleet of group refunds runs .* fleet.start\(\)") as unknown:
+        spark.read.format("baton").option("group", "refunds").load()
+    assert not any("\n" in str(raised.value).strip() for raised in (missing, unknown))
+
+
+def test_an_error_of_the_decisions_ends_the_query_with_its_text(source: StandIn, tmp_path: Path) -> None:
+    source.answers["latestOffset"] = lambda: {"error": "Queue orders has 4 partitions, and the checkpoint 8"}
+    with pytest.raises(StreamingQueryException, match="Queue orders has 4 partitions, and the checkpoint 8"):
+        started(source.stream(), Kept(), tmp_path).awaitTermination()
+
+
+def test_what_fails_in_python_is_told_without_its_traceback(source: StandIn, tmp_path: Path) -> None:
+    def fail() -> Any:
+        raise ZeroDivisionError("a test divides")
+
+    source.answers["batch"] = fail
+    with pytest.raises(Exception, match=r"does not answer: .*a test divides") as raised:
+        source.table().count()
+    assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]
+
+
+def test_a_plan_may_be_waited_for_and_the_wait_be_stopped(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send("a", "x")
+    source.answers["plan"] = lambda: {"again": 10}
+    query = started(source.stream(), Kept(), tmp_path)
+    until(lambda: sum(asked[0] == "plan" for asked in source.asked) > 3, "it is asked again")
+    query.stop()
+    assert query.exception() is None

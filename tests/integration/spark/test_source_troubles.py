@@ -1,0 +1,167 @@
+"""Executors and servers that fail in the middle of a read, reads beside each other, and entries that are large."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.integration.spark.stand_in import Owner, StandIn, drained, started
+from tests.integration.spark.world import executor_pids
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+pytestmark = pytest.mark.integration
+
+NOBODY = Owner("", "")
+
+
+@pytest.fixture
+def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
+    with StandIn(spark, server.url) as made:
+        yield made
+
+
+def values(rows: DataFrame) -> list[str]:
+    return sorted(row.value.decode() for row in rows.select("value").collect())
+
+
+def slowly(rows: DataFrame, marks: Path) -> DataFrame:
+    """The rows again, which wait at the 500th of each partition until the folder has a file `go`."""
+    folder = str(marks)
+
+    def wait(parts):  # type: ignore[no-untyped-def]
+        import time
+        from pathlib import Path
+
+        for nth, row in enumerate(parts):
+            if nth == 500:
+                (Path(folder) / f"waits-{row.partition}").touch()
+                while not (Path(folder) / "go").exists():
+                    time.sleep(0.02)
+            yield row
+
+    return rows.rdd.mapPartitions(wait).toDF(rows.schema)
+
+
+def test_what_a_killed_executor_was_reading_is_lent_on(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
+    read: list[list[str]] = []
+    query = started(
+        source.stream(), lambda rows, _: read.append(values(slowly(rows, tmp_path))), tmp_path / "checkpoint", available_now=True
+    )
+    until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+    [pid] = executor_pids(source.owners[1].executor)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not executor_pids(source.owners[1].executor), "it is gone")
+    (tmp_path / "go").touch()
+    query.awaitTermination()
+    assert read == [sorted(str(n) for n in range(40_000))]
+    assert {one["how"] for one in source.reports()} == {"owner", "lent"}
+
+
+def test_a_function_that_evaluates_twice_sees_the_same_rows(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(500)])
+    seen: list[list[str]] = []
+
+    def twice(rows: DataFrame, _: int) -> None:
+        seen.append(values(rows))
+        source.producer.send("key-1", "later")
+        seen.append(values(rows))
+
+    drained(source.stream(), twice, tmp_path)
+    assert seen[0] == seen[1] == sorted(str(n) for n in range(500))
+
+
+def test_two_evaluations_at_once_read_what_is_lent_to_both(source: StandIn, tmp_path: Path) -> None:
+    source.owners = [NOBODY, NOBODY]
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(3000)])
+    source.answers["latestOffset"] = lambda: {
+        "orders": {str(number): one.last for number, one in source.ranges.positions().items()}
+    }
+    seen: list[list[str]] = []
+
+    def both(rows: DataFrame, _: int) -> None:
+        threads = [threading.Thread(target=lambda: seen.append(values(rows))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    drained(source.stream(), both, tmp_path)
+    assert seen == [sorted(str(n) for n in range(3000))] * 2
+    assert [one["how"] for one in source.reports()] == ["lent"] * 4
+
+
+def test_large_entries_fit_into_small_executors(source: StandIn, tmp_path: Path) -> None:
+    large = b"x" * 5_000_000
+    for n in range(50):
+        source.producer.send(f"key-{n}", large + b"%d" % n)
+    seen: list[int] = []
+
+    def lengths(rows: DataFrame, _: int) -> None:
+        [row] = rows.selectExpr("sum(length(value)) as bytes", "count(*) as rows").collect()
+        seen.extend((row.rows, row.bytes))
+
+    drained(source.stream(), lengths, tmp_path)
+    assert seen == [50, sum(len(large) + len(str(n)) for n in range(50))]
+    assert {one["how"] for one in source.reports()} == {"owner"}
+
+
+def test_a_redis_that_restarts_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    with RedisServer(fsync="always") as own, StandIn(spark, own.url) as source:
+        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
+        read: list[list[str]] = []
+        query = started(
+            source.stream(),
+            lambda rows, _: read.append(values(slowly(rows, tmp_path))),
+            tmp_path / "checkpoint",
+            available_now=True,
+        )
+        until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+        own.kill()
+        (tmp_path / "go").touch()
+        own.start()
+        query.awaitTermination()
+        assert read == [sorted(str(n) for n in range(40_000))]
+
+
+def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+
+    def overtaken(rows: DataFrame, _: int) -> None:
+        source.ranges.begin()
+        rows.collect()
+
+    with pytest.raises(StreamingQueryException, match=r"of queue orders .* belongs to query \d+ now") as raised:
+        drained(source.stream(), overtaken, tmp_path)
+    assert f"this is {source.query}" in str(raised.value)
+    assert {one["why"] for one in source.reports()} == {"QUERY"}
+
+
+def test_a_batch_that_is_done_is_not_read_again(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+
+    def finished(rows: DataFrame, _: int) -> None:
+        source.commit(source.group, source.asked[-1][3])
+        rows.collect()
+
+    with pytest.raises(StreamingQueryException, match="is not to be read any more: its batch is done"):
+        drained(source.stream(), finished, tmp_path)
+
+
+def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+
+    def deleted(rows: DataFrame, _: int) -> None:
+        stream = str(source.ranges.keys(0)["stream"])
+        with source.raw() as raw:
+            raw.xdel(stream, *(number for number, _ in raw.xrevrange(stream, count=3)))
+        rows.collect()
+
+    with pytest.raises(StreamingQueryException, match=r"somebody deleted entries behind .* at the server"):
+        drained(source.stream(), deleted, tmp_path)
