@@ -49,9 +49,9 @@ OTHERS = (
 )
 
 
-def path() -> Path:
+def path(carried: Path = CARRIED) -> Path:
     """The jar. Raises JarError if it is neither carried nor can be built here."""
-    return CARRIED if CARRIED.exists() else built()
+    return carried if carried.exists() else built()
 
 
 def built() -> Path:
@@ -144,13 +144,8 @@ def _key() -> str:
     digest = hashlib.sha256()
     for source in sorted(path for path in SOURCES.rglob("*") if path.is_file()):
         digest.update(f"{source.relative_to(SOURCES)}\0".encode() + source.read_bytes() + b"\0")
-    digest.update(repr(OTHERS).encode() + _spark_version().encode())
+    digest.update(repr(OTHERS).encode())
     return digest.hexdigest()[:16]
-
-
-def _spark_version() -> str:
-    spark = spark_jars()
-    return next((jar.stem for jar in spark.glob("spark-sql_*.jar")), "") if spark else ""
 
 
 def _sha256(file: Path) -> str:

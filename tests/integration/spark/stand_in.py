@@ -150,7 +150,7 @@ class StandIn:
         ranges = []
         for part, answer in zip(parts, self.ranges.log(self.query, parts), strict=True):
             assert isinstance(answer, Logged), answer
-            ranges.append(self._range(*part, seen=answer.seen))
+            ranges.append(self._range(part.partition, part.start, part.end, seen=answer.seen))
         return {"queues": {"orders": self._address(self.query)}, "ranges": ranges}
 
     def _whole(self) -> Mapping[str, object]:

@@ -1,0 +1,60 @@
+"""The jar: what is in it, and who carries it."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from baton.spark import jar_file
+
+pytestmark = pytest.mark.integration
+
+CONSUMER = Path(__file__).parents[3] / "consumer"
+CARRIED = "baton/spark/jars/baton-spark.jar"
+
+
+def test_a_jedis_of_the_user_s_meets_none_of_ours() -> None:
+    with ZipFile(jar_file.path()) as jar:
+        names = jar.namelist()
+        source = jar.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister")
+    assert source.decode().strip() == "dev.baton.spark.BatonSource"
+    assert {name for name in names if name.endswith(".class") and not name.startswith("dev/baton/")} == set()
+    assert {"dev/baton/jedis/Connection.class", "dev/baton/pool2/ObjectPool.class"} <= set(names)
+
+
+def test_the_licences_of_others_are_in_it() -> None:
+    with ZipFile(jar_file.path()) as jar:
+        licences = {name for name in jar.namelist() if name.startswith("META-INF/licenses/") and not name.endswith("/")}
+        assert b"Redis, inc." in jar.read("META-INF/licenses/jedis-5.2.0/LICENSE")
+    assert {name.split("/")[2] for name in licences} == {other.file.removesuffix(".jar") for other in jar_file.OTHERS}
+
+
+def test_wheel_and_sdist_carry_it(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)], cwd=CONSUMER, check=True)
+    expected = jar_file.built().read_bytes()
+    with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        assert wheel.read(CARRIED) == expected
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as sdist:
+        [carried] = [name for name in sdist.getnames() if name.endswith(CARRIED)]
+        found = sdist.extractfile(carried)
+        assert isinstance(found, io.BufferedReader) and found.read() == expected
+
+
+def test_processes_that_need_it_at_once_make_one(tmp_path: Path) -> None:
+    for other in jar_file.OTHERS:  # without the network
+        (tmp_path / other.file).symlink_to(jar_file.built().parent / other.file)
+    command = [sys.executable, "-c", "from baton.spark import jar_file; print(jar_file.built())"]
+    environment = os.environ | {"BATON_CACHE": str(tmp_path)}
+    running = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    answers = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], answers
+    assert len({out for out, _ in answers}) == 1
+    assert sum("building the jar" in told for _, told in answers) == 1
+    assert Path(answers[0][0].strip()).read_bytes() == jar_file.built().read_bytes()
