@@ -13,8 +13,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
 from baton.model.options import function, number, whole
-from baton.spark.environment import Cluster, FleetEnvironment
+from baton.spark.development import here
+from baton.spark.environment import FleetEnvironment
 from baton.spark.executors import Executors, SparkExecutors
+from baton.spark.optional_metrics import OptionalMetrics
 from baton.spark.query_failures import QueryFailures, last_line
 from baton.spark.running_fleet import RunningFleet
 from baton.spark.source_metrics import FleetView
@@ -47,6 +49,7 @@ class Fleet:
         queues: Mapping[str, str],
         holdup_timeout: float = 5.0,
         repeat_wait: float = 120.0,
+        metrics_port: int | None = None,
         environment: FleetEnvironment | None = None,
         executors: Executors | None = None,
     ) -> None:
@@ -54,7 +57,8 @@ class Fleet:
 
         `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others. `repeat_wait`: how long
         a batch that the last driver left unfinished waits for owners of all its partitions, before others read them. Both in
-        seconds. `environment`: the Kubernetes cluster, unless told otherwise.
+        seconds. `metrics_port`: of `/metrics` for Prometheus; none without it. `environment`: the Kubernetes cluster, or `baton
+        dev` under `baton dev run`, unless told otherwise.
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
@@ -63,30 +67,36 @@ class Fleet:
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
         self._holdup_timeout, self._repeat_wait = holdup_timeout, repeat_wait
-        self._environment = environment or Cluster(configuration=dict(spark.sparkContext.getConf().getAll()))
+        self._environment = environment or here(dict(spark.sparkContext.getConf().getAll()))
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
+        self._metrics = OptionalMetrics(metrics_port, group, self)
         self._running: RunningFleet | None = None
         self._failures = QueryFailures()
         self._told_after = 0
 
     def start(self) -> Self:
         """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited
-        for. Raises RuntimeError where it runs already, or Baton's jar is not in the application.
+        for. Raises RuntimeError where it runs already, Baton's jar is not in the application, or `metrics_port` is taken.
         """
         if self._running is not None and self._running.alive():
             raise RuntimeError(f"the fleet of group {self._group} runs already")
-        self._running = RunningFleet(
-            self._spark,
-            self._group,
-            self._urls,
-            environment=self._environment,
-            executors=self._executors,
-            counts=self._counts,
-            holdup_timeout=self._holdup_timeout,
-            repeat_wait=self._repeat_wait,
-            trouble=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
-        )
+        self._metrics.open()
+        try:
+            self._running = RunningFleet(
+                self._spark,
+                self._group,
+                self._urls,
+                environment=self._environment,
+                executors=self._executors,
+                counts=self._counts,
+                holdup_timeout=self._holdup_timeout,
+                repeat_wait=self._repeat_wait,
+                trouble=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
+            )
+        except BaseException:
+            self._metrics.close()
+            raise
         return self
 
     def stop(self, grace: float = 20.0) -> None:
@@ -96,6 +106,7 @@ class Fleet:
         if self._running is not None:
             self._running.stop(grace)
             self._running.closed.wait(CLOSING)
+        self._metrics.close()
 
     def run(
         self, start: StartQuery, *, options: Mapping[str, Any] | None = None, failures: int = 3, give_up: bool = False

@@ -29,5 +29,7 @@ def local(executors: int, cores: int, memory: str, executor_timeout: float) -> S
         "spark.pyspark.python": sys.executable,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Spark's own 200 make a batch of any aggregation last minutes here.
+        "spark.sql.shuffle.partitions": str(executors * cores),
         **steady(executor_timeout),
     }

@@ -1,0 +1,92 @@
+"""A fleet's metrics for Prometheus. Needs prometheus-client: `pip install 'baton-consumer[metrics]'`."""
+
+from collections.abc import Iterator
+
+from baton.model.extras import extra
+from baton.spark.optional_metrics import Measured
+from baton.spark.source_metrics import FleetView
+from baton.spark.statistics import Statistics
+
+with extra("metrics"):
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+
+class FleetMetrics:
+    """Reads a fleet at each scrape. For a registry of prometheus-client: `registry.register(FleetMetrics("orders", fleet))`."""
+
+    def __init__(self, group: str, fleet: Measured) -> None:
+        """`group`: the value of the label of that name."""
+        self._group, self._fleet = group, fleet
+
+    def describe(self) -> Iterator[Metric]:
+        """What Prometheus asks at registration: nothing, so that no queue is asked."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """At each scrape, on the thread of whoever serves it."""
+        yield from self._counted(self._fleet.statistics())
+        yield from self._seen(self._fleet.view())
+
+    def _counted(self, counts: Statistics) -> Iterator[Metric]:
+        for name, text, value in (
+            ("batches", "Batches that are done, and had rows.", counts.batches),
+            ("rows", "Rows that tasks have read, those of second attempts as well.", counts.rows),
+            ("bytes", "Bytes of these rows.", counts.bytes),
+            ("ranges_planned", "Ranges of batches that are done: the part of a partition in a batch.", counts.ranges_planned),
+            ("ranges_finished", "Ranges that were finished at their queue.", counts.ranges_finished),
+            ("finishes_refused", "Ranges that were finished no more: somebody later has them.", counts.finishes_refused),
+            ("reads_refused", "Attempts to read that the queue refused.", counts.reads_refused),
+            ("positions_lost", "Positions that were left out because their entries are gone.", counts.positions_lost),
+            ("releases", "Partitions that were given back.", counts.releases),
+            ("executors_ended", "Executors that were killed because they held up a batch.", counts.executors_ended),
+            ("query_failures", "Queries that failed and were started again.", counts.query_failures),
+        ):
+            family = CounterMetricFamily(f"baton_fleet_{name}", text, labels=["group"])
+            family.add_metric([self._group], value)
+            yield family
+        read = CounterMetricFamily("baton_fleet_ranges_read", "Ranges that were read, by where.", labels=["group", "where"])
+        read.add_metric([self._group, "owner"], counts.ranges_read_on_owner)
+        read.add_metric([self._group, "lent"], counts.ranges_lent)
+        yield read
+
+    def _seen(self, view: FleetView) -> Iterator[Metric]:
+        partitions = GaugeMetricFamily("baton_fleet_partitions", "Partitions, by who has them.", labels=["group", "state"])
+        for state, count in (
+            ("owned", view.partitions_owned),
+            ("waiting", view.partitions_waiting),
+            ("revoking", view.partitions_revoking),
+        ):
+            partitions.add_metric([self._group, state], count)
+        yield partitions
+        lag = GaugeMetricFamily(
+            "baton_fleet_lag", "Entries that the queries have not finished reading.", labels=["group", "queue"]
+        )
+        for queue, entries in view.lag.items():
+            lag.add_metric([self._group, queue], entries)
+        yield lag
+        steps = CounterMetricFamily(
+            "baton_fleet_step_seconds", "Seconds that steps of batches took in the driver.", labels=["group", "step"]
+        )
+        for step, seconds in view.step_seconds.items():
+            steps.add_metric([self._group, step], seconds)
+        yield steps
+
+
+class MetricsServer:
+    """Serves `/metrics` on a port, from a thread of its own."""
+
+    def __init__(self, port: int, group: str, fleet: Measured) -> None:
+        """`port` 0: a free one. Raises OSError where the port is taken."""
+        registry = CollectorRegistry()
+        registry.register(FleetMetrics(group, fleet))
+        self._server, self._thread = start_http_server(port, registry=registry)
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
