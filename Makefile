@@ -90,6 +90,10 @@ bench-engine: setup ## Time steps of the engine, small to large, and (as root) h
 bench-consumer: setup ## Time consumer and producer beside redis-py alone on a Redis of its own; the last line is JSON
 	@$(BIN)/python -m tests.bench.consumer
 
+.PHONY: bench-spark
+bench-spark: setup ## Time the Spark source beside the same reader without ownership, a Python source and the rate source; the last line is JSON
+	@$(BIN)/python -m tests.bench.spark
+
 .PHONY: generate
 generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
 	$(BIN)/python -m baton.api.generate

@@ -1,0 +1,190 @@
+"""A table for people, and a last line of JSON."""
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+import click
+
+from tests.bench.spark import measuring
+from tests.bench.spark.session import Processes, session
+from tests.bench.spark.sides import MOST, Ours, PythonSource, Rate, Side, Unowned
+from tests.bench.spark.streams import Streams
+from tests.redis_server import RedisServer
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is measured."""
+
+    rounds: dict[int, int]
+    """By partitions."""
+    batches: dict[int, int]
+    """By rows of a batch: so many, after a first one."""
+    drained: int
+    """Rows that AvailableNow reads, of the least partitions."""
+    drains: int
+    """Rounds of that, and of delays."""
+    per_second: int
+    """Rows that are sent for the delays,"""
+    seconds: float
+    """for so long; and at rest."""
+    settle: float
+
+
+WHOLE = Extent({8: 3, 64: 2, 512: 2}, {20_000: 5, 250_000: 2}, 1_000_000, 3, 1000, 10.0, 3.0)
+QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 200, 1.0, 0.5)
+
+Measured = dict[str, list[float]]
+"""By side, a figure of each round."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line: medians of the rounds."""
+
+    name: str
+    ours: float
+    peer: float
+    ratio: float
+    unit: str
+
+
+class Bench:
+    """All sides on one Spark and one Redis."""
+
+    def __init__(self, streams: Streams, processes: Processes, folder: Path, sides: Sequence[Side], extent: Extent) -> None:
+        """The first of `sides` is ours, the last reads no queue."""
+        self._streams, self._processes, self._folder, self._extent = streams, processes, folder, extent
+        self._sides, self._readers = sides, sides[:-1]
+
+    def cases(self) -> Iterator[Case]:
+        for partitions, rounds in self._extent.rounds.items():
+            rows = max(limit * (batches + 2) for limit, batches in self._extent.batches.items())
+            least = partitions == min(self._extent.rounds)
+            queue = self._streams.filled(partitions, max(rows, self._extent.drained) if least else rows)
+            if least:
+                self._warm_up(queue, partitions)
+            for limit, batches in self._extent.batches.items():
+                yield from self._throughput(queue, partitions, limit, batches, rounds)
+            if least:
+                yield from self._drained(queue, partitions)
+            self._streams.delete(queue)
+        yield from self._delays(min(self._extent.rounds))
+        yield from self._at_rest(min(self._extent.rounds))
+        if isinstance(ours := self._sides[0], Ours):
+            share = ours.read_on_owner / ours.planned
+            yield Case("ranges that were read on their owner, of all; beside all", _rounded(share), 1.0, _rounded(share), "share")
+
+    def _warm_up(self, queue: str, partitions: int) -> None:
+        """Whoever comes first would pay for what is loaded once."""
+        limit, batches = min(self._extent.batches.items())
+        for side in self._sides:
+            _tell(f"warming up: {side.name}")
+            with self._streams.copy(queue) as copied, side.reading(copied, partitions, limit) as frame:
+                measuring.throughput(frame, batches, self._folder)
+
+    def _throughput(self, queue: str, partitions: int, limit: int, batches: int, rounds: int) -> Iterator[Case]:
+        rates: Measured = defaultdict(list)
+        times: Measured = defaultdict(list)
+        what = f"{limit:,} rows a batch, {partitions} partitions"
+        for nth in range(rounds):
+            _tell(f"{what}: round {nth + 1} of {rounds}")
+            for side in self._sides:
+                with self._streams.copy(queue) as copied, side.reading(copied, partitions, limit) as frame:
+                    found = measuring.throughput(frame, batches, self._folder)
+                rates[side.name].append(found.per_second)
+                times[side.name].append(found.batch_seconds)
+        yield from self._compared(what, "rows/s", rates)
+        yield from self._compared(f"time of a batch, {what}", "s", times)
+
+    def _drained(self, queue: str, partitions: int) -> Iterator[Case]:
+        rates: Measured = defaultdict(list)
+        worked: Measured = defaultdict(list)
+        rows = self._rows(queue, partitions)
+        what = f"{rows:,} rows by AvailableNow, {partitions} partitions"
+        for nth in range(self._extent.drains):
+            _tell(f"{what}: round {nth + 1} of {self._extent.drains}")
+            for side in self._readers:
+                with self._streams.copy(queue) as copied, side.reading(copied, partitions, MOST) as frame:
+                    found = measuring.drained(frame, rows, self._processes.executors, self._folder)
+                rates[side.name].append(found.per_second)
+                worked[side.name].append(found.worked)
+        yield from self._compared(what, "rows/s", rates)
+        yield from self._compared(f"processor time of executors, {what}", "s/million rows", worked)
+
+    def _delays(self, partitions: int) -> Iterator[Case]:
+        found: dict[str, Measured] = {"p50": defaultdict(list), "p95": defaultdict(list)}
+        for nth in range(self._extent.drains):
+            _tell(f"send to process: round {nth + 1} of {self._extent.drains}")
+            for side in self._readers:
+                queue = self._streams.empty(partitions)
+                with (
+                    side.reading(queue, partitions, MOST) as frame,
+                    self._streams.sending(queue, partitions, self._extent.per_second),
+                ):
+                    delays = measuring.delays(frame, self._extent.seconds, self._extent.settle, self._folder)
+                found["p50"][side.name].append(delays[len(delays) // 2])
+                found["p95"][side.name].append(delays[len(delays) * 95 // 100])
+        for which, figures in found.items():
+            yield from self._compared(f"send to process at {self._extent.per_second:,} rows/s, {which}", "ms", figures)
+
+    def _at_rest(self, partitions: int) -> Iterator[Case]:
+        _tell("at rest")
+        watched = {"driver": self._processes.driver, "executors": self._processes.executors, "Redis": self._streams.worked}
+        found: dict[str, Measured] = {name: defaultdict(list) for name in watched}
+        for side in self._readers:
+            queue = self._streams.empty(partitions)
+            with side.reading(queue, partitions, MOST) as frame:
+                worked = measuring.at_rest(
+                    frame, tuple(watched.values()), self._extent.seconds, self._extent.settle, self._folder
+                )
+            for name, figure in zip(watched, worked, strict=True):
+                found[name][side.name].append(figure)
+        for name, figures in found.items():
+            yield from self._compared(f"processor time at rest, {name}", "s/minute", figures)
+
+    def _rows(self, queue: str, partitions: int) -> int:
+        return sum(last - first for first, last in self._streams.bounds(queue, partitions).values())
+
+    def _compared(self, name: str, unit: str, measured: Measured) -> Iterator[Case]:
+        """Ours beside each of the others."""
+        (_, ours), *others = [(side, median(figures)) for side, figures in measured.items()]
+        for peer, figure in others:
+            ratio = _rounded(ours / figure) if figure else 0.0
+            yield Case(f"{name}; beside {peer}", _rounded(ours), _rounded(figure), ratio, unit)
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.3g}")
+
+
+def _tell(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A few rows only, to see that it works: the figures say nothing.")
+def main(quick: bool) -> None:
+    """Print a table, then one line of JSON."""
+    found: list[Case] = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
+        streams = Streams(stack.enter_context(RedisServer()).url)
+        spark = stack.enter_context(session(folder))
+        sides: list[Side] = [side(spark, streams, folder) for side in (Ours, Unowned, PythonSource, Rate)]
+        print(f"{'':96}{'ours':>9}{'peer':>9}{'ratio':>8}", flush=True)
+        for case in Bench(streams, Processes(spark), folder, sides, QUICK if quick else WHOLE).cases():
+            print(f"{case.name:96}{case.ours:>9,g}{case.peer:>9,g}{case.ratio:>8g}  {case.unit}", flush=True)
+            found.append(case)
+    print(json.dumps({"cases": [asdict(case) for case in found]}))
+
+
+if __name__ == "__main__":
+    main()

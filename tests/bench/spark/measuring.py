@@ -1,0 +1,122 @@
+"""One run of a query, and what is read from its progress."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.waiting import until
+
+_SENT = "cast(substring(cast(value AS string), 1, 20) AS bigint) AS sent"
+_NOW = "1000000 * cast(reflect('java.lang.System', 'currentTimeMillis') AS bigint) AS processed"
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Of one run, without its first batch."""
+
+    per_second: float
+    batch_seconds: float
+    """The median."""
+
+
+@dataclass(frozen=True)
+class Drained:
+    """A queue that was read to its end by AvailableNow."""
+
+    per_second: float
+    worked: float
+    """Seconds of processor time of the executors, per million rows."""
+
+
+def throughput(frame: DataFrame, batches: int, folder: Path) -> Throughput:
+    """Of so many batches, after the first one, into Spark's sink that writes nothing."""
+    with TemporaryDirectory(dir=folder) as checkpoint:
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        try:
+            _await(query, lambda progress: progress["batchId"] > batches)  # ours begins with one that has no rows
+            found = [one for one in map(_progress, query.recentProgress) if one["numInputRows"]][: batches + 1]
+        finally:
+            query.stop()
+    first, rest = found[0], found[1:]
+    rows = sum(one["numInputRows"] for one in rest)
+    return Throughput(rows / (_end(rest[-1]) - _end(first)), median(_took(one) for one in rest))
+
+
+def drained(frame: DataFrame, rows: int, worked: Callable[[], float], folder: Path) -> Drained:
+    """Everything that is there, from the start of the query to its end. Raises RuntimeError for any other number of rows."""
+    with TemporaryDirectory(dir=folder) as checkpoint:
+        before, began = worked(), time.monotonic()
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        took, after = time.monotonic() - began, worked()
+        read = sum(_progress(one)["numInputRows"] for one in query.recentProgress)
+    if read != rows:
+        raise RuntimeError(f"{read} rows were read of {rows}")
+    return Drained(rows / took, 1e6 * (after - before) / rows)
+
+
+def delays(frame: DataFrame, seconds: float, settle: float, folder: Path) -> list[float]:
+    """Milliseconds from the sending of a row to the task that has it in hand, sorted; of rows that were sent for so long, after
+    `settle`."""
+    spark = frame.sparkSession
+    with TemporaryDirectory(dir=folder) as checkpoint:
+        sink = frame.selectExpr(_SENT, _NOW).writeStream.format("memory").queryName("delays")
+        query = sink.option("checkpointLocation", checkpoint).start()
+        try:
+            _await(query, lambda progress: progress["numInputRows"] > 0)
+            begin = time.time_ns() + round(1e9 * settle)
+            end = begin + round(1e9 * seconds)
+            time.sleep(settle + seconds)
+            until(lambda: spark.table("delays").where(f"sent > {end}").take(1), "rows that were sent later are there")
+            rows = spark.table("delays").where(f"sent BETWEEN {begin} AND {end}")
+            return sorted(row.delay for row in rows.selectExpr("(processed - sent) / 1e6 AS delay").collect())
+        finally:
+            query.stop()
+            spark.catalog.dropTempView("delays")
+
+
+def at_rest(
+    frame: DataFrame, worked: tuple[Callable[[], float], ...], seconds: float, settle: float, folder: Path
+) -> list[float]:
+    """Seconds of processor time in a minute, of each of these, while there is nothing to read."""
+    with TemporaryDirectory(dir=folder) as checkpoint:
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        try:
+            time.sleep(settle)
+            before, began = [one() for one in worked], time.monotonic()
+            time.sleep(seconds)
+            took = time.monotonic() - began
+            return [60 * (one() - earlier) / took for one, earlier in zip(worked, before, strict=True)]
+        finally:
+            query.stop()
+
+
+def _await(query: StreamingQuery, reached: Callable[[Mapping[str, Any]], bool]) -> None:
+    def seen() -> bool:
+        if (failure := query.exception()) is not None:
+            raise RuntimeError(str(failure))
+        last = query.lastProgress
+        return last is not None and reached(_progress(last))
+
+    until(seen, "the query has come so far")
+
+
+def _progress(one: Any) -> dict[str, Any]:
+    return dict(json.loads(one.json)) if hasattr(one, "json") else dict(one)
+
+
+def _took(progress: Mapping[str, Any]) -> float:
+    return float(progress["durationMs"]["triggerExecution"]) / 1000
+
+
+def _end(progress: Mapping[str, Any]) -> float:
+    return datetime.fromisoformat(progress["timestamp"]).timestamp() + _took(progress)

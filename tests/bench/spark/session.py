@@ -1,0 +1,98 @@
+"""A Spark with two executors of one core each, as the tests have it, and what the processes of it have worked."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from baton.spark import jar
+from baton.spark.steady_settings import Settings
+
+EXECUTORS = 2
+_JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+_ROOT = Path(__file__).parents[3]
+_TICKS = os.sysconf("SC_CLK_TCK")
+_EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[SparkSession]:
+    """Two executors, told nothing but what such a source needs of Spark; `folder` is for what the JVMs unpack."""
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(_ROOT)}
+    if _JAVA.is_dir():
+        os.environ["JAVA_HOME"] = str(_JAVA)
+    temporary = f"-Djava.io.tmpdir={folder}"
+    settings: Settings = {
+        "spark.driver.extraJavaOptions": temporary,
+        "spark.executor.extraJavaOptions": temporary,
+        "spark.jars": str(jar()),
+        "spark.executor.memory": "1g",
+        "spark.executorEnv.PYTHONPATH": str(_ROOT),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        "spark.locality.wait.process": "3s",
+        "spark.locality.wait.node": "0s",
+    }
+    spark = SparkSession.builder.master(f"local-cluster[{EXECUTORS},1,1280]").appName("bench").config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("FATAL")  # a query that is stopped in a batch says so at ERROR
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+class Processes:
+    """Seconds of processor time since each process began, with those of what it has started."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        java: Any = spark.sparkContext._jvm
+        self._driver = int(java.java.lang.ProcessHandle.current().pid())
+
+    def executors(self) -> float:
+        return sum(_worked_by_all(pid) for pid in _children(self._driver) if _is_executor(pid))
+
+    def driver(self) -> float:
+        """The driver's JVM, what it has started besides executors, and this process."""
+        beside = sum(_worked_by_all(pid) for pid in _children(self._driver) if not _is_executor(pid))
+        return _worked(self._driver) + beside + _worked(os.getpid())
+
+
+def _worked_by_all(pid: int) -> float:
+    return _worked(pid) + sum(_worked_by_all(child) for child in _children(pid))
+
+
+def _worked(pid: int) -> float:
+    """With its threads, and its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    own = int(fields[11]) + int(fields[12])
+    # Of ended children: not of this process, which has started other things before.
+    return (own if pid == os.getpid() else own + int(fields[13]) + int(fields[14])) / _TICKS
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, tasks.read_text().split())
+        except OSError:  # a thread that has ended
+            continue
+    return found
+
+
+def _is_executor(pid: int) -> bool:
+    try:
+        return _EXECUTOR.search(Path(f"/proc/{pid}/cmdline").read_bytes()) is not None
+    except OSError:
+        return False
