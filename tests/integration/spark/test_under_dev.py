@@ -1,0 +1,71 @@
+"""Spark under `baton dev`: the program of the guide, on processes of this machine alone."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from baton.queues.redis import RedisProducer
+from tests.integration.dev.test_dev import BATON, Dev, ended, stopped
+from tests.processes import ChildProcess
+from tests.waiting import until
+
+pytestmark = pytest.mark.integration
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
+ROWS, KEYS = 600, 20
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[Dev]:
+    with ExitStack() as stack:
+        yield Dev(tmp_path, stack)
+
+
+def program(output: Path) -> str:
+    """The guide's, with a sink that a test can read and the checkpoint that this needs."""
+    [block] = [text for text in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "BATON_REDIS_URL" in text]
+    counted, _, sink = str(block).partition("    counts = ")
+    assert ".start().awaitTermination()" in sink
+    stored = f'orders.writeStream.format("json").option("checkpointLocation", "{output}-checkpoint").start("{output}")'
+    return f"{counted}    {stored}.awaitTermination()\n"
+
+
+def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev, tmp_path: Path) -> None:
+    dev.start("--partitions", "4", "--delay", "0")
+    address = dev.folder / "dev" / "address.json"
+    until(address.exists, "it says where it is")
+    with RedisProducer(json.loads(address.read_text())["redis_url"], "dev/orders", patience=60) as producer:
+        producer.send_many((f"customer-{number % KEYS}", str(number)) for number in range(ROWS))
+    output, app = tmp_path / "rows", tmp_path / "app.py"
+    app.write_text(program(output))
+    log = (tmp_path / "app.log").open("wb")
+    command = [str(BATON), "dev", "run", "--", sys.executable, str(app)]
+    environment = dev.environment | {"JAVA_HOME": os.environ.get("JAVA_HOME", "/usr/lib/jvm/java-17-openjdk-amd64")}
+    driver: subprocess.Popen[bytes] = ChildProcess(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+    try:
+        until(lambda: "-exec-0: " in dev.last() and "-exec-1: " in dev.last(), "both executors own partitions", 120)
+        # The first batch of a new query has no rows, and what was there before is committed by nobody: all of it is read.
+        until(lambda: len(values(output)) >= ROWS, "all rows are there", 120)
+        assert values(output) == sorted(range(ROWS))
+        stopped(driver)
+        until(lambda: "nobody: 0-3" in dev.last(), "the driver has given its partitions back", 60)
+    finally:
+        ended(driver)
+        log.close()
+
+
+def values(output: Path) -> list[int]:
+    """Of the rows that Spark's file sink has taken up, which names its files in a log."""
+    files: set[str] = set()
+    for batch in (output / "_spark_metadata").glob("[0-9]*"):
+        files |= {Path(json.loads(line)["path"]).name for line in batch.read_text().splitlines()[1:]}
+    lines = [line for file in files for line in (output / file).read_text().splitlines()]
+    return sorted(int(b64decode(json.loads(line)["value"])) for line in lines)  # as Spark writes what is binary
