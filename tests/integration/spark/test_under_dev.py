@@ -51,9 +51,9 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
     environment = dev.environment | {"JAVA_HOME": os.environ.get("JAVA_HOME", "/usr/lib/jvm/java-17-openjdk-amd64")}
     driver: subprocess.Popen[bytes] = ChildProcess(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
-        until(lambda: "-exec-0: " in dev.last() and "-exec-1: " in dev.last(), "both executors own partitions", 120)
+        until(lambda: "-exec-0: " in dev.last() and "-exec-1: " in dev.last(), "both executors own partitions", 400)
         # The first batch of a new query has no rows, and what was there before is committed by nobody: all of it is read.
-        until(lambda: len(values(output)) >= ROWS, "all rows are there", 120)
+        until(lambda: len(values(output)) >= ROWS, "all rows are there", 300)
         assert values(output) == sorted(range(ROWS))
         stopped(driver)
         until(lambda: "nobody: 0-3" in dev.last(), "the driver has given its partitions back", 60)
