@@ -394,7 +394,7 @@ async def test_a_range_of_a_queue_that_was_lost_is_gone(queue: Queue, ranges: Re
     assert ahead(ranges, query, ("a", ONE), start).end == start + 3
     future = start + 10**12
     (gone,) = ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, future, 10)])
-    assert gone == Gone(start + 3, start + 3), "positions of another life begin anew"
+    assert gone == Gone(start + 3, start + 3), "positions of another life begin afresh"
 
 
 async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
