@@ -25,6 +25,9 @@ _USER = 65532
 _SPARK_USER = 185
 """As in Spark's own image."""
 
+_WRITABLE = {"tmp", "opt/spark/work-dir"}
+"""Folders, for anybody."""
+
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _FOLDERS = ("dev", "etc", "home", "opt", "proc", "root", "run", "sys", "tmp", "usr", "var", "var/run")
 _FILES = {
@@ -81,8 +84,9 @@ def spark(name: str, jars: Sequence[Path] = ()) -> Path:
         entrypoint=["/bin/bash", "/opt/entrypoint.sh"],
         environment=_python() | _spark(),
         links={**_LINKS, **home},
-        folders=(*_FOLDERS, "opt/spark", "opt/spark/jars"),
+        folders=(*_FOLDERS, "opt/spark", "opt/spark/jars", "opt/spark/work-dir"),
         user=_SPARK_USER,
+        work_in="/opt/spark/work-dir",
     )
 
 
@@ -96,12 +100,13 @@ def archive(
     links: Mapping[str, str] = _LINKS,
     folders: Sequence[str] = _FOLDERS,
     user: int = 0,
+    work_in: str = "/",
 ) -> Path:
     """Write an image with these files (path -> text) and programs (path -> file); gives its archive, which the caller deletes."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in folders:
-            tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755))
+            tar.addfile(_entry(folder, tarfile.DIRTYPE, 0o1777 if folder in _WRITABLE else 0o755))
         for link, target in links.items():
             entry = _entry(link, tarfile.SYMTYPE, 0o777)
             entry.linkname = target
@@ -111,7 +116,7 @@ def archive(
             _add(tar, path, text.encode(), 0o755 if path.endswith(".sh") else 0o644)
         for path, program in (programs or {}).items():
             _add(tar, path, program.read_bytes(), 0o755)
-    return _save(name, layer.getvalue(), list(entrypoint), environment or {}, user)
+    return _save(name, layer.getvalue(), list(entrypoint), environment or {}, user, work_in)
 
 
 def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -170,7 +175,7 @@ def _add(tar: tarfile.TarFile, path: str, content: bytes, mode: int) -> None:
     tar.addfile(entry, io.BytesIO(content))
 
 
-def _save(name: str, layer: bytes, entrypoint: list[str], environment: Mapping[str, str], user: int) -> Path:
+def _save(name: str, layer: bytes, entrypoint: list[str], environment: Mapping[str, str], user: int, work_in: str) -> Path:
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -178,7 +183,7 @@ def _save(name: str, layer: bytes, entrypoint: list[str], environment: Mapping[s
             "User": str(user),
             "Entrypoint": entrypoint,
             "Env": [f"{key}={value}" for key, value in environment.items()],
-            "WorkingDir": "/",
+            "WorkingDir": work_in,
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from baton.consumer.lease import LeaseStore, renewed
@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 DURATION = 15.0
 RENEW_EVERY = 3.0
 _RETRY_EVERY = 0.5
+_ASK_EVERY = 2.0
 _MOST_WORDS = 1000
 _LAST_WORD = 3.0
 """Seconds that `close` waits for what has not been said yet."""
@@ -39,8 +40,12 @@ class Session:
         every: float = RENEW_EVERY,
         exclusive: bool = False,
         owner: Mapping[str, str] | None = None,
+        gone: Callable[[str], bool] | None = None,
     ) -> None:
-        """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod whose Lease it is."""
+        """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod whose Lease it is. `gone`: who
+        holds an exclusive Lease has ended, so that nobody has to wait for its term; may raise what the way to the API server
+        raises.
+        """
         self._store = store
         self._holder = holder
         self._group = group
@@ -48,6 +53,8 @@ class Session:
         self._every = every
         self._exclusive = exclusive
         self._owner = owner
+        self._gone = gone
+        self._ask_again_at = float("-inf")
         # What an earlier process of the pod has said of itself ends with this one's first word.
         self._annotations: dict[str, str] = {RELEASES_ANNOTATION: format_releases(()), TROUBLE_ANNOTATION: ""}
         self._condition = threading.Condition()
@@ -72,7 +79,7 @@ class Session:
         told = False
         while True:
             answers = self._read()
-            free = answers and vacancy.free(self._lease, self._holder, time.monotonic())
+            free = answers and (vacancy.free(self._lease, self._holder, time.monotonic()) or self._holder_is_gone())
             if free and self._write():
                 self.start()
                 return None
@@ -126,6 +133,16 @@ class Session:
             self._condition.notify_all()
         if self._thread is not None:
             self._thread.join(within)
+
+    def _holder_is_gone(self) -> bool:
+        if time.monotonic() < self._ask_again_at:
+            return False
+        self._ask_again_at = time.monotonic() + _ASK_EVERY
+        try:
+            return self._gone is not None and self._gone(holder_of(self._lease))
+        except Exception as error:  # whatever the way to the API server raises: then its term is waited for
+            log.debug("whether %s has ended is not known: %s", holder_of(self._lease), error)
+            return False
 
     def _run(self) -> None:
         due = time.monotonic()

@@ -48,6 +48,9 @@ MOST_OWNERS = 16
 LONGEST_MARK = 64
 """Characters of an annotation that is only compared with what the operator itself would write."""
 
+_BY_SIGNAL = 128
+"""Exit codes above this are a signal's."""
+
 _MOST_MESSAGE = 4096
 """Characters of a container's last words that are looked at: as many as Kubernetes keeps."""
 
@@ -152,9 +155,11 @@ def _failure(status: Mapping[str, Any]) -> str | None:
     for container in status.get("containerStatuses") or ():
         for state in (container.get("state") or {}, container.get("lastState") or {}):
             ended = state.get("terminated") or {}
-            if ended.get("exitCode"):
-                lines = [line for line in str(ended.get("message") or "")[-_MOST_MESSAGE:].splitlines() if line.strip()]
-                words = lines[-1] if lines else f"exit code {ended['exitCode']} ({ended.get('reason')}), see its log"
+            if code := ended.get("exitCode"):
+                # What a signal ended was not saying why.
+                said = str(ended.get("message") or "")[-_MOST_MESSAGE:] if code <= _BY_SIGNAL else ""
+                lines = [line for line in said.splitlines() if line.strip()]
+                words = lines[-1] if lines else f"exit code {code} ({ended.get('reason')}), see its log"
                 return one_line(words, LONGEST_FAILURE)
     return None
 

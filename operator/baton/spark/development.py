@@ -8,6 +8,7 @@ from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
 from baton.spark.environment import Cluster, FleetEnvironment
+from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
 from baton.spark.ledger_view import LedgerView, MountedLedger
 from baton.spark.local_settings import under_dev
 from baton.spark.session import DriverSession, FleetSession
@@ -26,6 +27,9 @@ class Development:
 
     def session(self, group: str) -> FleetSession:
         return DriverSession(KubernetesLease(self._api, self.namespace, driver_lease_name(group)), group, self._holder)
+
+    def leaving(self, group: str) -> LeavingPods:
+        return NobodyLeaves()
 
 
 def here(configuration: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> FleetEnvironment:

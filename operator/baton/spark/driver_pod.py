@@ -18,6 +18,9 @@ from baton.model.ids import Uid
 NAMESPACE, DRIVER_POD = "spark.kubernetes.namespace", "spark.kubernetes.driver.pod.name"
 """Spark's settings: where the executors are, and who owns them."""
 
+OUTSIDE = "driver-"
+"""How the name of a driver begins that runs in no pod."""
+
 _CURE = "let the downward API set POD_NAMESPACE, POD_NAME and POD_UID, as driver.yaml of manifests/examples/spark does"
 
 
@@ -101,3 +104,14 @@ def submitted(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
         return {}
     SparkContext._ensure_initialized()  # the JVM is there already: this only connects
     return dict(SparkConf().getAll())
+
+
+def has_ended(api: ApiConnection, namespace: str, holder: str) -> bool:
+    """Whether a driver is no more, by the UID of its pod: the pod is not there, or its containers have ended for good. One that
+    runs outside the cluster may live.
+    """
+    if holder.startswith(OUTSIDE):
+        return False
+    pods = api.request("GET", f"/api/v1/namespaces/{segments(namespace)}/pods").get("items") or ()
+    phases = {pod["metadata"]["uid"]: (pod.get("status") or {}).get("phase") for pod in pods}
+    return phases.get(holder) in (None, "Succeeded", "Failed")

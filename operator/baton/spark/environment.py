@@ -6,6 +6,7 @@ On Kubernetes both are the API server. In development and tests it can be a dire
 import os
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +14,8 @@ from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
 from baton.spark import rights
-from baton.spark.driver_pod import DriverPod
+from baton.spark.driver_pod import OUTSIDE, DriverPod, has_ended
+from baton.spark.leaving_pods import LeavingPods, NobodyLeaves, WatchedPods
 from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.session import DriverSession, FleetSession, SilentSession
 from baton.spark.settings import refuse_allocator
@@ -29,6 +31,9 @@ class FleetEnvironment(Protocol):
 
     def session(self, group: str) -> FleetSession:
         """The driver's session, not yet acquired."""
+
+    def leaving(self, group: str) -> LeavingPods:
+        """Start to follow which executors' pods are asked to stop."""
 
 
 class Cluster:
@@ -52,7 +57,7 @@ class Cluster:
         self._lease_seconds = lease_seconds
         # The pod's UID makes the Lease speak for the executors that the pod owns. Outside the cluster they have no owner, and the
         # application's id speaks for them.
-        self._holder = driver.uid(self._api) or f"driver-{uuid.uuid4()}"
+        self._holder = driver.uid(self._api) or f"{OUTSIDE}{uuid.uuid4()}"
 
     def ledger(self, group: str) -> LedgerView:
         return WatchedLedger(self._api, self.namespace, group)
@@ -62,7 +67,11 @@ class Cluster:
         rights.require(self._api, self.namespace, group)
         every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
-        return DriverSession(lease, group, self._holder, self._lease_seconds, every)
+        gone = partial(has_ended, self._api, self.namespace)
+        return DriverSession(lease, group, self._holder, self._lease_seconds, every, gone)
+
+    def leaving(self, group: str) -> LeavingPods:
+        return WatchedPods(self._api, self.namespace, group)
 
 
 class Directory:
@@ -78,3 +87,6 @@ class Directory:
 
     def session(self, group: str) -> FleetSession:
         return self._session
+
+    def leaving(self, group: str) -> LeavingPods:
+        return NobodyLeaves()

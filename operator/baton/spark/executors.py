@@ -5,7 +5,7 @@ Everything here goes through py4j to classes that Spark keeps for itself (`priva
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -27,8 +27,11 @@ class Executors(Protocol):
     def resize(self, total: int) -> None:
         """Have Spark's allocator keep so many; fewer than there are ends none of them."""
 
-    def end(self, ids: Iterable[str]) -> None:
-        """Kill these, and do not have them replaced beyond the total."""
+    def end(self, ids: Iterable[str], *, idle: bool = False) -> Collection[str]:
+        """Kill these, and do not have them replaced beyond the total; `idle`: only those that have no task. Gives the killed."""
+
+    def jobs(self) -> int:
+        """How many jobs run: while one does, any executor may have what the rest of it needs."""
 
 
 class SparkExecutors:
@@ -55,10 +58,14 @@ class SparkExecutors:
         empty = jvm.scala.collection.immutable.HashMap()
         self._context.requestTotalExecutors(total, 0, empty)
 
-    def end(self, ids: Iterable[str]) -> None:
+    def end(self, ids: Iterable[str], *, idle: bool = False) -> Collection[str]:
         # Not SparkContext.killExecutors, which lowers the total as well: the total is what `resize` says.
-        adjust_total, count_failures, force = False, False, True
-        self._backend.killExecutors(scala_seq(self._gateway, ids), adjust_total, count_failures, force)
+        adjust_total, count_failures, force = False, False, not idle
+        killed = self._backend.killExecutors(scala_seq(self._gateway, ids), adjust_total, count_failures, force)
+        return [killed.apply(i) for i in range(killed.size())]
+
+    def jobs(self) -> int:
+        return len(self._context.statusTracker().getActiveJobIds())
 
 
 def scala_seq(gateway: Any, items: Iterable[Any]) -> Any:

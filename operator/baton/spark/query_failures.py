@@ -36,7 +36,8 @@ class QueryFailures:
 
 def last_line(error: str, most: int = 300) -> str:
     """What an exception of Spark says, without the traces that it carries: the last line that no trace has."""
-    lines = [line.strip() for line in error.partition("JVM stacktrace")[0].splitlines()]
+    said = error.partition("JVM stacktrace")[0].partition("=== Streaming Query ===")[0]  # a query's plan follows
+    lines = [line.strip() for line in said.splitlines()]
     told = [
         line for line in lines if line and not line.startswith(("at ", "File ", "...", "===", "Traceback", "^", "Driver stack"))
     ]

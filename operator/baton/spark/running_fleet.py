@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
 from baton.spark.decisions import Decisions
+from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executors
@@ -22,6 +23,7 @@ from baton.spark.progress import DoneBatches
 from baton.spark.queues import FleetQueues
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view, rows_behind
+from baton.spark.start_times import StartTimes
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
 from baton.spark.watch import Watch
@@ -54,6 +56,8 @@ class RunningFleet:
         """Waits for the Lease."""
         self._spark, self._group, self._counts = spark, group, counts
         self._java: Any = _source_classes(spark)
+        self._start = StartTimes()
+        self._start.done("Spark")
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self._over = ""
         self._released: frozenset[Release] = frozenset()
@@ -62,7 +66,8 @@ class RunningFleet:
         self._session = environment.session(group)
         self._session.say(app=spark.sparkContext.applicationId)
         self._session.acquire()
-        self._ledger = environment.ledger(group)
+        self._start.done("Lease")
+        self._ledger, self._leaving = environment.ledger(group), environment.leaving(group)
         grants_in_use = GrantsInUse(self._ledger, self._say_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
@@ -94,6 +99,7 @@ class RunningFleet:
             session=self._session,
             counts=counts,
             executor_warm_up=ExecutorWarmUp(self._warm_up, _WARMING),
+            dismissals=Dismissals(self._leaving, executors),
             trouble=lambda: " ".join(filter(None, (self._queues.trouble(), trouble()))),
             patience=holdup_timeout,
         ).start()
@@ -101,6 +107,7 @@ class RunningFleet:
 
     def alive(self) -> bool:
         """It has neither been stopped, nor lost the group or Spark."""
+        self._follow_start()
         if self._ended.is_set():
             return False
         if who := self._session.lost():
@@ -149,6 +156,16 @@ class RunningFleet:
             self._finishing.close(_FINISHING)
             self._ended.set()
 
+    def _follow_start(self) -> None:
+        if self._start.over():
+            return
+        if self._ready:
+            self._start.done("executors")
+        if self._ready.keys() & {grant.member for grant in self._ledger.read().ownership.owned}:
+            self._start.done("partitions")
+        if self._counts.statistics().rows:
+            self._start.done("first batch")
+
     def _close(self) -> None:
         self._over = self._over or f"the fleet of group {self._group} was stopped"
         self._stopping.set()
@@ -156,6 +173,7 @@ class RunningFleet:
             self._finishing.close(0)
             self._session.close()
             self._ledger.close()
+            self._leaving.close()
             self._queues.close()
             self._java.Groups.unregister(self._group)
             self._spark.streams.removeListener(self._listener)

@@ -21,8 +21,11 @@ class RequestedScale:
 class Order:
     """What to ask of Spark: a target for its allocator, and the executors to end."""
 
-    target: int
+    target: int | None
+    """None: nobody asked for a size."""
     kill: tuple[str, ...] = ()
+    dismiss: tuple[str, ...] = ()
+    """To end as soon as they are idle: their pods are asked to stop, and have handed off everything."""
 
 
 def parse_scale(text: str | None) -> RequestedScale | None:
@@ -43,16 +46,29 @@ def parse_scale(text: str | None) -> RequestedScale | None:
 
 
 def order(
-    wanted: RequestedScale, executors: Iterable[Executor], entries: Mapping[MemberId, MemberEntry], busy: frozenset[MemberId]
+    wanted: RequestedScale | None,
+    executors: Iterable[Executor],
+    entries: Mapping[MemberId, MemberEntry],
+    busy: frozenset[MemberId],
+    leaving: Mapping[MemberId, float] | None = None,
+    last: float = 0.0,
 ) -> Order:
-    """What follows from the ledger's wish.
+    """What follows from the ledger's wish, and from the pods that are asked to stop (`leaving`: the seconds that each has left).
 
     A victim goes once its key owns and revokes nothing and the batch that runs has nothing of it (`busy`). Until then it counts
-    towards the target, so that an executor that crashes meanwhile is replaced at once.
+    towards the target, so that an executor that crashes meanwhile is replaced at once. One that leaves goes likewise, and is
+    replaced right away; in its `last` seconds it does not wait for its key.
     """
-    victims = [executor for executor in executors if executor.pod in wanted.victims]
-    kill = [executor.id for executor in victims if executor.pod not in busy and _idle(entries.get(executor.pod))]
-    return Order(wanted.replicas + len(victims) - len(kill), tuple(sorted(kill)))
+    fleet, leaving = list(executors), leaving or {}
+    chosen = wanted.victims if wanted is not None else frozenset()
+    victims = [executor for executor in fleet if executor.pod in chosen and executor.pod not in leaving]
+    stopping = [executor for executor in fleet if executor.pod in leaving]
+    free = {one.id for one in fleet if one.pod not in busy and _idle(entries.get(one.pod))}
+    kill = [executor.id for executor in victims if executor.id in free]
+    short = {one.id for one in stopping if one.pod not in busy and leaving[one.pod] <= last}
+    dismiss = [executor.id for executor in stopping if executor.id in free | short]
+    target = None if wanted is None else wanted.replicas + len(victims) - len(kill) + len(stopping)
+    return Order(target, tuple(sorted(kill)), tuple(sorted(dismiss)))
 
 
 def _idle(entry: MemberEntry | None) -> bool:

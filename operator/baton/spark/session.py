@@ -1,6 +1,7 @@
 """The driver's Lease: there is one live driver per group, and it speaks for its executors."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -59,10 +60,18 @@ class DriverSession:
     """A Lease that one driver has at a time, renewed from its own thread: a long batch does not make the driver look dead."""
 
     def __init__(
-        self, store: LeaseStore, group: str, holder: str, duration: float = DURATION, every: float = RENEW_EVERY
+        self,
+        store: LeaseStore,
+        group: str,
+        holder: str,
+        duration: float = DURATION,
+        every: float = RENEW_EVERY,
+        gone: Callable[[str], bool] | None = None,
     ) -> None:
-        """`holder`: the driver's pod by its UID. `duration`, `every`: seconds."""
-        self._session = consumer.Session(store, holder=holder, group=group, duration=duration, every=every, exclusive=True)
+        """`holder`: the driver's pod by its UID. `duration`, `every`: seconds. `gone`: another holder has ended."""
+        self._session = consumer.Session(
+            store, holder=holder, group=group, duration=duration, every=every, exclusive=True, gone=gone
+        )
         self._word = Word()
         self._lock = threading.Lock()
 

@@ -25,6 +25,7 @@ def conf(
     executor_cpu: str | None = None,
     executor_memory: str | None = None,
     executor_timeout: float = 10.0,
+    executor_grace: float = 60.0,
     namespace: str | None = None,
     service_account: str | None = None,
     master: str | None = None,
@@ -36,6 +37,8 @@ def conf(
     `group` is the ConsumerGroup's name; `template` is the path of the executors' pod template (it gives them the group's
     label); `executors` (2) is the size of the fleet until the ConsumerGroup says otherwise. An executor that
     sends no heartbeat for `executor_timeout` seconds is replaced; make it longer than the longest pause of its garbage collector.
+    One whose pod is asked to stop has `executor_grace` seconds to finish what runs and to hand off: a little more than the
+    preStop hook of its template waits.
 
     `executor_cores` (1) tasks run in an executor at a time; its pod asks for as many CPUs, or for `executor_cpu` (such as 500m).
     `executor_memory` is of its JVM (1g).
@@ -66,6 +69,12 @@ def conf(
         "spark.executor.cores": str(executor_cores or known.get("spark.executor.cores") or 1),
         "spark.executor.memory": executor_memory or known.get("spark.executor.memory") or "1g",
         **steady(executor_timeout),
+        # The driver does not wait for its executors with what it can do meanwhile: take its Lease, and look at the queues.
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        # Spark sets it whatever the pod template says. It is the time to hand off in, and the template's preStop hook waits for a
+        # little less.
+        "spark.kubernetes.executor.terminationGracePeriodSeconds": f"{round(executor_grace)}s",
+        "spark.ui.showConsoleProgress": "false",  # for terminals: in a log it hides what is said
         # Killed executors are removed from the cluster a second after they were told to go.
         "spark.kubernetes.dynamicAllocation.deleteGracePeriod": "1s",
         # The driver keeps no volumes or services for its executors, and needs no permission to look for them.

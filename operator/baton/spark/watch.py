@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from baton.model.wording import counted
+from baton.spark.dismissals import LAST, Dismissals
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executors
 from baton.spark.grants_in_use import GrantsInUse
@@ -18,7 +19,7 @@ from baton.spark.stuck_executors import StuckExecutors, stuck_executors, to_kill
 
 log = logging.getLogger("baton.spark")
 
-_EVERY = 0.5
+_EVERY, _SOON = 0.5, 0.1
 _REPORT = 60.0
 """Seconds."""
 
@@ -38,6 +39,7 @@ class Watch:
         session: FleetSession,
         counts: Counts,
         executor_warm_up: ExecutorWarmUp,
+        dismissals: Dismissals,
         trouble: Callable[[], str],
         patience: float,
     ) -> None:
@@ -49,8 +51,10 @@ class Watch:
         self._alive, self._ended, self._ready, self._patience = alive, ended, ready, patience
         self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
         self._session, self._counts, self._executor_warm_up, self._trouble = session, counts, executor_warm_up, trouble
+        self._dismissals = dismissals
+        self._again = _EVERY
         self._fleet: frozenset[str] = frozenset()
-        self._warm: tuple[str, ...] = ()
+        self._usable: tuple[str, ...] = ()
         self._total: int | None = None
         self._held: StuckExecutors | None = None
         self._reported = time.monotonic()
@@ -68,7 +72,7 @@ class Watch:
                 if not problem:
                     log.exception("looking after the executors failed, and is tried again")
                 problem = True
-            time.sleep(_EVERY)
+            time.sleep(self._again)
         self._ended()
 
     def _is_alive(self) -> bool:
@@ -88,9 +92,10 @@ class Watch:
         self._resize(fleet)
         warm = self._executor_warm_up.ready(fleet)
         ids_of_warm, statistics = tuple(executor.id for executor in warm), self._counts.statistics().to_json()
-        if ids_of_warm != self._warm:
-            self._warm = ids_of_warm
-            self._ready(warm)
+        usable = self._dismissals.staying(warm)
+        if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
+            self._usable = ids_of_usable
+            self._ready(usable)
         self._session.say(executors=ids_of_warm, statistics=statistics, trouble=self._trouble())
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
@@ -109,12 +114,11 @@ class Watch:
             self._held = None
 
     def _resize(self, fleet: tuple[Executor, ...]) -> None:
-        ledger = self._ledger.read()
-        if ledger.scale is None:
-            return
-        wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy())
-        if wanted.target != self._total:
-            log.info("the fleet is to have %s (%d wanted)", counted(wanted.target, "executor"), ledger.scale.replicas)
+        ledger, left = self._ledger.read(), self._dismissals.left()
+        wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
+        self._again = _EVERY if self._dismissals.end(wanted.dismiss, fleet) else _SOON
+        if wanted.target is not None and wanted.target != self._total:
+            log.info("the fleet is to have %s", counted(wanted.target, "executor"))
             self._executors.resize(wanted.target)
             self._total = wanted.target
         if wanted.kill:

@@ -44,8 +44,8 @@ def sessions(api: ApiConnection, group: str) -> Iterator[list[DriverSession]]:
         session.close()
 
 
-def driver(api: ApiConnection, group: str, holder: str, **settings: float) -> DriverSession:
-    return DriverSession(KubernetesLease(api, NAMESPACE, driver_lease_name(group)), group, holder, **settings)
+def driver(api: ApiConnection, group: str, holder: str, duration: float = 15.0, every: float = 3.0) -> DriverSession:
+    return DriverSession(KubernetesLease(api, NAMESPACE, driver_lease_name(group)), group, holder, duration, every)
 
 
 def entry(member: str, owned: Mapping[int, int]) -> MemberEntry:

@@ -1,7 +1,7 @@
 """A session's Lease: renewals, releases, an API server that is away, and one driver at a time."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -157,8 +157,8 @@ class Way:
             raise ConnectionError("no route to host")
 
 
-def driver(server: LeaseStore, name: str, duration: float = 15) -> Session:
-    return Session(server, holder=name, group="orders", duration=duration, every=0.05, exclusive=True)
+def driver(server: LeaseStore, name: str, duration: float = 15, gone: Callable[[str], bool] | None = None) -> Session:
+    return Session(server, holder=name, group="orders", duration=duration, every=0.05, exclusive=True, gone=gone)
 
 
 def test_a_second_driver_is_told_who_has_the_group(server: InMemoryLease) -> None:
@@ -193,6 +193,27 @@ def test_a_driver_that_is_restarted_has_its_own_lease_at_once(server: InMemoryLe
     again = driver(server, "driver")
     assert again.acquire(0) is None
     again.close()
+
+
+def test_a_driver_whose_pod_is_gone_is_not_waited_for(server: InMemoryLease) -> None:
+    killed = driver(server, "killed")
+    assert killed.acquire(1) is None
+    killed.close()
+    assert driver(server, "next", gone=lambda holder: False).acquire(0) == "killed"
+    after = driver(server, "next", gone=lambda holder: holder == "killed")
+    assert after.acquire(0) is None
+    after.close()
+
+
+def test_where_it_is_not_known_whether_a_driver_has_ended_its_term_is_waited_for(server: InMemoryLease) -> None:
+    before = driver(server, "before")
+    assert before.acquire(1) is None
+    before.close()
+
+    def forbidden(holder: str) -> bool:
+        raise PermissionError("403")
+
+    assert driver(server, "next", gone=forbidden).acquire(0) == "before"
 
 
 def test_no_driver_begins_while_the_api_server_is_away(server: InMemoryLease) -> None:

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from baton.api import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus
+from baton.api import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus, ShownState
 from baton.api.enums import Approval, Protocol
-from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing
+from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing, shown_state
+from baton.controller.diagnosis import membership_problems
 from baton.controller.hold_ups import HoldUp
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
 from baton.controller.queue_state import QueueFacts
 from baton.controller.status import group_conditions, group_status, halted_status
-from baton.engine import summary
+from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
@@ -269,3 +270,19 @@ def test_a_group_for_which_nothing_is_done_keeps_what_was_said_but_that_all_is_w
     }
     gone = halted_status(replace(group_view(), status=before, deleted_at=DELETED_AT), Problem(Reason.INVALID_SPEC, "?"), NOW)
     assert gone["state"] == "Deleting"
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("reason", Reason)
+def test_the_state_in_one_word_says_that_all_is_well_only_where_ready_is_true(state: State, reason: Reason) -> None:
+    bad = shown_state(state, ready(Problem(reason, "mend it"), ""), deleting=False)
+    assert bad is ShownState.NOT_READY
+    assert shown_state(state, ready(None, "fine"), deleting=False) is not ShownState.NOT_READY
+
+
+@pytest.mark.parametrize("asked_for", [None, 2])
+def test_a_group_without_a_member_is_not_ready_unless_none_is_asked_for(asked_for: int | None) -> None:
+    (problem,) = membership_problems("orders", "shop", GroupMembers(), asked_for)
+    assert shown_state(State.READY, ready(problem, ""), deleting=False) is ShownState.NOT_READY
+    assert membership_problems("orders", "shop", GroupMembers(), 0) == []
+    assert shown_state(State.READY, ready(None, "", to_zero=True), deleting=False) is ShownState.SCALED_TO_ZERO

@@ -302,6 +302,11 @@ def test_a_driver_that_failed_is_known_by_its_last_words() -> None:
     [
         ("driver", {"lastState": {"terminated": {"exitCode": 1, "message": "Trace\nRights: no\n\n"}}}, "Rights: no"),
         ("driver", {"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}, "exit code 1 (Error), see its log"),
+        (
+            "driver",
+            {"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "0 of 6"}}},
+            "exit code 137 (OOMKilled), see its log",
+        ),
         ("driver", {"state": {"terminated": {"exitCode": 0, "message": "done"}}}, None),
         ("driver", {"state": {"running": {}}}, None),
         ("executor", {"lastState": {"terminated": {"exitCode": 1, "message": "no"}}}, None),

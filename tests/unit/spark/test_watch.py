@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from baton.model import MemberId
+from baton.spark.dismissals import LAST, Dismissals
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
@@ -23,6 +24,7 @@ class Scheduler:
         self.fleet: tuple[Executor, ...] = ()
         self.totals: list[int] = []
         self.ended: list[str] = []
+        self.running = 0
 
     def registered(self) -> tuple[Executor, ...]:
         return self.fleet
@@ -30,8 +32,21 @@ class Scheduler:
     def resize(self, total: int) -> None:
         self.totals.append(total)
 
-    def end(self, ids: Iterable[str]) -> None:
-        self.ended += ids
+    def end(self, ids: Iterable[str], *, idle: bool = False) -> list[str]:
+        ended = [one.id for one in self.fleet if one.id in set(ids) and not (idle and one.active_tasks)]
+        self.ended += ended
+        return ended
+
+    def jobs(self) -> int:
+        return self.running
+
+
+class PlayedPods:
+    def __init__(self, until: dict[MemberId, float]) -> None:
+        self.until = lambda: until
+
+    def close(self) -> None:
+        pass
 
 
 class Scene:
@@ -40,6 +55,7 @@ class Scene:
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.ready: list[tuple[str, ...]] = []
         self.trouble = ""
+        self.now, self.until = 100.0, dict[MemberId, float]()
         self.watch = Watch(
             alive=lambda: True,
             ended=lambda: None,
@@ -50,6 +66,7 @@ class Scene:
             session=self.session,
             counts=Counts(),
             executor_warm_up=ExecutorWarmUp(lambda executor: None, patience=0),
+            dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
             trouble=lambda: self.trouble,
             patience=0,
         )
@@ -119,3 +136,63 @@ def test_what_keeps_the_driver_from_its_queues_is_said_until_it_is_over() -> Non
     for scene.trouble in ("Redis does not answer", ""):
         scene.watch.look()
         assert scene.session.word.trouble == scene.trouble
+
+
+LEAVES = MemberId("exec-2")
+
+
+def leaving(scene: Scene) -> None:
+    """The second of two executors is asked to stop, and still has a partition to let go of."""
+    scene.scheduler.fleet = (executor(1), executor(2))
+    scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(2))
+    scene.until[LEAVES] = scene.now + 60
+    scene.watch.look()
+
+
+def handed_off(scene: Scene) -> None:
+    scene.ledger.write(entry("exec-1", {0: 1, 1: 2}), scale=RequestedScale(2))
+
+
+def test_who_is_asked_to_stop_is_replaced_at_once_and_ended_when_it_has_handed_off(scene: Scene) -> None:
+    leaving(scene)
+    assert (scene.scheduler.totals, scene.scheduler.ended) == ([3], [])
+    handed_off(scene)
+    scene.watch.look()
+    assert scene.scheduler.ended == ["2"]
+    scene.scheduler.fleet = (executor(1),)
+    scene.watch.look()
+    assert scene.scheduler.totals == [3, 2]
+
+
+def test_who_has_handed_off_is_not_ended_while_a_job_may_need_its_blocks_or_it_has_a_task(scene: Scene) -> None:
+    leaving(scene)
+    handed_off(scene)
+    scene.scheduler.running = 1
+    scene.watch.look()
+    scene.scheduler.running, scene.scheduler.fleet = 0, (executor(1), executor(2, active=1))
+    scene.watch.look()
+    assert scene.scheduler.ended == []
+
+
+def test_in_its_last_seconds_who_is_asked_to_stop_is_ended_as_soon_as_it_is_idle(scene: Scene) -> None:
+    leaving(scene)
+    scene.scheduler.running = 1
+    scene.now = scene.until[LEAVES] - LAST
+    scene.watch.look()
+    assert scene.scheduler.ended == ["2"]
+
+
+def test_who_is_asked_to_stop_is_left_alone_while_the_batch_has_something_of_it(scene: Scene) -> None:
+    scene.ledger.write(entry("exec-2", {1: 1}))
+    scene.grants_in_use.take(lambda ownership: ownership.owned)
+    leaving(scene)
+    scene.now = scene.until[LEAVES] - 1
+    scene.watch.look()
+    assert scene.scheduler.ended == []
+
+
+def test_without_a_wanted_size_who_is_asked_to_stop_is_ended_all_the_same(scene: Scene) -> None:
+    scene.scheduler.fleet = (executor(1), executor(2))
+    scene.until[LEAVES] = scene.now + 60
+    scene.watch.look()
+    assert (scene.scheduler.totals, scene.scheduler.ended) == ([], ["2"])

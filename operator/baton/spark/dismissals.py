@@ -1,0 +1,54 @@
+"""Executors whose pods are asked to stop: they finish what runs, hand off, and end before their grace period does.
+
+Their pod template has a preStop hook that waits, so that they work on meanwhile. The operator takes their partitions from them;
+then the driver ends them. It does so between two jobs, because an executor that has no task may still have shuffle files and
+cached blocks that the running job needs; in its last seconds without that regard, for then Spark makes the lost part again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from baton.model.ids import MemberId
+from baton.spark.executors import Executors
+from baton.spark.leaving_pods import LeavingPods
+from baton.spark.locality import Executor
+
+log = logging.getLogger("baton.spark")
+
+LAST = 20.0
+"""Seconds before a pod is killed in which its executor gets nothing new."""
+
+
+class Dismissals:
+    """Of one fleet. Used by its watch alone."""
+
+    def __init__(self, pods: LeavingPods, executors: Executors, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pods, self._executors, self._clock = pods, executors, clock
+        self._told: Mapping[MemberId, float] = {}
+        """Since when each is known to leave."""
+
+    def left(self) -> Mapping[MemberId, float]:
+        """The pods that leave, with the seconds that each has left."""
+        now, until = self._clock(), self._pods.until()
+        for name in until.keys() - self._told.keys():
+            log.info("%s is asked to stop, and has %.0f s to hand off", name, until[name] - now)
+        self._told = {name: self._told.get(name, now) for name in until}
+        return {name: at - now for name, at in until.items()}
+
+    def staying(self, executors: Iterable[Executor]) -> tuple[Executor, ...]:
+        """Those that may be given something new."""
+        left = self.left()
+        return tuple(one for one in executors if left.get(one.pod, LAST + 1) > LAST)
+
+    def end(self, dismissed: Iterable[str], fleet: Iterable[Executor]) -> bool:
+        """End those of them that are idle, by their ids. False: somebody is still to be ended."""
+        left, by_id = self.left(), {one.id: one.pod for one in fleet}
+        due = [one for one in dismissed if one in by_id]
+        if due and self._executors.jobs():
+            due = [one for one in due if left.get(by_id[one], 0.0) <= LAST]
+        ended = frozenset(self._executors.end(due, idle=True)) if due else frozenset()
+        for one in ended:
+            took = self._clock() - self._told.get(by_id[one], self._clock())
+            log.info("%s has handed off and ends, %.1f s after it was asked to stop", by_id[one], took)
+        return ended >= frozenset(dismissed)

@@ -1,0 +1,121 @@
+"""The examples as they stand, in the three ways to start a driver; rows are counted in the files that their executors wrote."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster import Cluster
+from tests.e2e.spark import spark_operator
+from tests.e2e.spark.orders_files import written
+from tests.e2e.spark.shop import NAMESPACE, Shop
+from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.e2e
+
+
+class Files:
+    """The example's volume."""
+
+    def __init__(self, folder: Path, shop: Shop) -> None:
+        self._folder, self._shop = folder, shop
+
+    def count(self) -> int:
+        return sum(written(self._folder / "output", "/data/output").values())
+
+    def holds(self, sent: int) -> bool:
+        return self.count() >= sent
+
+    def once(self, sent: int) -> bool:
+        """Every entry is in the files, and exactly once."""
+        rows = written(self._folder / "output", "/data/output")
+        return len(rows) == sent and set(rows.values()) == {1}
+
+
+@pytest.fixture
+def shop(node: Cluster) -> Iterator[Shop]:
+    with RedisServer(bind=node.address) as redis:
+        made = Shop(node, redis)
+        try:
+            made.install_operator()
+            yield made
+        finally:
+            print(made.story())  # shown where the test has failed
+            made.remove()
+
+
+def ready(shop: Shop) -> dict[str, str]:
+    """The condition Ready of the group, and its STATE."""
+    status = shop.cluster.get("consumergroup", "orders", "-n", NAMESPACE).get("status") or {}
+    found = next((one for one in status.get("conditions", ()) if one["type"] == "Ready"), {"status": "", "message": ""})
+    assert (status.get("state") == "Ready") <= (found["status"] == "True")
+    return {"status": found["status"], "message": found["message"]}
+
+
+def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_says_what_rights_are_missing(shop: Shop) -> None:
+    cluster = shop.cluster
+    example = shop.prepare("spark")
+    assert example.refused_by_restricted() == []
+    files = Files(example.provide_volume(), shop)
+    role = example.one("Role", "orders-driver")
+    rules, role["rules"] = role["rules"], [rule for rule in role["rules"] if "leases" not in rule["resources"]]
+    example.apply()
+    lacking = "leases.coordination.k8s.io: create, get, update"
+    cluster.wait(lambda: lacking in ready(shop)["message"], 120, "the group tells which rights its driver lacks")
+    role["rules"] = rules
+    cluster.apply(role)
+    shop.start_producing()
+    cluster.wait(lambda: files.holds(1000), 180, "rows are in the files")
+
+    leaving = next(iter(shop.executors()))
+    cluster.kubectl("delete", "pod", leaving, "-n", NAMESPACE, "--wait=false")
+    asked = time.monotonic()
+    cluster.wait(lambda: leaving not in pods(shop), 60, "the executor has ended")
+    print(f"a graceful stop took {time.monotonic() - asked:.1f} s")
+    told = cluster.logs("deployment/orders-driver", namespace=NAMESPACE)
+    assert f"{leaving} has handed off and ends" in told
+    assert "Lost task" not in told, "no task was cut off"
+    cluster.wait(lambda: len(shop.executors()) == 2, 60, "it is replaced")
+
+    for fault in ("pod", "container"):
+        print(f"after the driver's {fault} was killed: {without_rows(shop, files, fault):.1f} s without rows")
+
+    sent = shop.stop_producing()
+    cluster.wait(lambda: files.holds(sent), 120, "all rows are in the files")
+    assert files.once(sent)
+
+
+def pods(shop: Shop) -> set[str]:
+    """Of the namespace, also those that are about to end."""
+    return {pod["metadata"]["name"] for pod in shop.cluster.get("pods", "-n", NAMESPACE)["items"]}
+
+
+def without_rows(shop: Shop, files: Files, fault: str) -> float:
+    """Kill the driver's container, or its pod; gives the seconds until there are rows again."""
+    driver, held, began = shop.driver_pod(), files.count(), time.monotonic()
+    if fault == "container":
+        shop.cluster.signal_container(driver, signal.SIGKILL, NAMESPACE)
+    else:
+        shop.cluster.kubectl("delete", "pod", driver, "-n", NAMESPACE, "--grace-period=0", "--force")
+    shop.cluster.wait(lambda: files.count() > held, 180, "there are rows again")
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("folder", ["spark-submit", "spark-operator"])
+def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path) -> None:
+    cluster = shop.cluster
+    example = shop.prepare(folder)
+    assert example.refused_by_restricted() == []
+    files = Files(example.provide_volume(), shop)
+    if folder == "spark-operator":
+        spark_operator.define(cluster)
+    example.apply()
+    if folder == "spark-operator":
+        spark_operator.submit(cluster, cluster.get("sparkapplication", "orders", "-n", NAMESPACE), tmp_path)
+    shop.start_producing()
+    cluster.wait(lambda: files.holds(1000), 180, "rows are in the files")
+    sent = shop.stop_producing()
+    cluster.wait(lambda: files.holds(sent), 120, "all rows are in the files")
+    assert files.once(sent)
