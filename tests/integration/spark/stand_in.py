@@ -50,6 +50,8 @@ class StandIn:
         self.most = EVERYTHING
         self.answers: dict[str, Callable[[], Mapping[str, object]]] = {}
         """What is answered instead, by method."""
+        self.server: dict[str, object] = {}
+        """What executors are told of the server, instead of what the URL says."""
         self.receipts: list[Mapping[str, Any]] = []
         self._jvm: Any = spark.sparkContext._jvm
         self._java_context: Any = spark.sparkContext._jsc.sc()
@@ -165,7 +167,8 @@ class StandIn:
         return {**place, **of_owner, **self.ranges.keys(partition)}
 
     def _address(self, query: int) -> Mapping[str, object]:
-        return {**self.ranges.address(), "query": query}
+        address: Mapping[str, Any] = self.ranges.address()
+        return {**address, "server": {**address["server"], **self.server}, "query": query}
 
     def _finish(self, end: Mapping[str, int]) -> Mapping[str, object]:
         self.ranges.finish(self.query, [RangeToFinish(int(p), position) for p, position in end.items()])

@@ -1,6 +1,7 @@
 package dev.baton.spark;
 
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLHandshakeException;
 import org.apache.spark.TaskContext;
 import redis.clients.jedis.exceptions.JedisAccessControlException;
 import redis.clients.jedis.exceptions.JedisBusyException;
@@ -57,6 +58,9 @@ final class Patience {
   private static boolean passes(JedisException failed) {
     if (failed instanceof JedisAccessControlException) return false;
     if (failed instanceof JedisRedirectionException || failed instanceof JedisBusyException) return true;
+    for (Throwable why = failed; why != null; why = why.getCause()) {
+      if (why instanceof SSLHandshakeException) return false;
+    }
     if (!(failed instanceof JedisDataException)) return true;
     for (String word : PASSING) {
       if (failed.getMessage().startsWith(word)) return true;

@@ -14,7 +14,7 @@ import java.util.TimerTask;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import redis.clients.jedis.ClientSetInfoConfig;
-import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.ClusterCommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -70,7 +70,7 @@ final class RedisConnections implements AutoCloseable {
 
   /** A connection to the server that has the key, to be closed by the caller. Throws JedisException. */
   Connection take(String key) {
-    return provider().getConnection(new CommandArguments(Command.XRANGE).key(key));
+    return provider().getConnection(new ClusterCommandArguments(Command.XRANGE).key(key));
   }
 
   /** A server did not serve: asks a cluster who has which keys now. Of Sentinels, Jedis hears by itself. */

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -143,9 +144,12 @@ final class TlsFiles {
     return sequence((byte) 0x30, concatenated(RSA, sequence((byte) 0x04, rsa)));
   }
 
+  /** In DER the length has as few bytes as it can. */
   private static byte[] sequence(byte tag, byte[] content) {
-    byte[] head = {tag, (byte) 0x83, (byte) (content.length >> 16), (byte) (content.length >> 8), (byte) content.length};
-    return concatenated(head, content);
+    byte[] length = BigInteger.valueOf(content.length).toByteArray();
+    if (length[0] == 0 && length.length > 1) length = Arrays.copyOfRange(length, 1, length.length);
+    byte[] head = content.length < 0x80 ? new byte[] {tag} : new byte[] {tag, (byte) (0x80 + length.length)};
+    return concatenated(concatenated(head, length), content);
   }
 
   private static byte[] concatenated(byte[] first, byte[] second) {

@@ -1,0 +1,125 @@
+"""Executors read from whatever server the fleet has a URL of, also while another takes its place."""
+
+import ipaddress
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+from pyspark.sql import SparkSession
+
+from cluster.ports import free_ports
+from tests.clustered_redis import clustered_redis
+from tests.integration.spark.stand_in import Kept, StandIn, drained, started
+from tests.integration.spark.test_source_troubles import slowly, values
+from tests.redis_server import RedisServer
+from tests.self_signed import self_signed
+from tests.waiting import until
+from tests.watched_redis import watched_redis
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_server_with_tls_is_shown_a_certificate(spark: SparkSession, tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path)
+    files = f"ssl_ca_certs={certificate}&ssl_certfile={certificate}&ssl_keyfile={certificate}"
+    with RedisServer() as server:
+        port = with_tls(server, certificate, certificate)
+        reads_all(spark, f"rediss://127.0.0.1:{port}/0?{files}&ssl_check_hostname=false", tmp_path)
+
+
+def test_a_key_of_the_older_form_serves_and_the_host_is_checked(spark: SparkSession, tmp_path: Path) -> None:
+    certificate, key = of_this_host(tmp_path)
+    files = f"ssl_ca_certs={certificate}&ssl_certfile={certificate}&ssl_keyfile={key}"
+    with RedisServer() as server:
+        port = with_tls(server, certificate, key)
+        reads_all(spark, f"rediss://127.0.0.1:{port}/0?{files}", tmp_path)
+
+
+def test_a_user_with_the_rights_of_the_guide_reads(spark: SparkSession, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "redis.md").read_text()
+    command = page.partition("ACL SETUSER orders-spark")[2].partition("```")[0].replace("\\\n", " ")
+    rights = command.replace(">password", ">s3cret/word").replace("{shop/orders}", "{default/*").split()
+    with RedisServer() as server, server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "reader", *rights)
+
+        def as_reader(source: StandIn) -> None:
+            source.server |= {"user": "reader", "password": "s3cret/word"}
+
+        reads_all(spark, server.url, tmp_path, as_reader)
+
+
+def test_a_server_that_refuses_the_password_is_not_asked_for_long(spark: SparkSession) -> None:
+    with RedisServer(password="right") as server, StandIn(spark, server.url) as source:
+        source.producer.send("a", "x")
+        source.server |= {"password": "wrong"}
+        with pytest.raises(Exception, match="Redis refuses: WRONGPASS"):
+            source.table().count()
+
+
+def test_a_replica_takes_over_in_the_middle_of_a_read(spark: SparkSession, tmp_path: Path) -> None:
+    with watched_redis() as watched:
+        reads_on(spark, watched.url(), tmp_path, lambda _: watched.fail_over(crash=True))
+
+
+def test_a_master_of_a_cluster_dies_in_the_middle_of_a_read(spark: SparkSession, tmp_path: Path) -> None:
+    with clustered_redis() as clustered:
+        reads_on(spark, clustered.url(), tmp_path, lambda source: clustered.fail_over(str(source.ranges.keys(0)["stream"])))
+
+
+def reads_all(spark: SparkSession, url: str, folder: Path, arrange: Callable[[StandIn], object] = lambda _: None) -> None:
+    with StandIn(spark, url) as source:
+        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(2000)])
+        arrange(source)
+        kept = Kept()
+        drained(source.stream(), kept, folder / "checkpoint")
+        assert kept.values() == sorted(str(n) for n in range(2000))
+        assert source.table().count() == 2000
+
+
+def reads_on(spark: SparkSession, url: str, folder: Path, trouble: Callable[[StandIn], object]) -> None:
+    """All rows are read, each once, though this happens in the middle."""
+    with StandIn(spark, url) as source:
+        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
+        read: list[list[str]] = []
+        query = started(
+            source.stream(),
+            lambda rows, _: read.append(values(slowly(rows, folder))),
+            folder / "checkpoint",
+            available_now=True,
+        )
+        until(lambda: len(list(folder.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+        trouble(source)
+        (folder / "go").touch()
+        query.awaitTermination()
+        assert read == [sorted(str(n) for n in range(40_000))]
+
+
+def with_tls(server: RedisServer, certificate: Path, key: Path) -> int:
+    """The port."""
+    port = next(free_ports("127.0.0.1"))
+    files = {"tls-cert-file": certificate, "tls-key-file": key, "tls-ca-cert-file": certificate}
+    with server.client() as raw:
+        for name, value in {**files, "tls-auth-clients": "yes", "tls-port": port}.items():
+            raw.config_set(name, str(value))
+    return port
+
+
+def of_this_host(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, and its key as PKCS #1."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "redis")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 2, now - timedelta(days=1), now + timedelta(days=1))
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate = builder.add_extension(host, critical=False).sign(key, hashes.SHA256())
+    encoding = serialization.Encoding.PEM
+    files = folder / "redis.pem", folder / "redis.key"
+    files[0].write_bytes(certificate.public_bytes(encoding))
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    files[1].write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return files
