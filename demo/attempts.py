@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from baton.model.ids import Epoch
-from baton.queues.entry import Plan
 from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisReader
 from demo.records import Attempt
@@ -18,12 +17,8 @@ def attempts(url: str, queue: str, uid: str, grants: Mapping[int, int]) -> Itera
 
 
 def _operations(reader: RedisReader, partition: int, epoch: Epoch) -> Iterator[tuple[str, Callable[[], object]]]:
-    forged = Plan(partition, epoch, start=0, end=1, count=1, redelivered_to=0)
     yield "read", lambda: reader.read(partition, epoch, 10)
     yield "acknowledge", lambda: reader.ack(partition, epoch, ["1-0"])
-    yield "plan", lambda: reader.plan(partition, epoch, 10)
-    yield "read in a plan", lambda: list(reader.read_plan(partition, epoch, forged))
-    yield "commit", lambda: reader.commit(partition, epoch, forged)
 
 
 def _refused(call: Callable[[], object]) -> bool:
@@ -32,6 +27,4 @@ def _refused(call: Callable[[], object]) -> bool:
         call()
     except StaleOwner:
         return True
-    except ValueError:  # it got as far as the plan
-        return False
     return False

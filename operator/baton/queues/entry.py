@@ -1,4 +1,4 @@
-"""What a consumer reads from a queue, and the range that a micro-batch reads."""
+"""What a consumer reads from a queue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,22 +25,3 @@ class Entry:
     """It was handed out before, perhaps to another consumer, and may have been worked on in part or in full."""
     headers: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """What its producer sent beside key and value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A range of one partition that a micro-batch reads, as often as it needs, until it is committed.
-
-    The range is recorded at the queue, so that after a crash the same owner is told the same range again.
-    """
-
-    partition: int
-    epoch: Epoch
-    start: int
-    """The range begins after this entry."""
-    end: int
-    """The range ends with this entry."""
-    count: int
-    """How many entries it has."""
-    redelivered_to: int
-    """Entries up to this one were planned or handed out before; they read as redelivered."""

@@ -40,8 +40,6 @@ class QueueKind:
     """What an address of such a queue begins with, up to the ://."""
     spark: str | None = None
     """Spark's side: an OpenSparkSide (baton.queues.spark_side)."""
-    batches: str | None = None
-    """An OpenBatchReader (likewise)."""
     dead_letters: str | None = None
     """Where it keeps dead letters: an OpenDeadLetters (baton.queues.dead_letters)."""
     address: str | None = None

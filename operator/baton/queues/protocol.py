@@ -105,8 +105,8 @@ class QueueAdapter(Protocol):
         """
 
     async def outstanding(self, partition: int) -> int | None:
-        """Entries delivered or planned under the epoch in force, and not yet acknowledged or committed. None: this queue
-        cannot say (External)."""
+        """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with. None: this
+        queue cannot say (External)."""
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.

@@ -1,10 +1,8 @@
-"""What a Spark application needs of a queue: its driver plans ranges and commits them, its executors read them."""
+"""What the driver of a Spark query needs of a queue: it logs ranges and finishes them; executors read them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from baton.model.ids import Epoch
-from baton.queues.entry import Entry, Plan
 from baton.queues.kind import load
 from baton.queues.kinds import KINDS
 from baton.queues.logged_ranges import (
@@ -22,27 +20,6 @@ from baton.queues.logged_ranges import (
     Unlogged,
 )
 from baton.queues.protocol import QueueUnreachable
-
-
-class BatchReader(Protocol):
-    """One queue, read in micro-batches for the members named by `uid`; `baton.queues.redis.RedisReader` is one.
-
-    Planning, reading and committing raise StaleOwner, PartitionPaused (planning only) and QueueUnreachable. One thread asks;
-    another may be in `wait` meanwhile, which `interrupt` ends.
-    """
-
-    def plan(self, partition: int, epoch: Epoch, limit: int, *, uid: str | None = ...) -> Plan | None: ...
-    def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = ...) -> Iterator[Entry]: ...
-    def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = ...) -> None: ...
-    def let_go(self, partition: int, epoch: Epoch) -> None: ...
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
-    def interrupt(self) -> None: ...
-    def close(self) -> None: ...
-
-
-OpenBatchReader = Callable[[str, str, str], BatchReader]
-"""`QueueKind.batches`, given the queue's address, its name (namespace/name) and who reads. Raises QueueUnreachable where the
-address is none."""
 
 
 class LoggedRanges(Protocol):
@@ -71,20 +48,9 @@ OpenSparkSide = Callable[[str, str], LoggedRanges]
 def logged_ranges(address: str, queue: str) -> LoggedRanges:
     """By the kind of queue that the address is of. It connects when it is first asked something. Raises QueueUnreachable for an
     address that is none."""
-    side: OpenSparkSide = load(_side(address, queue, "spark"))
-    return side(address, queue)
-
-
-def batch_reader(address: str, queue: str, who: str) -> BatchReader:
-    """By the kind of queue that the address is of. It connects when it is first asked something. Raises QueueUnreachable for an
-    address that is none."""
-    side: OpenBatchReader = load(_side(address, queue, "batches"))
-    return side(address, queue, who)
-
-
-def _side(address: str, queue: str, name: str) -> str:
-    sides = {scheme: side for kind in KINDS if (side := getattr(kind, name)) is not None for scheme in kind.schemes}
+    sides = {scheme: kind.spark for kind in KINDS if kind.spark is not None for scheme in kind.schemes}
     if (side := sides.get(address.partition("://")[0].lower())) is not None:
-        return str(side)
+        opened: OpenSparkSide = load(side)
+        return opened(address, queue)
     known = ", ".join(f"{scheme}://" for scheme in sides)
     raise QueueUnreachable(f"The address of {queue} is that of no queue that Spark can read: begin it with one of {known}")

@@ -8,7 +8,7 @@ import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
-from baton.queues.redis import RedisReader, reader
+from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, make_queue
 
@@ -82,19 +82,6 @@ async def test_what_a_reader_got_in_a_reply_that_was_lost_and_what_is_new_fit_in
     assert [(entry.value.decode(), entry.redelivered) for entry in again.read(0, ONE)] == [(LARGE[1], False), (LARGE[2], False)]
 
 
-async def test_a_micro_batch_is_read_in_such_answers(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MOST_BYTES", 1000)
-    queue.send(*LARGE)
-    owner = await queue.granted("a", ONE)
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None
-    assert values(list(owner.read_plan(0, ONE, plan))) == list(LARGE)
-    with queue.raw() as raw:
-        before = _scripts(raw)
-        assert values(list(owner.read_plan(0, ONE, plan))) == list(LARGE)
-        assert _scripts(raw) - before == 4
-
-
 async def test_the_limit_counts_keys_and_headers(queue: Queue) -> None:
     queue.producer.send(queue.key(0), "x" * 10, headers={"trace": "y" * 400})
     queue.producer.send(queue.key(0), "x" * 10, headers={"trace": "z" * 400})
@@ -129,8 +116,6 @@ async def test_entries_without_text_and_of_any_bytes_come_whole(queue: Queue) ->
     assert [(entry.key, entry.value, entry.headers) for entry in owner.read(0, ONE)] == [
         (queue.key(0), text, {}) for text in texts
     ]
-    plan = (await queue.granted("b", TWO)).plan(0, TWO, 10)
-    assert plan is not None
 
 
 async def test_a_stream_of_wake_ups_that_was_emptied_keeps_nobody_from_sending(queue: Queue) -> None:

@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from baton.model.ids import Epoch
-from baton.queues.entry import Entry, Plan
+from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisQueue, RedisReader, scripts
@@ -125,7 +125,7 @@ class Producer:
 
 @dataclass
 class Member:
-    """Works singly in even partitions, in micro-batches in odd ones; and tries what it may not any more."""
+    """Works on entries, and tries what it may not any more."""
 
     uid: str
     reader: RedisReader
@@ -136,12 +136,12 @@ class Member:
 
     def work(self, partition: int, epoch: Epoch, record: Record) -> None:
         with suppress(PartitionPaused):
-            (self._single if partition % 2 == 0 else self._batch)(partition, epoch, record)
+            self._work(partition, epoch, record)
 
     def lose(self, partition: int, epoch: Epoch) -> None:
         self.lost.append((partition, epoch, self.held.pop((partition, epoch), [])))
 
-    def _single(self, partition: int, epoch: Epoch, record: Record) -> None:
+    def _work(self, partition: int, epoch: Epoch, record: Record) -> None:
         held = self.held.setdefault((partition, epoch), [])
         if held and self.chance.random() < 0.7:
             count = self.chance.randint(1, len(held))
@@ -154,28 +154,14 @@ class Member:
                 record.handed_out(entry)
                 held.append(entry)
 
-    def _batch(self, partition: int, epoch: Epoch, record: Record) -> None:
-        plan = self.reader.plan(partition, epoch, self.chance.randint(1, 10))
-        if plan is None:
-            return
-        entries = list(self.reader.read_plan(partition, epoch, plan))
-        for entry in entries:
-            record.handed_out(entry)
-        if self.chance.random() < 0.7:
-            self.reader.commit(partition, epoch, plan)
-            for entry in entries:
-                record.finished(entry)
-
     def haunt(self) -> None:
         if not self.lost:
             return
         partition, epoch, held = self.chance.choice(self.lost)
         offsets = [entry.offset for entry in held] or ["1-0"]
-        plan = Plan(partition, epoch, 0, 1, 1, 0)
         for attempt in (
             lambda: self.reader.read(partition, epoch, 5),
             lambda: self.reader.ack(partition, epoch, offsets),
-            lambda: self.reader.commit(partition, epoch, plan),
         ):
             with pytest.raises(StaleOwner):
                 attempt()

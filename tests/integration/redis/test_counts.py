@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.entry import Plan
 from baton.queues.fence import PartitionPaused
+from baton.queues.logged_ranges import Ahead, AheadRequest, Finished, Gone, Logged, RangeToFinish, RangeToLog
 from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
@@ -37,74 +39,60 @@ async def queue(forgetful: RedisServer, new_name: Callable[[], str]) -> AsyncIte
     await made.close()
 
 
-async def test_entries_that_were_read_singly_and_planned_too_are_done_once(queue: Queue) -> None:
+@pytest.fixture
+def ranges(queue: Queue) -> Iterator[RedisRanges]:
+    with closing(ranges_of(queue)) as made:
+        yield made
+
+
+async def test_entries_that_were_read_singly_and_are_in_a_logged_range_too_are_done_once(
+    queue: Queue, ranges: RedisRanges
+) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     read = owner.read(0, ONE, 2)
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 3)
     assert await queue.operator.outstanding(0) == 3
     owner.ack(0, ONE, [read[0].offset])
     owner.retry(0, ONE, read[1].offset, "failed")
     owner.set_aside(0, ONE, read[1].offset, "hopeless")
-    assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 1}, 1)
-    owner.commit(0, ONE, plan)
+    assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 1}, 0)
+    assert ranges.finish(query, [RangeToFinish(0, start + 3)]) == [Finished(0)]
     assert ((await queue.operator.check()).lag, await queue.operator.outstanding(0)) == ({0: 0}, 0)
 
 
-async def test_nothing_is_passed_over_in_a_new_history_after_entries_were_read_in_both_ways(queue: Queue) -> None:
+async def test_nothing_is_passed_over_in_a_new_history_after_entries_were_read_in_both_ways(
+    queue: Queue, ranges: RedisRanges
+) -> None:
     """What was counted twice was as many new entries that were taken for done."""
     queue.send("a", "b")
     owner = await queue.granted("a", ONE)
     read = owner.read(0, ONE)
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
     owner.ack(0, ONE, [entry.offset for entry in read])
-    owner.commit(0, ONE, plan)
+    ranges.finish(query, [RangeToFinish(0, start + 2)])
     queue.send("c", "d")
     with queue.raw() as raw:
         raw.execute_command("DEBUG", "CHANGE-REPL-ID")
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None
-    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"c", b"d"]
+        end = ahead(ranges, query, ("a", ONE), start + 2).end
+        logged(ranges, query, start + 2, end)
+        assert Task(query, start + 2, end).rows(raw, queue.name) == [b"c", b"d"]
 
 
-async def test_what_somebody_else_added_is_no_part_of_what_a_plan_counts(queue: Queue) -> None:
+async def test_what_somebody_else_added_is_not_counted_as_done(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     owner = await queue.granted("a", ONE)
     owner.ack(0, ONE, [owner.read(0, ONE)[1].offset])
     with queue.raw() as raw:
         raw.xadd(partition_keys(queue.name, 0).stream, {"some": "thing"})
     queue.send("d")
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None and plan.count == 3
-    owner.commit(0, ONE, plan)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    end = ahead(ranges, query, ("a", ONE), start).end
+    logged(ranges, query, start, end)
+    ranges.finish(query, [RangeToFinish(0, end)])
     assert (await queue.operator.check()).lag == {0: 0}
-
-
-async def test_a_late_acknowledgement_leaves_the_last_batch_to_be_read(queue: Queue) -> None:
-    queue.send("a", "b")
-    owner = await queue.granted("a", ONE)
-    read = owner.read(0, ONE)
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None
-    owner.commit(0, ONE, plan)
-    owner.ack(0, ONE, [entry.offset for entry in read])
-    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"a", b"b"]
-    assert (await queue.operator.check()).lag == {0: 0}
-
-
-async def test_a_member_that_reads_in_both_ways_holds_no_more_than_it_may(queue: Queue) -> None:
-    await queue.limited(4)
-    queue.send(*"abcdefgh")
-    owner = await queue.granted("a", ONE)
-    assert len(owner.read(0, ONE, 3)) == 3
-    plan = owner.plan(0, ONE, 2)
-    assert plan is not None and plan.count == 2
-    assert await queue.operator.outstanding(0) == 3
-    owner.commit(0, ONE, plan)
-    assert await queue.operator.outstanding(0) == 1
-    assert len(owner.read(0, ONE, 8)) == 3
 
 
 class OwnersOfAPartition(RuleBasedStateMachine):
@@ -127,8 +115,15 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         self.received: list[tuple[bytes, str]] = []
         """Under this epoch."""
         self.held: set[bytes] = set()
-        self.planned: set[bytes] = set()
-        self.plan: Plan | None = None
+        self.ranges = ranges_of(self.queue)
+        self.query, self.start = self.ranges.begin(), self.ranges.positions()[0].committed
+        self.range: RangeToLog | None = None
+        """What Spark has in its offset log, and not in its commit log."""
+        self.logged: set[bytes] = set()
+        """Its values, while the queue lets it be read,"""
+        self.most = 0
+        """and how many there are at most."""
+        self.foreign: list[str] = []
         self.reader = self.loop.run_until_complete(self.queue.granted("a", self.epoch))
         self.send(8)
 
@@ -136,7 +131,8 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         for value in values:
             self.to_do.pop(value, None)
         self.held -= values
-        self.planned -= values
+        if self.logged & values:  # a range without them would not be what it was
+            self.logged, self.most = set(), 0
 
     def count_the_dead(self) -> None:
         self.finish({fields[b"value"] for _, fields in self.raw.xrange(self.keys.dead)})
@@ -152,7 +148,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
     def read(self, count: int) -> None:
         try:
             entries = self.reader.read(0, self.epoch, count)
-            self.plan, self.planned = None, set()
+            self.logged, self.most = set(), 0
         except PartitionPaused:
             entries = []
         for entry in entries:
@@ -182,26 +178,36 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         assert not hopeless or value not in self.to_do
 
     @rule(limit=SOME)
-    def make_a_plan(self, limit: int) -> None:
-        with suppress(PartitionPaused):
-            plan = self.reader.plan(0, self.epoch, limit)
-            if self.plan is not None:
-                assert plan is not None and plan.end == self.plan.end
-            self.plan = plan
-            if plan is not None:
-                self.planned = {entry.value for entry in self.reader.read_plan(0, self.epoch, plan)}
-                assert plan.count == len(self.planned)
-                assert self.planned <= set(self.to_do), "what was finished with does not come again"
+    def log_a_range(self, limit: int) -> None:
+        if self.range is None:
+            (found,) = self.ranges.ahead(self.query, [AheadRequest(0, Uid("a"), self.epoch, self.start, limit)])
+            if not isinstance(found, Ahead) or found.end == self.start:
+                return
+            self.range = RangeToLog(0, self.start, found.end)
+        (answer,) = self.ranges.log(self.query, [self.range])
+        if isinstance(answer, Gone):
+            if answer.last < answer.first:
+                self.start, self.range = self.range.end, None
+                return
+            self.range = RangeToLog(0, answer.first - 1, answer.last, partly=True)
+            (answer,) = self.ranges.log(self.query, [self.range])
+        assert isinstance(answer, Logged)
+        found_now = list(Task(self.query, self.range.start, self.range.end).entries(self.raw, self.queue.name))
+        self.logged = {fields[b"v"] for _, fields in found_now if b"v" in fields}
+        self.foreign = [entry.decode() for entry, fields in found_now if b"v" not in fields]
+        self.most = answer.most
+        assert self.logged <= set(self.to_do), "what was finished with does not come again"
+        assert len(self.logged) <= self.most
 
-    @precondition(lambda self: self.plan)
+    @precondition(lambda self: self.logged)
     @rule(twice=st.booleans())
-    def commit(self, twice: bool) -> None:
-        plan = self.plan
-        assert plan is not None
+    def finish_the_range(self, twice: bool) -> None:
+        assert self.range is not None
         for _ in range(1 + twice):
-            self.reader.commit(0, self.epoch, plan)
-        self.finish(set(self.planned))
-        self.plan = None
+            (answer,) = self.ranges.finish(self.query, [RangeToFinish(0, self.range.end, self.foreign)])
+            assert isinstance(answer, Finished)
+        self.start, self.range = self.range.end, None
+        self.finish(set(self.logged))
 
     @rule(what=st.sampled_from(("restart", "pause", "grant", "foreign entry", "history")))
     def something_else_happens(self, what: str) -> None:
@@ -220,14 +226,13 @@ class OwnersOfAPartition(RuleBasedStateMachine):
     def grant(self) -> None:
         self.epoch = Epoch(self.epoch + 1)
         self.loop.run_until_complete(self.queue.operator.grant(0, Uid("a"), self.epoch))
-        self.plan = None
-        self.planned, self.held, self.received = set(), set(), []
+        self.held, self.received = set(), []
 
     @invariant()
     def counts_are_what_there_is(self) -> None:
         counted = self.loop.run_until_complete(self.queue.operator.check()).lag[0]
         assert counted == len(self.to_do)
-        assert self.loop.run_until_complete(self.queue.operator.outstanding(0)) == len(self.held | self.planned)
+        assert self.loop.run_until_complete(self.queue.operator.outstanding(0)) == max(len(self.held), self.most)
 
     def teardown(self) -> None:
         """Whatever came before, all that is to do comes, in order."""
@@ -242,6 +247,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
             assert self.loop.run_until_complete(self.queue.operator.check()).lag == {0: 0}
         finally:
             self.raw.close()
+            self.ranges.close()
             self.loop.run_until_complete(self.queue.close())
             self.loop.close()
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.entry import Plan
 from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisReader
 from tests.integration.redis.conftest import Queue
@@ -13,14 +12,10 @@ from tests.integration.redis.conftest import Queue
 pytestmark = pytest.mark.integration
 
 OLD, NEW = Epoch(3), Epoch(4)
-PLAN = Plan(0, OLD, 0, 1, 1, 0)
 
 ACTIONS: dict[str, Callable[[RedisReader], object]] = {
     "read": lambda reader: reader.read(0, OLD),
     "ack": lambda reader: reader.ack(0, OLD, ["1-0"]),
-    "plan": lambda reader: reader.plan(0, OLD, 10),
-    "read_plan": lambda reader: list(reader.read_plan(0, OLD, PLAN)),
-    "commit": lambda reader: reader.commit(0, OLD, PLAN),
     "verify": lambda reader: reader.verify(0, OLD),
 }
 
@@ -88,18 +83,3 @@ async def test_owner_records_are_shown_for_a_lost_ledger(queue: Queue) -> None:
     assert (await queue.operator.check()).owners == {1: ("a", 5, False)}
     await queue.operator.grant(1, None, Epoch(6))
     assert (await queue.operator.check()).owners == {1: (None, 6, False)}
-
-
-async def test_one_reader_may_speak_for_several_members(queue: Queue) -> None:
-    """A driver plans and commits for its executors."""
-    await queue.granted("executor-0", 1, partition=0)
-    await queue.granted("executor-1", 1, partition=1)
-    queue.send("a", partition=0)
-    queue.send("b", partition=1)
-    driver = queue.reader("driver")
-    for partition in (0, 1):
-        plan = driver.plan(partition, Epoch(1), 10, uid=f"executor-{partition}")
-        assert plan is not None
-        driver.commit(partition, Epoch(1), plan, uid=f"executor-{partition}")
-    with pytest.raises(StaleOwner):
-        driver.plan(0, Epoch(1), 10)

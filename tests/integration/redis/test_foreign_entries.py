@@ -7,14 +7,17 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 
 import pytest
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
+from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer, retry_pause
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, PATIENCE, until
 
@@ -85,19 +88,6 @@ async def test_a_reader_never_sees_them_and_later_entries_are_not_lost(queue: Qu
     assert (await queue.operator.check()).dead_letters == {0: len(FOREIGN), 1: 0}
 
 
-async def test_those_that_lie_between_entries_are_left_out_of_a_micro_batch_too(queue: Queue) -> None:
-    queue.send("1", "2")
-    add(queue, *FOREIGN[:2])
-    queue.send("3")
-    owner = await queue.granted("a", ONE)
-    plan = owner.plan(0, ONE, 100)
-    assert plan is not None
-    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"1", b"2", b"3"]
-    owner.commit(0, ONE, plan)
-    assert (await queue.operator.check()).lag == {0: 0, 1: 0}
-    assert len(dead(queue)) == 2
-
-
 @pytest.mark.parametrize("where", ["*", FAR])
 async def test_a_great_many_are_set_aside_in_portions(queue: Queue, where: str) -> None:
     queue.send("1")
@@ -114,7 +104,7 @@ async def test_a_great_many_are_set_aside_in_portions(queue: Queue, where: str) 
     assert len(dead(queue)) == 2500
 
 
-async def test_work_goes_on_singly_and_in_micro_batches_behind_a_far_one(queue: Queue) -> None:
+async def test_work_goes_on_singly_and_in_logged_ranges_behind_a_far_one(queue: Queue) -> None:
     """Entries of before, and of after, are counted and come once, whoever reads how."""
     queue.send("1", "2", "3")
     add(queue, (FAR, {"a": "b"}))
@@ -124,9 +114,13 @@ async def test_work_goes_on_singly_and_in_micro_batches_behind_a_far_one(queue: 
     (first,) = owner.read(0, ONE, 1)
     owner.ack(0, ONE, [first.offset])
     found: list[bytes] = []
-    while plan := owner.plan(0, ONE, 2):
-        found += [entry.value for entry in owner.read_plan(0, ONE, plan)]
-        owner.commit(0, ONE, plan)
+    with queue.raw() as raw, closing(ranges_of(queue)) as ranges:
+        query, start = ranges.begin(), ranges.positions()[0].before_first
+        while (end := ahead(ranges, query, ("a", ONE), start, most=2).end) > start:
+            logged(ranges, query, start, end)
+            found += Task(query, start, end).rows(raw, queue.name)
+            ranges.finish(query, [RangeToFinish(0, end)])
+            start = end
     assert found == [b"2", b"3", b"4", b"5"]
     assert (await queue.operator.check()).lag == {0: 0, 1: 0}
     queue.send("6", "7")

@@ -23,14 +23,6 @@ async def test_headers_travel_with_their_entry(queue: Queue) -> None:
     assert [entry.headers for entry in found] == [{"traceparent": b"00-4bf9-00", "Grüße": ALL_BYTES}, {}, {"n": b"1"}, {}]
 
 
-async def test_a_micro_batch_has_them_too(queue: Queue) -> None:
-    queue.producer.send(queue.key(0), "a", {"n": "1"})
-    owner = await queue.granted("a", ONE)
-    plan = owner.plan(0, ONE, 10)
-    assert plan is not None
-    assert [entry.headers for entry in owner.read_plan(0, ONE, plan)] == [{"n": b"1"}]
-
-
 async def test_a_dead_letter_keeps_them(queue: Queue) -> None:
     queue.producer.send(queue.key(0), "a", {"n": "1"})
     owner = await queue.granted("a", ONE)

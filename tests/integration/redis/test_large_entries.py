@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from baton.model.ids import Epoch
-from baton.queues.entry import Entry, Plan
+from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisReader
 from baton.queues.redis.dead_letters import RedisDeadLetters
@@ -49,12 +49,6 @@ def all_of(reader: RedisReader) -> list[Entry]:
     return found
 
 
-def planned(reader: RedisReader, limit: int) -> Plan:
-    plan = reader.plan(0, ONE, limit)
-    assert plan is not None
-    return plan
-
-
 async def test_what_a_script_looks_at_follows_from_the_size_of_entries(queue: Queue) -> None:
     values = ["small"] * 60 + ["x" * LARGE] * 60
     queue.send(*values)
@@ -73,32 +67,6 @@ async def test_what_a_script_looks_at_follows_from_the_size_of_entries(queue: Qu
     again.ack(0, ONE, [entry.offset for entry in found])
     queue.send(*["small"] * 60)
     assert max(asked_for(queue, lambda: found.extend(all_of(again)))) == MOST, "no large one is there any more"
-
-
-async def test_so_it_does_in_a_plan(queue: Queue) -> None:
-    values = ["small"] * 60 + ["x" * LARGE] * 60
-    queue.send(*values)
-    owner = await queue.granted("a", ONE)
-    plan = planned(owner, 1000)
-    found: list[Entry] = []
-    counts = asked_for(queue, lambda: found.extend(owner.read_plan(0, ONE, plan)))
-    assert [entry.value for entry in found] == [value.encode() for value in values]
-    assert 1 < max(counts) <= MOST_BYTES / LARGE
-    owner.commit(0, ONE, plan)
-    assert max(asked_for(queue, lambda: list(owner.read_plan(0, ONE, plan)))) <= MOST_BYTES / LARGE, "the last batch is kept"
-    for _ in range(2):
-        queue.send(*["small"] * 60)
-        plan = planned(owner, 1000)
-        owner.commit(0, ONE, plan)
-    assert max(asked_for(queue, lambda: list(owner.read_plan(0, ONE, plan)))) == MOST, "no large one is there any more"
-
-
-async def test_so_it_does_where_a_plan_begins_behind_acknowledged_ones(queue: Queue) -> None:
-    queue.send(*["x" * LARGE] * 60)
-    owner = await queue.granted("a", ONE)
-    owner.ack(0, ONE, [owner.read(0, ONE, 2)[1].offset])
-    counts = asked_for(queue, lambda: owner.plan(0, ONE, 1000))
-    assert sum(counts) <= MOST_BYTES / LARGE
 
 
 async def test_so_it_does_where_somebody_else_has_added_large_ones(queue: Queue) -> None:
@@ -154,21 +122,6 @@ async def test_an_entry_is_as_large_as_it_may_be_and_no_larger(queue: Queue) -> 
     owner = await queue.granted("a", ONE)
     (entry,) = owner.read(0, ONE)
     assert entry.value == value
-    plan = owner.plan(0, ONE, 1)
-    assert plan is not None
-    assert [one.value for one in owner.read_plan(0, ONE, plan)] == [value]
-
-
-async def test_after_a_plan_could_not_be_read_it_asks_for_one_entry(queue: Queue) -> None:
-    queue.send(*map(str, range(10)))
-    owner = await queue.granted("a", ONE)
-    plan = owner.plan(0, ONE, 10)
-    assert plan is not None
-    ask, owner._scripts = owner._scripts, Away()
-    with pytest.raises(QueueUnreachable):
-        list(owner.read_plan(0, ONE, plan))
-    owner._scripts = ask
-    assert asked_for(queue, lambda: list(owner.read_plan(0, ONE, plan))) == [1, 2, 4, 8]
 
 
 async def test_after_a_read_that_failed_it_asks_for_one_entry(queue: Queue) -> None:

@@ -42,17 +42,7 @@ async def test_a_member_holds_no_more_than_allowed_over_all_its_partitions(queue
     assert await queue.operator.outstanding(0) + await queue.operator.outstanding(1) == 3
 
 
-async def test_another_member_has_an_allowance_of_its_own(queue: Queue) -> None:
-    await queue.limited(most=1)
-    for partition, uid in enumerate("ab"):
-        queue.send("a", "b", partition=partition)
-        await queue.operator.grant(partition, Uid(uid), ONE)
-    driver = queue.reader("driver")
-    assert [len(driver.read(partition, ONE, uid=uid)) for partition, uid in enumerate("ab")] == [1, 1]
-
-
-@pytest.mark.parametrize("way", ["single", "micro-batch"])
-async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: RedisServer, way: str) -> None:
+async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: RedisServer) -> None:
     queue = await make_queue(server.url, partitions=5)
     await queue.limited(most=2)
     for partition in range(5):
@@ -64,20 +54,13 @@ async def test_fewer_allowed_than_partitions_still_empties_all_of_them(server: R
         rounds += 1
         assert rounds < 100
         held: list[tuple[int, list[str]]] = []
-        plans = []
         for partition in range(5):  # always in this order: nobody comes first because of it
-            if way == "single":
-                held.append((partition, [entry.offset for entry in owner.read(partition, ONE)]))
-            elif plan := owner.plan(partition, ONE, 100):
-                plans.append((partition, plan))
+            held.append((partition, [entry.offset for entry in owner.read(partition, ONE)]))
         assert sum([await queue.operator.outstanding(partition) for partition in range(5)]) <= 2
         for partition, offsets in held:
             if offsets:
                 owner.ack(partition, ONE, offsets)
                 emptied.setdefault(partition, rounds)
-        for partition, plan in plans:
-            owner.commit(partition, ONE, plan)
-            emptied.setdefault(partition, rounds)
     assert max(emptied.values()) <= 10, "nobody waits until others are empty"
     await queue.close()
 
@@ -220,14 +203,4 @@ async def test_without_a_limit_nothing_is_ever_set_aside(queue: Queue) -> None:
     owner = await queue.granted("a", 30)
     (entry,) = owner.read(0, Epoch(30))
     assert all(owner.retry(0, Epoch(30), entry.offset, "no") for _ in range(5))
-    assert dead(queue) == []
-
-
-async def test_a_micro_batch_is_repeated_as_often_as_it_fails(queue: Queue) -> None:
-    await queue.limited(redeliveries=1)
-    queue.send("a")
-    for epoch in range(1, 5):
-        plan = (await queue.granted("a", epoch)).plan(0, Epoch(epoch), 10)
-        assert plan is not None
-        assert plan.count == 1
     assert dead(queue) == []

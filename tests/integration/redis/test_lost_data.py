@@ -81,33 +81,6 @@ async def test_roll_backs_to_the_same_state_give_other_offsets_each_time(tmp_pat
         await queue.close()
 
 
-async def test_after_a_roll_back_micro_batches_begin_with_what_may_have_been_handed_out(tmp_path: Path) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
-        queue.send(*numbers(0, 20))
-        owner = await queue.granted("a", ONE)
-        plan = owner.plan(0, ONE, 5)
-        assert plan is not None
-        owner.commit(0, ONE, plan)
-        snapshot = Snapshot(server, tmp_path / "copy")
-        plan = owner.plan(0, ONE, 100)
-        assert plan is not None
-        snapshot.roll_back()
-        queue.send(*numbers(30, 35))
-        heir = await queue.granted("b", TWO)
-        found = []
-        while plan := heir.plan(0, TWO, 10):
-            found += [(int(entry.value), entry.redelivered) for entry in heir.read_plan(0, TWO, plan)]
-            heir.commit(0, TWO, plan)
-        assert found == [*((number, True) for number in range(5, 20)), *((number, False) for number in range(30, 35))]
-        assert await lag(queue) == 0
-        queue.send("x")
-        plan = heir.plan(0, TWO, 10)
-        assert plan is not None
-        assert (plan.count, plan.end - plan.start) == (1, 1)
-        await queue.close()
-
-
 async def test_a_promoted_replica_begins_with_other_offsets() -> None:
     """It may not have had everything."""
     with RedisServer() as primary, RedisServer(replica_of=primary) as replica:
@@ -167,7 +140,6 @@ async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: Pa
         asks: tuple[Callable[[], object], ...] = (
             lambda: queue.send("x"),
             lambda: owner.read(0, ONE, new=False),
-            lambda: owner.plan(0, ONE, 10),
             lambda: owner.ack(0, ONE, ["1-0"]),
             lambda: owner.retry(0, ONE, "1-0", "failed"),
         )
@@ -183,23 +155,6 @@ async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: Pa
             assert await lag(queue) == 0
         raw.delete(keys.stream)
         assert await queue.operator.pause(0, ONE) == 0
-
-
-async def test_a_micro_batch_of_a_deleted_stream_comes_to_its_end(queue: Queue, keys: PartitionKeys) -> None:
-    queue.send("a", "b")
-    owner = await queue.granted("owner", ONE)
-    plan = owner.plan(0, ONE, 10)
-    assert plan is not None
-    with queue.raw() as raw:
-        raw.delete(keys.stream)
-    queue.send("c")
-    assert list(owner.read_plan(0, ONE, plan)) == []
-    owner.commit(0, ONE, plan)
-    plan = owner.plan(0, ONE, 10)
-    assert plan is not None
-    assert [entry.value for entry in owner.read_plan(0, ONE, plan)] == [b"c"]
-    owner.commit(0, ONE, plan)
-    assert await lag(queue) == 0
 
 
 async def test_a_group_that_was_destroyed_hands_everything_out_again_marked(queue: Queue, keys: PartitionKeys) -> None:

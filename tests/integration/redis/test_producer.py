@@ -232,7 +232,6 @@ async def test_nothing_is_written_to_another_database(queue: Queue) -> None:
         for ask in (
             lambda: producer.send("k", "v"),
             lambda: reader.read(0, ONE),
-            lambda: reader.plan(0, ONE, 1),
             lambda: reader.ack(0, ONE, ["1-0"]),
             lambda: reader.verify(0, ONE),
         ):

@@ -69,10 +69,6 @@ class Roles:
                     pipe.hset(keys.sequences, f"0:gone-{number}", "1 1000")
                 pipe.execute()
             self.send(6)
-            plan = self.consumer.plan(0, self._epoch, 2)
-            assert plan is not None
-            list(self.consumer.read_plan(0, self._epoch, plan))
-            self.consumer.commit(0, self._epoch, plan)
             entries = [*self.consumer.read(0, self._epoch, 3), *self.consumer.read(0, self._epoch, 3)]
             self.consumer.ack(0, self._epoch, [entries[0].offset, entries[0].offset])
             while self.consumer.retry(0, self._epoch, entries[1].offset, "failed"):

@@ -2,15 +2,18 @@
 
 import itertools
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from tests.integration.redis.conftest import GROUP, Queue, make_queue
+from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
 
@@ -237,14 +240,18 @@ async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
             entries = owner.read(0, ONE, 500)
             owner.ack(0, ONE, [entry.offset for entry in entries])
             assert await queue.operator.pause(0, ONE) == 0
-            batch = await queue.granted("b", TWO)
+            await queue.granted("b", TWO)
             with pytest.raises(StaleOwner):
                 owner.read(0, ONE)
             assert (await queue.operator.check()).stale_refused[0] == 1
             handled = 0
-            while plan := batch.plan(0, TWO, 500):
-                handled += len(list(batch.read_plan(0, TWO, plan)))
-                batch.commit(0, TWO, plan)
+            with closing(ranges_of(queue)) as ranges:
+                query, start = ranges.begin(), ranges.positions()[0].committed
+                while (end := ahead(ranges, query, ("b", TWO), start, most=200).end) > start:
+                    logged(ranges, query, start, end)
+                    handled += len(Task(query, start, end, "b", TWO).rows(raw, queue.name))
+                    ranges.finish(query, [RangeToFinish(0, end)])
+                    start = end
             assert handled == 500
             assert (await queue.operator.check()).lag[0] == 0
             raw.config_set("maxmemory", 0)

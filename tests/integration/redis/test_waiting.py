@@ -97,20 +97,6 @@ async def test_nothing_is_waited_for_where_there_is_something_to_read(queue: Que
     assert owner.wait([0], 0.05) == set()
 
 
-async def test_a_micro_batch_waits_behind_its_plan(queue: Queue) -> None:
-    owner = await queue.granted("a", ONE)
-    assert owner.plan(0, ONE, 10) is None
-    queue.send("a", "b")
-    assert owner.wait([0], PATIENCE) == {0}
-    plan = owner.plan(0, ONE, 1)
-    assert plan is not None
-    assert owner.wait([0], PATIENCE) == {0}, "there is more than was planned"
-    owner.commit(0, ONE, plan)
-    plan = owner.plan(0, ONE, 10)
-    assert plan is not None
-    assert owner.wait([0], 0.05) == set()
-
-
 async def test_another_thread_may_end_a_wait(queue: Queue) -> None:
     owner = await queue.granted("a", ONE)
     owner.read(0, ONE)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.entry import Plan
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.redis import RedisReader
 from tests.integration.redis.conftest import Queue, make_queue
@@ -30,15 +29,15 @@ DEADLINE = 0.03
 
 @dataclass
 class Member:
-    """Works on what it was granted, singly in even partitions and in micro-batches in odd ones; and on what it had before."""
+    """Works on what it was granted, and on what it had before."""
 
     uid: str
     reader: RedisReader
     granted: dict[int, Epoch] = field(default_factory=dict)
-    lost: list[tuple[int, Epoch, list[str], Plan | None]] = field(default_factory=list)
+    lost: list[tuple[int, Epoch, list[str]]] = field(default_factory=list)
     """Partitions and epochs that are over, with what was in hand."""
     finished: dict[int, list[tuple[Epoch, bytes]]] = field(default_factory=dict)
-    """Values whose acknowledgement or commit was taken."""
+    """Values whose acknowledgement was taken."""
     seen: list[tuple[int, bytes, Epoch, bool]] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     accepted: list[str] = field(default_factory=list)
@@ -46,12 +45,11 @@ class Member:
     def run(self, over: threading.Event, chance: random.Random) -> None:
         while not over.is_set():
             for partition, epoch in list(self.granted.items()):
-                work = self.single if partition % 2 == 0 else self.batch
-                work(partition, epoch, chance)
+                self.work(partition, epoch, chance)
             if self.lost:
                 self.haunt(*chance.choice(self.lost))
 
-    def single(self, partition: int, epoch: Epoch, chance: random.Random) -> None:
+    def work(self, partition: int, epoch: Epoch, chance: random.Random) -> None:
         offsets: list[str] = []
         try:
             entries = self.reader.read(partition, epoch, chance.choice((1, 5, 20)))
@@ -65,38 +63,17 @@ class Member:
         except PartitionPaused:
             pass
         except StaleOwner:
-            self.lose(partition, epoch, offsets, None)
+            self.lose(partition, epoch, offsets)
 
-    def batch(self, partition: int, epoch: Epoch, chance: random.Random) -> None:
-        plan = None
-        try:
-            plan = self.reader.plan(partition, epoch, chance.choice((1, 5, 20)))
-            if plan is None:
-                return
-            entries = list(self.reader.read_plan(partition, epoch, plan))
-            self.seen += [(partition, entry.value, epoch, entry.redelivered) for entry in entries]
-            if chance.random() < 0.1:
-                time.sleep(DEADLINE * 2)
-            self.reader.commit(partition, epoch, plan)
-            self.finished.setdefault(partition, []).extend((epoch, entry.value) for entry in entries)
-        except PartitionPaused:
-            pass
-        except StaleOwner:
-            self.lose(partition, epoch, [], plan)
-
-    def lose(self, partition: int, epoch: Epoch, offsets: list[str], plan: Plan | None) -> None:
-        self.lost.append((partition, epoch, offsets or ["1-0"], plan or Plan(partition, epoch, 0, 1, 1, 0)))
+    def lose(self, partition: int, epoch: Epoch, offsets: list[str]) -> None:
+        self.lost.append((partition, epoch, offsets or ["1-0"]))
         if self.granted.get(partition) == epoch:
             del self.granted[partition]
 
-    def haunt(self, partition: int, epoch: Epoch, offsets: list[str], plan: Plan | None) -> None:
-        assert plan is not None
+    def haunt(self, partition: int, epoch: Epoch, offsets: list[str]) -> None:
         attempts: dict[str, Callable[[], object]] = {
             "read": lambda: self.reader.read(partition, epoch, 5),
             "ack": lambda: self.reader.ack(partition, epoch, offsets),
-            "plan": lambda: self.reader.plan(partition, epoch, 5),
-            "read_plan": lambda: list(self.reader.read_plan(partition, epoch, plan)),
-            "commit": lambda: self.reader.commit(partition, epoch, plan),
         }
         for what, attempt in attempts.items():
             try:
@@ -130,7 +107,7 @@ async def grant(queue: Queue, member: Member, partition: int, epoch: Epoch) -> N
     member.granted[partition] = epoch
 
 
-ATTEMPTS = ("read", "ack", "plan", "read_plan", "commit")
+ATTEMPTS = ("read", "ack")
 
 
 def refusals(members: list[Member]) -> Counter[str]:

@@ -106,12 +106,12 @@ class Partition:
         waits = self.served is not None and self.served < number <= self.left
         if number <= self.committed or waits:
             return ("OK", 0, self._outstanding())
+        if number not in self.pending:
+            return ("OK", 0, self._outstanding())
         within = self.voided if self.logged is None else (self.logged, self.planned)
         if within is not None and within[0] < number <= within[1] and "a single acknowledgement voids" not in self.broken:
             self._void()
             self.spoiled = True
-        if number not in self.pending:
-            return ("OK", 0, self._outstanding())
         self.pending -= {number}
         self.done += 1
         self.entries = tuple(n for n in self.entries if n != number)

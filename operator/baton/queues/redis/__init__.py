@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from baton.model.extras import extra
 
 if TYPE_CHECKING:
-    from baton.queues.entry import Entry, Plan
+    from baton.queues.entry import Entry
     from baton.queues.fence import PartitionPaused, StaleOwner
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
@@ -26,7 +26,6 @@ __all__ = [
     "Entry",
     "PartitionPaused",
     "PendingSend",
-    "Plan",
     "RedisAnnouncements",
     "RedisDeadLetters",
     "RedisProducer",
@@ -37,7 +36,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "entry": ("Entry", "Plan"),
+    "entry": ("Entry",),
     "fence": ("PartitionPaused", "StaleOwner"),
     "redis.adapter": ("RedisQueue",),
     "redis.announcements": ("RedisAnnouncements",),

@@ -17,7 +17,6 @@ KIND = QueueKind(
     consumer="baton.queues.redis.consumer_side:RedisConsumerSide",
     schemes=(*SCHEMES, SOCKET),
     spark="baton.queues.redis.ranges:RedisRanges",
-    batches="baton.queues.redis:RedisReader",
     dead_letters="baton.queues.redis.dead_letters:open_dead_letters",
     address="baton.queues.redis.operator_side:address",
 )

@@ -19,8 +19,6 @@ class Position:
     """There may be something to read right now."""
     began: bool = False
     """This process has read it singly under this epoch. From then on the queue refuses it once another process of the pod has."""
-    uid: str = ""
-    """The member that reads it."""
     outstanding: int = 0
     """What the member holds of it, as the server last said."""
     asked: int = 0
@@ -67,15 +65,14 @@ class Positions:
             del self._positions[partition]
             self.finished(position, 0)
 
-    def elsewhere(self, position: Position, uid: str) -> int:
+    def elsewhere(self, position: Position) -> int:
         """How many entries the member may not have of this partition: what it holds of others, and one for each that waits
         longer. One that was not asked for since this one last was does not wait any more.
         """
-        position.uid = uid
         since = position.in_line or self._requests + 1
         ahead = held = 0
         for other in self._positions.values():
-            if (other.outstanding or other.in_line) and other is not position and other.uid == uid:
+            if (other.outstanding or other.in_line) and other is not position:
                 held += other.outstanding
                 ahead += 0 < other.in_line < since and other.asked > position.asked
         self._requests += 1
@@ -86,7 +83,7 @@ class Positions:
         """So much is left of it. There may be room for those that wait in line."""
         position.outstanding = outstanding
         for other in self._positions.values():
-            if other.uid == position.uid and other.in_line:
+            if other.in_line:
                 other.more = True
 
 

@@ -4,13 +4,12 @@ Every request names its owner and epoch, and is refused by the server where that
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from secrets import token_hex
 from typing import Any, Self
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.entry import Entry, Plan
+from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
@@ -23,7 +22,6 @@ from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
-_PAGE = 1000
 _ACKS = 5000
 MOST_BYTES = 64_000_000
 """In one answer, if its user does not say so."""
@@ -32,11 +30,11 @@ _ONLY_GRANTS = 2**64 - 1
 
 
 class RedisReader:
-    """Reads partitions for their owner, the pod with this UID; or, with `uid=` at a call, for another (a driver's executors).
+    """Reads partitions for their owner, the pod with this UID.
 
-    `queue` is namespace/name. Reading, acknowledging, planning and committing raise StaleOwner where (uid, epoch) is not the
-    partition's owner, PartitionPaused where nothing new is handed out because it is changing hands, and QueueUnreachable.
-    All of it may be repeated after an error. One thread reads; another may be in `wait` meanwhile.
+    `queue` is namespace/name. Reading and acknowledging raise StaleOwner where (uid, epoch) is not the partition's owner,
+    PartitionPaused where nothing new is handed out because it is changing hands, and QueueUnreachable. All of it may be
+    repeated after an error. One thread reads; another may be in `wait` meanwhile.
     """
 
     def __init__(self, url: str, queue: str, uid: str) -> None:
@@ -51,8 +49,6 @@ class RedisReader:
         self._positions = Positions()
         self._token = token_hex(6)
 
-    # Single entries
-
     def read(
         self,
         partition: int,
@@ -61,7 +57,6 @@ class RedisReader:
         *,
         most_bytes: int = MOST_BYTES,
         new: bool = True,
-        uid: str | None = None,
     ) -> list[Entry]:
         """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
         redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
@@ -73,10 +68,10 @@ class RedisReader:
         `new` False: only what this owner was handed out before, by another reader (its process was restarted).
         """
         position = self._positions.of(partition, epoch)
-        elsewhere = self._positions.elsewhere(position, uid or self._uid)
+        elsewhere = self._positions.elsewhere(position)
         begins = int(not position.began)
         most = min(count, position.most)
-        arguments = (uid or self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
+        arguments = (self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
         answer = self._entries(scripts.READ, position, partition, arguments)
         _, pending, seen, last, more, full, outstanding, about, texts = answer
         entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
@@ -106,59 +101,6 @@ class RedisReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """Finish with an entry that no other try would help: it goes to the dead letters, with `why`."""
         self._failed(partition, epoch, offset, why, hopeless=True)
-
-    # Micro-batches
-
-    def plan(self, partition: int, epoch: Epoch, limit: int, *, uid: str | None = None) -> Plan | None:
-        """Record the next range of at most `limit` entries; None: there is nothing new.
-
-        A member's plans have no more than the queue's maxDeliveredUnacked entries together; None also where it has so many.
-        While a plan is not committed the answer is the same plan, marked redelivered, also while the partition is paused.
-        """
-        position = self._positions.of(partition, epoch)
-        elsewhere = self._positions.elsewhere(position, uid or self._uid)
-        answer = self._ask(scripts.PLAN, partition, (uid or self._uid, epoch, limit, elsewhere))
-        position.more = False
-        if answer[0] in (b"FULL", b"NONE"):
-            position.tail = answer[1]
-            holds(position, answer[2], full=answer[0] == b"FULL")
-            return None
-        _, start, end, count, seen, last, outstanding = answer
-        position.tail, position.more = end, end < last
-        holds(position, outstanding)
-        return Plan(partition, epoch, start, end, count, seen)
-
-    def read_plan(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> Iterator[Entry]:
-        """The entries of a plan, in order, as often as asked for; also while paused.
-
-        Raises ValueError for a plan that is not the queue's.
-        """
-        after, position = plan.start, self._positions.of(partition, epoch)
-        while after < plan.end:
-            most = min(_PAGE, position.most)
-            answer = self._entries(
-                scripts.RANGE, position, partition, (uid or self._uid, epoch, after, plan.end, most, MOST_BYTES)
-            )
-            _planned(answer, plan)
-            _, about, texts, last, more = answer
-            yield from entries_of_reply(self._name, partition, epoch, about, texts, seen=plan.redelivered_to)
-            if not more:
-                return
-            after = entry_number(last)
-
-    def commit(self, partition: int, epoch: Epoch, plan: Plan, *, uid: str | None = None) -> None:
-        """Finish with everything in the plan. Raises ValueError for a plan that is not the queue's."""
-        position = self._positions.of(partition, epoch)
-        arguments = (uid or self._uid, epoch, plan.end)
-        answer = self._ask(scripts.COMMIT, partition, arguments)
-        _planned(answer, plan)
-        _, outstanding, more = answer
-        self._positions.finished(position, outstanding)
-        with suppress(StaleOwner, QueueUnreachable):  # it is committed; what is not trimmed yet the next commit trims
-            while more:
-                _, _, more = self._ask(scripts.COMMIT, partition, arguments)
-
-    # Both
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
@@ -271,8 +213,3 @@ class RedisReader:
         if keys is None:
             keys = self._known_keys[partition] = partition_keys(self._queue, partition)
         return keys
-
-
-def _planned(answer: Sequence[Any], plan: Plan) -> None:
-    if answer[0] == b"UNPLANNED":
-        raise ValueError(f"{plan} is not a plan of the queue")

@@ -24,12 +24,12 @@ if done < #ids then -- some were acknowledged before, and are gone; or were neve
   for _, entry_id in ipairs(ids) do
     if number(entry_id) <= until_now then redis.call('XDEL', STREAM, entry_id) end
   end
-elseif alike and not of_owner()[9] and (pending[1] == 0 or number(pending[2]) > number(highest)) and trim(number(highest) - 1) then
-  -- All up to the highest is finished with, where no batch that was committed is kept. To cut takes a fraction of the time of
-  -- deleting one by one; where batches of an earlier epoch are many, it goes on with the next acknowledgement.
+elseif alike and (pending[1] == 0 or number(pending[2]) > number(highest)) and trim(number(highest) - 1) then
+  -- All up to the highest is finished with. To cut takes a fraction of the time of deleting one by one; where there is more than one
+  -- script should remove, it goes on with the next acknowledgement.
   redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', number(highest), SEGMENT + 1))
 else
   redis.call('XDEL', STREAM, unpack(ids))
 end
-if redis.call('XLEN', STREAM) == 0 then redis.call('HDEL', PROGRESS, 'largest', 'largestBefore') end
+if redis.call('XLEN', STREAM) == 0 then redis.call('HDEL', PROGRESS, 'largest') end
 return {'OK', done, outstanding(pending)}

@@ -11,9 +11,9 @@ if refused then return refused end
 local last = look()
 summary()
 local finish = tonumber(ARGV[2])
-local fields = redis.call('HMGET', PROGRESS, 'finished', 'logged', 'planned')
-local finished, logged, planned = tonumber(fields[1] or 0), tonumber(fields[2]), tonumber(fields[3])
-if finish > last or (logged and finish > logged and finish < planned) then return {'UNLOGGED'} end
+local fields = redis.call('HMGET', PROGRESS, 'finished', 'logged', 'loggedTo')
+local finished, logged, logged_to = tonumber(fields[1] or 0), tonumber(fields[2]), tonumber(fields[3])
+if finish > last or (logged and finish > logged and finish < logged_to) then return {'UNLOGGED'} end
 if finish <= finished then
   return {'OK', outstanding(), cut(math.min(finished, tonumber(redis.call('HGET', PROGRESS, 'committed') or 0))) and 0 or 1}
 end

@@ -85,7 +85,8 @@ local function finish_up_to(finish)
   local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'last')
   local committed, done, last = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
   redis.call('HSET', PROGRESS, 'finished', finish)
-  redis.call('HDEL', PROGRESS, 'planned', 'count', 'logged', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
+  forget_range()
+  redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled')
   if finish <= committed then return (cut(committed)) end
   finish_pending(finish)
   local gaps, all, gone = done ~= committed, false, 0
@@ -100,7 +101,6 @@ local function finish_up_to(finish)
   end
   redis.call('HSET', PROGRESS, 'committed', finish, 'done', done)
   if finish >= last then -- what comes is as large as it is
-    redis.call('HSET', PROGRESS, 'largestBefore', redis.call('HGET', PROGRESS, 'largest') or 0)
     redis.call('HDEL', PROGRESS, 'largest')
   end
   return all
@@ -156,7 +156,7 @@ end
 local function log_range(start, finish, partly)
   look()
   summary()
-  local fields = redis.call('HMGET', PROGRESS, 'logged', 'planned', 'logSeen', 'count', 'finished', 'seen', 'last', 'voided',
+  local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'logSeen', 'count', 'finished', 'seen', 'last', 'voided',
     'voidedTo', 'spoiled', 'committed', 'done')
   if tonumber(fields[1]) == start and tonumber(fields[2]) == finish then return nil, tonumber(fields[3]), tonumber(fields[4]) end
   local finished, last = tonumber(fields[5] or 0), tonumber(fields[7] or 0)
@@ -178,7 +178,7 @@ local function log_range(start, finish, partly)
   local pending = summary()
   if pending[1] > 0 then seen = math.max(seen, number(pending[3])) end
   local count = math.min(finish - (first or finish) + 1, redis.call('XLEN', STREAM))
-  redis.call('HSET', PROGRESS, 'logged', start, 'planned', finish, 'logSeen', seen, 'count', count, 'seen', seen)
+  redis.call('HSET', PROGRESS, 'logged', start, 'loggedTo', finish, 'logSeen', seen, 'count', count, 'seen', seen)
   redis.call('HDEL', PROGRESS, 'loans', 'voided', 'voidedTo', 'spoiled')
   return nil, seen, count
 end

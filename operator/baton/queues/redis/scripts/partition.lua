@@ -21,7 +21,7 @@ local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 local known_of_owner
 local function of_owner()
   known_of_owner = known_of_owner or redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries',
-    'maxDeliveredUnacked', 'served', 'left', 'plans')
+    'maxDeliveredUnacked', 'served', 'left')
   return known_of_owner
 end
 
@@ -65,6 +65,9 @@ local function place(value)
   if from == 'moved' then return nil, tonumber(version) end
   return stage(version, from), tonumber(version)
 end
+
+-- The range that is logged (logged.lua) is logged no more.
+local function forget_range() redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans') end
 
 -- A number, or that of the last entry where this is ahead of it. Entries of nobody's numbers do not count.
 local function at_least(n)
@@ -115,14 +118,14 @@ local function look()
   redis.call('HSET', PROGRESS, 'history', now_in, 'since', now, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
   if nothing_left() then
     redis.call('HSET', PROGRESS, 'committed', next)
-    redis.call('HDEL', PROGRESS, 'logged') -- what was in the range is gone
+    forget_range() -- its entries are gone
   end
   return next, true
 end
 
 -- The group is gone, and mostly the stream too, for somebody deleted them: makes both again, for what is left.
 local function make_again()
-  local fields = redis.call('HMGET', PROGRESS, 'last', 'done', 'committed', 'planned')
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'done', 'committed')
   local last, done, committed = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
   local left = 0
   if redis.call('EXISTS', STREAM) == 1 then
@@ -131,8 +134,7 @@ local function make_again()
     left = redis.call('XLEN', STREAM)
   else
     redis.call('XGROUP', 'CREATE', STREAM, GROUP, id(last), 'MKSTREAM')
-    if fields[4] then redis.call('HSET', PROGRESS, 'count', 0) end
-    redis.call('HDEL', PROGRESS, 'logged') -- its entries are gone
+    forget_range() -- its entries are gone
   end
   redis.call('HSET', PROGRESS, 'done', last - left)
   if left > 0 then redis.call('HSET', PROGRESS, 'seen', last) end
@@ -168,36 +170,30 @@ local function handed_out(pending)
   return pending[1] - tonumber(waiting or 0)
 end
 
--- Delivered or planned under the epoch in force, and not finished with. Both begin with the first entry that is to be done, so the
--- smaller of them is a part of the other.
+-- Delivered singly under the epoch in force, or in a logged range, and not finished with. Both begin with the first entry that is to
+-- be done, so the smaller of them is a part of the other.
 local function outstanding(pending)
   return math.max(handed_out(pending), tonumber(redis.call('HGET', PROGRESS, 'count') or 0))
 end
 
--- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once; and then it is
--- not there for the plan to finish with. Nothing else of what is done is counted singly. Answer: how many there were.
---
--- A logged range with one of them cannot be read any more: it would not have the same rows as before.
+-- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once. A logged range
+-- with one of them cannot be read any more: it would not have the same rows as before. Answer: how many there were.
 local void_range
 local function finish_singly(ids)
-  local fields = redis.call('HMGET', PROGRESS, 'planned', 'logged', 'voided', 'voidedTo')
-  local planned, logged = tonumber(fields[1] or 0), tonumber(fields[2])
-  local from, to = logged or tonumber(fields[3]), logged and planned or tonumber(fields[4])
-  if from then
-    local within = false
-    for _, entry_id in ipairs(ids) do within = within or number(entry_id) > from and number(entry_id) <= to end
-    if within and logged then void_range() end
-    if within then redis.call('HSET', PROGRESS, 'spoiled', '1') end
-    if logged then planned = 0 end
-  end
-  local of_plan, others = {}, {}
+  local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'voided', 'voidedTo')
+  local from, to = tonumber(fields[1] or fields[3]), tonumber(fields[1] and fields[2] or fields[4])
+  local within, others, done = {}, {}, 0
   for _, entry_id in ipairs(ids) do
-    local to = number(entry_id) <= planned and of_plan or others
-    to[#to + 1] = entry_id
+    local where = from and number(entry_id) > from and number(entry_id) <= to and within or others
+    where[#where + 1] = entry_id
   end
-  local from_plan = #of_plan > 0 and redis.call('XACK', STREAM, GROUP, unpack(of_plan)) or 0
-  local done = from_plan + (#others > 0 and redis.call('XACK', STREAM, GROUP, unpack(others)) or 0)
-  if from_plan > 0 then redis.call('HINCRBY', PROGRESS, 'count', -from_plan) end
+  if #others > 0 then done = redis.call('XACK', STREAM, GROUP, unpack(others)) end
+  local of_range = #within > 0 and redis.call('XACK', STREAM, GROUP, unpack(within)) or 0
+  if of_range > 0 then
+    if fields[1] then void_range() end
+    redis.call('HSET', PROGRESS, 'spoiled', '1')
+    done = done + of_range
+  end
   if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end
   return done
 end
@@ -264,8 +260,7 @@ local function told() return table.concat(about, ' '), table.concat(texts) end
 local largest
 local function at_once(most)
   if not largest then
-    local fields = redis.call('HMGET', PROGRESS, 'largest', 'largestBefore')
-    largest = math.max(SMALL, tonumber(fields[1] or 0), tonumber(fields[2] or 0))
+    largest = math.max(SMALL, tonumber(redis.call('HGET', PROGRESS, 'largest') or 0))
   end
   return math.min(MOST_AT_ONCE, most, math.max(1, math.floor(SMALL * MOST_AT_ONCE / largest)))
 end
@@ -451,16 +446,16 @@ local function sleep(waits)
   if waits ~= '1' then redis.call('HSET', PROGRESS, 'waits', '1') end
 end
 
--- A plan that will not be committed any more, and a range that cannot be read any more: what it covers may have been handed out.
--- Answer: entries up to which all may have been handed out before, and whether the owner waits.
+-- Where a range is logged, it cannot be read any more: what is in it may have been handed out. Answer: entries up to which all may
+-- have been handed out before, and whether the owner waits.
 function void_range()
-  local fields = redis.call('HMGET', PROGRESS, 'planned', 'seen', 'waits', 'logged')
+  local fields = redis.call('HMGET', PROGRESS, 'loggedTo', 'seen', 'waits', 'logged')
   local seen = tonumber(fields[2] or 0)
-  if fields[1] then
+  if fields[4] then
     seen = math.max(tonumber(fields[1]), seen)
-    redis.call('HSET', PROGRESS, 'seen', seen)
-    redis.call('HDEL', PROGRESS, 'planned', 'count', 'logged', 'logSeen', 'loans', 'spoiled')
-    if fields[4] then redis.call('HSET', PROGRESS, 'voided', fields[4], 'voidedTo', fields[1]) end
+    forget_range()
+    redis.call('HSET', PROGRESS, 'seen', seen, 'voided', fields[4], 'voidedTo', fields[1])
+    redis.call('HDEL', PROGRESS, 'spoiled')
   end
   return seen, fields[3]
 end

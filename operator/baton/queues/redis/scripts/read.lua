@@ -4,7 +4,7 @@
 -- ARGV: uid, epoch, cursor (the last entry that the caller received under this epoch; 0: none), count, how many entries the
 -- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, 1 if it
 -- begins to, and how many bytes of entries it may have at most (but always one entry).
--- Answer: OK, how many of the entries were pending, entries up to which all others were planned before, last entry in the
+-- Answer: OK, how many of the entries were pending, entries up to which all others may have been handed out before, last entry in the
 -- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told).
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what

@@ -10,7 +10,7 @@ if unmade() then return {'UNKNOWN'} end
 local refused = fence_query(tonumber(ARGV[1]))
 if refused then return refused end
 local start, finish, evaluation, attempt = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
-local fields = redis.call('HMGET', PROGRESS, 'logged', 'planned', 'loans', 'voided', 'voidedTo')
+local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'loans', 'voided', 'voidedTo')
 local there = redis.call('EXISTS', STREAM) == 1
 if not there or tonumber(fields[1]) ~= start or tonumber(fields[2]) ~= finish then
   if tonumber(fields[4]) == start and tonumber(fields[5]) == finish then return {'UNLOGGED'} end

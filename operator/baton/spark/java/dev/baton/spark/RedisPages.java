@@ -108,7 +108,7 @@ final class RedisPages implements AutoCloseable {
       connection.sendCommand(Command.MULTI);
       connection.sendCommand(reading());
     }
-    connection.sendCommand(Command.HMGET, range.keys().get(PROGRESS), "largest", "largestBefore");
+    connection.sendCommand(Command.HMGET, range.keys().get(PROGRESS), "largest");
     connection.sendCommand(
         Command.XRANGE, range.stream(), "(" + after, range.end() + "-0", "COUNT", Integer.toString(asked));
     if (fenced()) connection.sendCommand(Command.EXEC);
