@@ -97,12 +97,12 @@ class PartitionedQueueSpec(Shape):
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         10_000,
-        description="How many unacknowledged entries one member may have, over all its partitions. Entries that a micro-batch "
-        f"has planned count too. For {_names(_LIMITED)}; other sources do not use it.",
+        description="How many unacknowledged entries one member may have, over all its partitions. It does not bound what a "
+        f"Spark query reads. For {_names(_LIMITED)}; other sources do not use it.",
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """After how many redeliveries an entry becomes a dead letter, so that its partition goes on. 0 or absent: never. For
-    consumers of single entries on Redis. In micro-batches (Spark) the application handles a batch that fails."""
+    consumers of single entries on Redis. With Spark the application handles a batch that fails."""
 
 
 class PartitionedQueueStatus(Shape):

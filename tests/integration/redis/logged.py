@@ -52,11 +52,11 @@ class Task:
         """How it was answered (owner or lent), and the entries."""
         keys = partition_keys(queue, self.partition)
         command(raw, "SCRIPT", "LOAD", scripts.READING.text)
-        with raw.pipeline(transaction=True) as pipe:
+        with raw.pipeline(transaction=False) as pipe:
             arguments = (self.query, self.uid, self.epoch, self.start, self.end, self.evaluation, self.attempt, self.executor)
-            pipe.evalsha(scripts.READING.sha, len(keys), *keys, *arguments)
             pipe.xrange(keys.stream, b"(" + after, entry_id(self.end), count=page)
-            answer, found = pipe.execute()
+            pipe.evalsha(scripts.READING.sha, len(keys), *keys, *arguments)
+            found, answer = pipe.execute()
         if answer[0] != b"OK":
             raise RefusedError(*(word.decode() if isinstance(word, bytes) else word for word in answer))
         return answer[1].decode(), found

@@ -30,8 +30,6 @@ RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for
 MOVES = next(key for key in map(str, range(100)) if RoutingTable.even(1, 1).resized(2).partition_of(key.encode()) == 1)
 NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire", "del"}
 """Without these less is known, counted or done at once, and nothing fails; and the last is for Redis 7.2 and later."""
-TASKS = {"multi", "exec"}
-"""Spark's tasks alone need these, and a task here is the test's own."""
 
 
 class Roles:
@@ -217,7 +215,7 @@ async def test_what_the_guide_gives_is_enough(roles: Roles) -> None:
 @pytest.mark.parametrize("user", RIGHTS)
 async def test_each_right_that_the_guide_gives_is_missed_by_its_name(roles: Roles, user: str) -> None:
     not_missed = set()
-    for right in set(RIGHTS[user]) - TASKS:
+    for right in RIGHTS[user]:
         roles.permit(user, right)
         with roles.server.client() as raw:
             raw.execute_command("SCRIPT", "FLUSH")

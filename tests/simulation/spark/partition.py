@@ -182,7 +182,7 @@ class Partition:
         return ("OK", "owner" if owner else "lent")
 
     def page(self, after: int, end: int, count: int) -> list[int]:
-        """The plain XRANGE that is in one transaction with `reading`."""
+        """The plain XRANGE that `reading` stands behind."""
         return self._between(after, end)[:count]
 
     def finish(self, query: int, end: int) -> Answer:

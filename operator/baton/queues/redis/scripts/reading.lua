@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 --@include partition
 --@include logged
--- May a task read of a range, right now? It stands in one transaction with the XRANGE that reads. ARGV: query, uid and epoch under
+-- May a task read of a range, right now? It stands behind the XRANGE that reads, on the same connection. ARGV: query, uid and epoch under
 -- which it reads as the owner ('' and 0: it does not), start, end, evaluation, attempt, executor.
 -- Answer: OK and owner or lent; QUERY and a later query; LENT, and attempt and executor that have it now; UNLOGGED.
 --

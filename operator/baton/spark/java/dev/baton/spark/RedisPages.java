@@ -10,8 +10,9 @@ import redis.clients.jedis.exceptions.JedisDataException;
 /**
  * The entries of a range, in pages.
  *
- * <p>Each page is one transaction: the queue's check of who reads, and the entries. So a page that was answered was allowed at
- * that moment. The next one is asked for before this one is worked on, and waits at the server until then.
+ * <p>The queue's check of who reads travels behind each page. What it refuses it refuses for ever, and nothing of a range is removed
+ * before it is refused: so a page with a check that passes was allowed when it was read. (No MULTI: a server that is full takes
+ * none.) The next page is asked for before this one is worked on, and waits at the server until then.
  */
 final class RedisPages implements AutoCloseable {
   /** Bytes that a page should have, */
@@ -82,36 +83,27 @@ final class RedisPages implements AutoCloseable {
 
   private List<Object> attempt() throws RefusedException {
     if (connection == null) send();
-    List<Object> answers = connection.getMany(fenced() ? 5 : 2);
-    if (!fenced()) return entries(answers, 0);
-    List<Object> done = list(raised(answers.get(4), answers));
-    if (done.get(0) instanceof JedisDataException failed && failed.getMessage().startsWith("NOSCRIPT")) {
-      wholeScript = true;
-      send();
-      return attempt();
+    List<Object> answers = connection.getMany(fenced() ? 3 : 2);
+    if (fenced()) {
+      if (answers.get(2) instanceof JedisDataException failed && failed.getMessage().startsWith("NOSCRIPT")) {
+        wholeScript = true;
+        send();
+        return attempt();
+      }
+      wholeScript = false;
+      check(list(raised(answers.get(2))));
     }
-    wholeScript = false;
-    check(list(raised(done.get(0))));
-    return entries(done, 1);
-  }
-
-  /** From the answers of HMGET and XRANGE. */
-  private List<Object> entries(List<Object> answers, int from) {
-    limit(list(raised(answers.get(from))));
-    return list(raised(answers.get(from + 1)));
+    limit(list(raised(answers.get(0))));
+    return list(raised(answers.get(1)));
   }
 
   private void send() {
     if (connection == null) connection = connections.take(range.stream());
     asked = count;
-    if (fenced()) {
-      connection.sendCommand(Command.MULTI);
-      connection.sendCommand(reading());
-    }
     connection.sendCommand(Command.HMGET, range.keys().get(PROGRESS), "largest");
     connection.sendCommand(
         Command.XRANGE, range.stream(), "(" + after, range.end() + "-0", "COUNT", Integer.toString(asked));
-    if (fenced()) connection.sendCommand(Command.EXEC);
+    if (fenced()) connection.sendCommand(reading());
     connection.getMany(0); // sends what is written, and reads nothing
   }
 
@@ -185,12 +177,6 @@ final class RedisPages implements AutoCloseable {
       connection.close();
       connection = null;
     }
-  }
-
-  /** Throws the error that an answer is. Of a transaction that was not carried out, the reason is in an answer before. */
-  private static Object raised(Object answer, List<Object> before) {
-    if (answer instanceof JedisDataException) before.forEach(RedisPages::raised);
-    return raised(answer);
   }
 
   private static Object raised(Object answer) {
