@@ -38,7 +38,7 @@ class Extent:
     settle: float
 
 
-WHOLE = Extent({8: 3, 64: 2, 512: 2}, {20_000: 5, 250_000: 2}, 1_000_000, 3, 1000, 10.0, 3.0)
+WHOLE = Extent({8: 3, 64: 2, 512: 1}, {20_000: 4, 250_000: 2}, 1_000_000, 2, 1000, 10.0, 3.0)
 QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 200, 1.0, 0.5)
 
 Measured = dict[str, list[float]]
@@ -106,18 +106,21 @@ class Bench:
 
     def _drained(self, queue: str, partitions: int) -> Iterator[Case]:
         rates: Measured = defaultdict(list)
-        worked: Measured = defaultdict(list)
+        watched = {"executors": self._processes.executors, "Redis": self._streams.worked}
+        worked: dict[str, Measured] = {name: defaultdict(list) for name in watched}
         rows = self._rows(queue, partitions)
         what = f"{rows:,} rows by AvailableNow, {partitions} partitions"
         for nth in range(self._extent.drains):
             _tell(f"{what}: round {nth + 1} of {self._extent.drains}")
             for side in self._readers:
                 with self._streams.copy(queue) as copied, side.reading(copied, partitions, MOST) as frame:
-                    found = measuring.drained(frame, rows, self._processes.executors, self._folder)
+                    found = measuring.drained(frame, rows, watched.values(), self._folder)
                 rates[side.name].append(found.per_second)
-                worked[side.name].append(found.worked)
+                for name, seconds in zip(watched, found.worked, strict=True):
+                    worked[name][side.name].append(seconds)
         yield from self._compared(what, "rows/s", rates)
-        yield from self._compared(f"processor time of executors, {what}", "s/million rows", worked)
+        for name, figures in worked.items():
+            yield from self._compared(f"processor time of {name}, {what}", "s/million rows", figures)
 
     def _delays(self, partitions: int) -> Iterator[Case]:
         found: dict[str, Measured] = {"p50": defaultdict(list), "p95": defaultdict(list)}
@@ -142,9 +145,7 @@ class Bench:
         for side in self._readers:
             queue = self._streams.empty(partitions)
             with side.reading(queue, partitions, MOST) as frame:
-                worked = measuring.at_rest(
-                    frame, tuple(watched.values()), self._extent.seconds, self._extent.settle, self._folder
-                )
+                worked = measuring.at_rest(frame, watched.values(), self._extent.seconds, self._extent.settle, self._folder)
             for name, figure in zip(watched, worked, strict=True):
                 found[name][side.name].append(figure)
         for name, figures in found.items():

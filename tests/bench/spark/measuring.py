@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,8 +33,8 @@ class Drained:
     """A queue that was read to its end by AvailableNow."""
 
     per_second: float
-    worked: float
-    """Seconds of processor time of the executors, per million rows."""
+    worked: tuple[float, ...]
+    """Seconds of processor time of those that were watched, per million rows."""
 
 
 def throughput(frame: DataFrame, batches: int, folder: Path) -> Throughput:
@@ -51,17 +51,17 @@ def throughput(frame: DataFrame, batches: int, folder: Path) -> Throughput:
     return Throughput(rows / (_end(rest[-1]) - _end(first)), median(_took(one) for one in rest))
 
 
-def drained(frame: DataFrame, rows: int, worked: Callable[[], float], folder: Path) -> Drained:
+def drained(frame: DataFrame, rows: int, watched: Collection[Callable[[], float]], folder: Path) -> Drained:
     """Everything that is there, from the start of the query to its end. Raises RuntimeError for any other number of rows."""
     with TemporaryDirectory(dir=folder) as checkpoint:
-        before, began = worked(), time.monotonic()
+        before, began = [worked() for worked in watched], time.monotonic()
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
-        took, after = time.monotonic() - began, worked()
+        took, after = time.monotonic() - began, [worked() for worked in watched]
         read = sum(_progress(one)["numInputRows"] for one in query.recentProgress)
     if read != rows:
         raise RuntimeError(f"{read} rows were read of {rows}")
-    return Drained(rows / took, 1e6 * (after - before) / rows)
+    return Drained(rows / took, tuple(1e6 * (later - earlier) / rows for earlier, later in zip(before, after, strict=True)))
 
 
 def delays(frame: DataFrame, seconds: float, settle: float, folder: Path) -> list[float]:
@@ -85,17 +85,17 @@ def delays(frame: DataFrame, seconds: float, settle: float, folder: Path) -> lis
 
 
 def at_rest(
-    frame: DataFrame, worked: tuple[Callable[[], float], ...], seconds: float, settle: float, folder: Path
+    frame: DataFrame, watched: Collection[Callable[[], float]], seconds: float, settle: float, folder: Path
 ) -> list[float]:
     """Seconds of processor time in a minute, of each of these, while there is nothing to read."""
     with TemporaryDirectory(dir=folder) as checkpoint:
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
             time.sleep(settle)
-            before, began = [one() for one in worked], time.monotonic()
+            before, began = [worked() for worked in watched], time.monotonic()
             time.sleep(seconds)
             took = time.monotonic() - began
-            return [60 * (one() - earlier) / took for one, earlier in zip(worked, before, strict=True)]
+            return [60 * (worked() - earlier) / took for worked, earlier in zip(watched, before, strict=True)]
         finally:
             query.stop()
 

@@ -29,6 +29,7 @@ def test_the_source_s_benchmark_ends_with_a_line_of_json() -> None:
         for what in (
             "3,000 rows by AvailableNow, 2 partitions",
             "processor time of executors, 3,000 rows by AvailableNow, 2 partitions",
+            "processor time of Redis, 3,000 rows by AvailableNow, 2 partitions",
             "send to process at 200 rows/s, p50",
             "send to process at 200 rows/s, p95",
             "processor time at rest, driver",
