@@ -5,6 +5,7 @@ should on a machine of two. What is added: the image under the example's name, a
 """
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,11 @@ class Example:
 
     def provide_volume(self, claim: str = "orders-data") -> Path:
         """The storage of the example's claim: a folder of the machine, which is the node's. Gives the folder."""
-        folder = self._cluster.folder / f"{self._namespace}-{claim}"
-        folder.mkdir(exist_ok=True)
+        name = f"{self._namespace}-{claim}"
+        self._cluster.kubectl("delete", "persistentvolume", name, "--ignore-not-found", "--timeout=60s")
+        folder = self._cluster.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
         folder.chmod(0o777)  # no fsGroup is applied to a hostPath
         spec = {
             "capacity": {"storage": "10Gi"},
@@ -61,7 +65,6 @@ class Example:
             "hostPath": {"path": str(folder), "type": "Directory"},
             "claimRef": {"namespace": self._namespace, "name": claim},
         }
-        name = f"{self._namespace}-{claim}"
         self._cluster.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
         return folder
 

@@ -74,10 +74,12 @@ class Shop:
     def remove(self) -> None:
         """Everything of the shop, and the operator."""
         self._stop.set()
-        self._thread.join(PATIENCE)
-        self.cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false", check=False)
+        if self._thread.is_alive():
+            self._thread.join(PATIENCE)
+        for kinds in ("deployments,jobs", "consumergroups,partitionedqueues"):
+            self.cluster.kubectl("delete", kinds, "-n", NAMESPACE, "--all", "--timeout=60s", check=False)
         self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force", check=False)
-        self.cluster.kubectl("delete", "consumergroups,partitionedqueues", "-n", NAMESPACE, "--all", "--timeout=30s", check=False)
+        self.cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", check=False)
         self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", "--wait", check=False)
 
     # -- load

@@ -63,27 +63,27 @@ def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_s
     rules, role["rules"] = role["rules"], [rule for rule in role["rules"] if "leases" not in rule["resources"]]
     example.apply()
     lacking = "leases.coordination.k8s.io: create, get, update"
-    cluster.wait(lambda: lacking in ready(shop)["message"], 120, "the group tells which rights its driver lacks")
+    cluster.wait(lambda: lacking in ready(shop)["message"], 240, "the group tells which rights its driver lacks")
     role["rules"] = rules
     cluster.apply(role)
     shop.start_producing()
-    cluster.wait(lambda: files.holds(1000), 180, "rows are in the files")
+    cluster.wait(lambda: files.holds(1000), 240, "rows are in the files")
 
     leaving = next(iter(shop.executors()))
     cluster.kubectl("delete", "pod", leaving, "-n", NAMESPACE, "--wait=false")
     asked = time.monotonic()
-    cluster.wait(lambda: leaving not in pods(shop), 60, "the executor has ended")
+    cluster.wait(lambda: leaving not in pods(shop), 70, "the executor has ended")
     print(f"a graceful stop took {time.monotonic() - asked:.1f} s")
     told = cluster.logs("deployment/orders-driver", namespace=NAMESPACE)
     assert f"{leaving} has handed off and ends" in told
     assert "Lost task" not in told, "no task was cut off"
-    cluster.wait(lambda: len(shop.executors()) == 2, 60, "it is replaced")
+    cluster.wait(lambda: len(shop.executors()) == 2, 120, "it is replaced")
 
     for fault in ("pod", "container"):
         print(f"after the driver's {fault} was killed: {without_rows(shop, files, fault):.1f} s without rows")
 
     sent = shop.stop_producing()
-    cluster.wait(lambda: files.holds(sent), 120, "all rows are in the files")
+    cluster.wait(lambda: files.holds(sent), 240, "all rows are in the files")
     assert files.once(sent)
 
 
@@ -99,7 +99,7 @@ def without_rows(shop: Shop, files: Files, fault: str) -> float:
         shop.cluster.signal_container(driver, signal.SIGKILL, NAMESPACE)
     else:
         shop.cluster.kubectl("delete", "pod", driver, "-n", NAMESPACE, "--grace-period=0", "--force")
-    shop.cluster.wait(lambda: files.count() > held, 180, "there are rows again")
+    shop.cluster.wait(lambda: files.count() > held, 240, "there are rows again")
     return time.monotonic() - began
 
 
@@ -115,7 +115,7 @@ def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path
     if folder == "spark-operator":
         spark_operator.submit(cluster, cluster.get("sparkapplication", "orders", "-n", NAMESPACE), tmp_path)
     shop.start_producing()
-    cluster.wait(lambda: files.holds(1000), 180, "rows are in the files")
+    cluster.wait(lambda: files.holds(1000), 240, "rows are in the files")
     sent = shop.stop_producing()
-    cluster.wait(lambda: files.holds(sent), 120, "all rows are in the files")
+    cluster.wait(lambda: files.holds(sent), 240, "all rows are in the files")
     assert files.once(sent)
