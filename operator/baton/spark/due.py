@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from baton.model.ids import Epoch, Partition
-from baton.queues.logged_ranges import Ahead, Paused
+from baton.queues.logged_ranges import Ahead, Stale
 from baton.spark.batch_end import AheadAnswer, Candidate
 
 _REFUSED_AGAIN = 0.2
 """Seconds until a queue is asked again that refused the owner that the ledger names: one of the two is ahead of the other."""
-_PAUSED_AGAIN = 1.0
-"""Seconds until a paused partition is asked again; the ledger usually says first what has become of it."""
+_LATER_AGAIN = 1.0
+"""Seconds until a paused partition is asked again: the ledger usually says first what has become of it. Likewise where the queue
+is away: to ask may take seconds, and other queues wait."""
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class Due:
         if isinstance(answer, Ahead):
             asked.more = end < answer.last
         else:
-            asked.again = now + (_PAUSED_AGAIN if isinstance(answer, Paused) else _REFUSED_AGAIN)
+            asked.again = now + (_REFUSED_AGAIN if isinstance(answer, Stale) else _LATER_AGAIN)
         self._asked[candidate.partition] = asked
 
     def woken(self, partitions: Iterable[Partition]) -> None:

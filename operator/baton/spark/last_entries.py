@@ -1,29 +1,33 @@
 """The last entry of each partition, as far as the queues have said."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from baton.model.ids import Partition
 from baton.spark.queues import FleetQueues, QueueAwayError
 
+_SHARE = 0.05
+"""Of the time is spent at most on asking for all of them."""
+
 
 class LastEntries:
-    """The queues are asked for all of them once a second at most. For the thread of one query; others may look."""
+    """For the thread of one query; others may look."""
 
-    def __init__(self, queues: FleetQueues, every: float = 1.0) -> None:
-        self._queues, self._every = queues, every
+    def __init__(self, queues: FleetQueues, clock: Callable[[], float]) -> None:
+        self._queues, self._clock = queues, clock
         self._known: dict[Partition, int] = {}
-        self._asked = float("-inf")
+        self._again = float("-inf")
 
     def saw(self, partition: Partition, last: int) -> None:
         """The queue has said so by the way."""
         self._known[partition] = last
 
     def ask(self) -> Mapping[Partition, int]:
-        """As new as a second, unless a queue is away."""
-        if time.monotonic() - self._asked >= self._every:
+        """Of all partitions. A second old at most where there are a thousand; older while a queue is away."""
+        began = self._clock()
+        if began >= self._again:
             with suppress(QueueAwayError):
                 self._known |= {partition: bounds.last for partition, bounds in self._queues.positions().items()}
-            self._asked = time.monotonic()
+            now = self._clock()
+            self._again = now + (now - began) / _SHARE
         return self._known

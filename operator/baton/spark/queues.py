@@ -127,7 +127,8 @@ class FleetQueues:
         return found
 
     def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
-        """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long."""
+        """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long. All of
+        a queue that has gone away: it may have forgotten who waits."""
         of: dict[QueueName, list[int]] = {}
         for queue, number in partitions:
             if queue not in self._unreachable:
@@ -161,8 +162,7 @@ class FleetQueues:
             return {Partition(name, number) for number in self._queues[name].wait(numbers, seconds)}
         except QueueUnreachable as error:
             self._lost(name, error)
-            time.sleep(seconds)
-            return set()
+            return {Partition(name, number) for number in numbers}
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
         with self._locks[name], self._noted(name):

@@ -38,7 +38,7 @@ def fleet_view(around: Surroundings, behind: Mapping[Partition, int]) -> FleetVi
 
 def rows_behind(stream: Stream, consumed: Positions) -> Mapping[Partition, int]:
     """Entries of each partition that the query has not read up to this offset."""
-    last = stream.last_entries.ask()
+    last = stream.last_entries()
     return {partition: max(0, last.get(partition, position) - position) for partition, position in consumed.items()}
 
 

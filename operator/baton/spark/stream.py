@@ -2,24 +2,21 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
-from baton.queues.logged_ranges import Ahead, Gone, LaterQuery
-from baton.spark.batch_end import AheadAnswer, Candidate, Chosen, Question, choose_end, in_turn
-from baton.spark.due import Due
+from baton.spark.batch_search import BatchSearch
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import PlannedBatch
 from baton.spark.first_positions import committed_positions, first_positions
-from baton.spark.last_entries import LastEntries
 from baton.spark.locality import Executor
 from baton.spark.offsets import Positions, of_these_queues, parse_offset
-from baton.spark.ownership import Ownership, PartitionGrant
+from baton.spark.ownership import PartitionGrant
 from baton.spark.queues import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
-from baton.spark.recorded_ranges import Recorded, lost, record_ranges, superseded
+from baton.spark.recorded_ranges import Recorded, record_ranges
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
@@ -45,21 +42,17 @@ class Stream:
         self.name, self.query_id, self.place = name, query_id, place
         self.last_plan = ""
         """The batch that was planned last, for people."""
-        self.last_batch = ""
-        self.last_entries = LastEntries(around.queues)
         self._options, self._around = options, around
         self._query: Mapping[QueueName, int] | None = None
-        self._due = Due()
-        self._served: dict[Partition, int] = {}
-        self._batches = 0
+        self._search = BatchSearch(options, around)
         self._lock = threading.Lock()
         self._chosen: PlannedBatch | None = None
         """What `latest_offset` answered last, and Spark has not planned yet."""
         self._planned: PlannedBatch | None = None
         self.position: Positions = {}
         """Everything up to here is done, as far as Spark has said."""
-        self._target: Positions | None = None
-        """AvailableNow: where the query ends."""
+        self._recorded: Recorded = {}
+        """The ranges of what is planned."""
         self._waits: tuple[Positions, float] | None = None
         """The batch that waits for owners, and since when."""
         self._told = 0.0
@@ -67,7 +60,7 @@ class Stream:
     def prepare_available_now(self) -> None:
         """The query ends when it has read what is there now."""
         try:
-            self._target = {partition: bounds.last for partition, bounds in self._around.queues.positions().items()}
+            self._search.target = {partition: bounds.last for partition, bounds in self._around.queues.positions().items()}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
 
@@ -88,12 +81,13 @@ class Stream:
             if self._around.stopping():
                 self._around.sleep(IDLE)
                 return start
-            ends, idle = self._choose(start)
-            if ends:
-                return {**start, **ends}
+            found = self._search.look(self._numbers, start)
+            if found.ends:
+                self._chosen = PlannedBatch(self.name, self._numbers, found.ends, found.grants)
+                return {**start, **found.ends}
             if (left := deadline - self._around.clock()) <= 0:
                 break
-            self._due.woken(self._around.queues.wait(idle, left))
+            self._search.wait(found.idle, left)
         self._await_target(start)
         return start
 
@@ -114,19 +108,18 @@ class Stream:
                 raise AskAgain(_FINISHING_AGAIN)  # it ends the ranges that these begin behind
             if known is None:
                 self._await_owners(todo, executors, end, batch)
-            with self._around.counts.step("log"):
-                recorded = self._record(todo)
+            if known is None or known is not self._planned:  # Spark plans a batch twice, for foreachBatch
+                with self._around.counts.step("log"):
+                    self._recorded = self._record(todo)
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
         grants = known.grants if known is not None else frozenset(self._take(ends))
         with self._lock:
             self._planned = PlannedBatch(self.name, self._numbers, ends, grants, batch)
             self._chosen = self._waits = None
-        self._batches += 1
-        self._served |= dict.fromkeys(ends, self._batches)
-        self.last_batch = batch
+        self._search.served(ends)
         self.last_plan = f"batch {batch or '(number unknown)'} of {counted(len(todo), 'range')} ({_examples(todo)})"
-        return self._told_to_read(recorded, executors, grants)
+        return self._told_to_read(executors, grants)
 
     def done(self, position: Positions) -> None:
         """Spark has written down that everything up to this offset is done."""
@@ -145,6 +138,10 @@ class Stream:
             batch, self._planned = self._planned, None
         if batch is not None:
             self._around.grants_in_use.put_back(batch.grants)
+
+    def last_entries(self) -> Mapping[Partition, int]:
+        """Of each partition, as far as its queue has said."""
+        return self._search.last_entries.ask()
 
     def busy(self) -> bool:
         """A batch runs."""
@@ -180,81 +177,9 @@ class Stream:
         written down from where they are read."""
         if not start:
             return first_positions(self._options.starting, self._around.queues)
-        there = self._around.ledger.read().ownership.partitions | (self._target or {}).keys()
+        there = self._around.ledger.read().ownership.partitions | (self._search.target or {}).keys()
         missing = frozenset(one for one in there - start.keys() if one.queue in self._around.queues.names)
         return committed_positions(missing, self._around.queues) if missing else {}
-
-    # -- the end of a batch
-
-    def _choose(self, start: Positions) -> tuple[Positions, list[Partition]]:
-        executors, most = self._around.executors(), self._options
-        due: list[Candidate] = []
-        idle: list[Candidate] = []
-
-        def pick(ownership: Ownership) -> list[PartitionGrant]:
-            candidates = self._candidates(ownership, start, executors)
-            found, waiting = self._due.split(candidates, self._around.clock())
-            due.extend(found)
-            idle.extend(waiting)
-            return [candidate.grant for candidate in found]
-
-        taken = self._around.grants_in_use.take(pick)
-        chosen: Chosen | None = None
-        try:
-            with self._around.counts.step("ahead"):
-                chosen = choose_end(in_turn(due, self._served), most.max_rows, most.max_bytes, self._ask)
-        finally:
-            ends = chosen.ends if chosen is not None else {}
-            kept = frozenset(grant for grant in taken if Partition(grant.queue, grant.partition) in ends)
-            self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
-        self._learn(due, chosen)
-        if ends:
-            self._chosen = PlannedBatch(self.name, self._numbers, ends, kept)
-        return ends, [candidate.partition for candidate in idle]
-
-    def _ask(self, questions: Sequence[Question]) -> list[AheadAnswer | None]:
-        answers = self._around.queues.ahead(self._numbers, questions)
-        gone = [place for place, answer in enumerate(answers) if isinstance(answer, Gone)]
-        if not gone:
-            return answers
-        behind = []
-        for place in gone:
-            question, answer = questions[place], answers[place]
-            assert isinstance(answer, Gone)
-            if self._options.fail_on_data_loss:
-                partition = Partition(question.grant.queue, question.grant.partition)
-                raise SourceError(lost(Range(partition, question.start, max(question.start + 1, answer.last)), answer.first))
-            behind.append(question._replace(start=answer.first - 1))
-        for place, answer in zip(gone, self._around.queues.ahead(self._numbers, behind), strict=True):
-            answers[place] = answer
-        return answers
-
-    def _candidates(self, ownership: Ownership, start: Positions, executors: Mapping[MemberId, Executor]) -> Iterable[Candidate]:
-        """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
-        is not registered here."""
-        for grant in ownership.owned:
-            position = start.get(partition := Partition(grant.queue, grant.partition))
-            if position is None or grant.member not in executors:
-                continue
-            most = None if self._target is None else self._target.get(partition, position)
-            if most is None or position < most:
-                yield Candidate(grant, position, most)
-
-    def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:
-        now = self._around.clock()
-        for candidate in due:
-            partition = candidate.partition
-            if partition in chosen.unasked:
-                continue
-            answer = chosen.answers[partition]
-            if isinstance(answer, LaterQuery):
-                self._leave_chosen()
-                raise superseded(answer.number)
-            if isinstance(answer, Ahead):
-                self.last_entries.saw(partition, answer.last)
-                if self._target is not None and partition not in chosen.ends:
-                    self._target = {**self._target, partition: candidate.position}  # what was up to there has gone
-            self._due.answered(candidate, chosen.ends.get(partition, candidate.position), answer, now)
 
     def _leave_chosen(self) -> None:
         chosen, self._chosen = self._chosen, None
@@ -263,7 +188,7 @@ class Stream:
 
     def _await_target(self, start: Positions) -> None:
         """AvailableNow: a query that has nothing new for Spark is at its end, so what waits for an owner is waited for here."""
-        short = sorted(partition for partition, last in (self._target or {}).items() if start.get(partition, last) < last)
+        short = self._search.short(start)
         if short and not self._around.stopping():
             self._tell("%s: waiting for the owners of %s", self.name, _named(short))
             raise AskAgain(_OWNERS_AGAIN)
@@ -294,10 +219,8 @@ class Stream:
             lambda ownership: [one for one in ownership.owned if Partition(one.queue, one.partition) in ends]
         )
 
-    def _told_to_read(
-        self, recorded: Recorded, executors: Mapping[MemberId, Executor], grants: frozenset[PartitionGrant]
-    ) -> dict[str, Any]:
-        ownership, queues = self._around.ledger.read().ownership, self._around.queues
+    def _told_to_read(self, executors: Mapping[MemberId, Executor], grants: frozenset[PartitionGrant]) -> dict[str, Any]:
+        ownership, queues, recorded = self._around.ledger.read().ownership, self._around.queues, self._recorded
         named = ownership.owned | (ownership.revoking & grants)
         owned = owners(named, executors, [one.partition for one in recorded])
         addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in recorded}}

@@ -1,0 +1,120 @@
+"""Looks for the end of a stream's next batch: asks the queues for what may have something, and waits for the rest."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from baton.model.ids import Partition, QueueName
+from baton.queues.logged_ranges import Ahead, Gone, LaterQuery
+from baton.spark.batch_end import AheadAnswer, Candidate, Chosen, Question, choose_end, in_turn
+from baton.spark.due import Due
+from baton.spark.errors import SourceError
+from baton.spark.last_entries import LastEntries
+from baton.spark.offsets import Positions
+from baton.spark.ownership import Ownership, PartitionGrant
+from baton.spark.range_placement import Range
+from baton.spark.recorded_ranges import lost, superseded
+from baton.spark.source_options import StreamOptions
+from baton.spark.surroundings import Surroundings
+
+
+class Found(NamedTuple):
+    """What there is for a batch."""
+
+    ends: Positions
+    """Of the partitions that have a part in it."""
+    grants: frozenset[PartitionGrant]
+    """Under which these are read. They are in use from now on."""
+    idle: Sequence[Partition]
+    """May be read, and have nothing."""
+
+
+class BatchSearch:
+    """Of one stream, for its thread."""
+
+    def __init__(self, options: StreamOptions, around: Surroundings) -> None:
+        self.last_entries = LastEntries(around.queues, around.clock)
+        self.target: Positions | None = None
+        """AvailableNow: up to there each partition is read; None: without an end."""
+        self._options, self._around = options, around
+        self._due = Due()
+        self._served: dict[Partition, int] = {}
+        self._batches = 0
+
+    def look(self, query: Mapping[QueueName, int], start: Positions) -> Found:
+        """Ask once. Raises SourceError for a query that is over, and for entries that are gone."""
+        due: list[Candidate] = []
+        idle: list[Candidate] = []
+
+        def pick(ownership: Ownership) -> list[PartitionGrant]:
+            found, waiting = self._due.split(self._candidates(ownership, start), self._around.clock())
+            due.extend(found)
+            idle.extend(waiting)
+            return [candidate.grant for candidate in found]
+
+        taken, kept = self._around.grants_in_use.take(pick), frozenset[PartitionGrant]()
+        try:
+            rows, size = self._options.max_rows, self._options.max_bytes
+            with self._around.counts.step("ahead"):
+                chosen = choose_end(in_turn(due, self._served), rows, size, lambda asked: self._ask(query, asked))
+            self._learn(due, chosen)
+            kept = frozenset(grant for grant in taken if Partition(grant.queue, grant.partition) in chosen.ends)
+        finally:
+            self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
+        return Found(chosen.ends, kept, [candidate.partition for candidate in idle])
+
+    def wait(self, idle: Iterable[Partition], seconds: float) -> None:
+        """Until one of these may have something, what is known has changed, or for so long."""
+        self._due.woken(self._around.queues.wait(idle, seconds))
+
+    def served(self, partitions: Iterable[Partition]) -> None:
+        """A batch has these."""
+        self._batches += 1
+        self._served |= dict.fromkeys(partitions, self._batches)
+
+    def short(self, start: Positions) -> list[Partition]:
+        """AvailableNow: those that are not read to their end."""
+        return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)
+
+    def _candidates(self, ownership: Ownership, start: Positions) -> Iterator[Candidate]:
+        """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
+        is not registered here."""
+        executors = self._around.executors()
+        for grant in ownership.owned:
+            position = start.get(partition := Partition(grant.queue, grant.partition))
+            if position is None or grant.member not in executors:
+                continue
+            most = None if self.target is None else self.target.get(partition, position)
+            if most is None or position < most:
+                yield Candidate(grant, position, most)
+
+    def _ask(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
+        answers = self._around.queues.ahead(query, questions)
+        places: list[int] = []
+        behind: list[Question] = []
+        for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+            if isinstance(answer, Gone):
+                if self._options.fail_on_data_loss:
+                    partition = Partition(question.grant.queue, question.grant.partition)
+                    wanted = Range(partition, question.start, max(question.start + 1, answer.last))
+                    raise SourceError(lost(wanted, answer.first))
+                places.append(place)
+                behind.append(question._replace(start=answer.first - 1))
+        if behind:
+            for place, answer in zip(places, self._around.queues.ahead(query, behind), strict=True):
+                answers[place] = answer
+        return answers
+
+    def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:
+        now = self._around.clock()
+        for candidate in due:
+            partition = candidate.partition
+            if partition in chosen.unasked:
+                continue
+            answer = chosen.answers[partition]
+            if isinstance(answer, LaterQuery):
+                raise superseded(answer.number)
+            if isinstance(answer, Ahead):
+                self.last_entries.saw(partition, answer.last)
+                if self.target is not None and partition not in chosen.ends:
+                    self.target = {**self.target, partition: candidate.position}  # what was up to there has gone
+            self._due.answered(candidate, chosen.ends.get(partition, candidate.position), answer, now)
