@@ -35,13 +35,6 @@ def at_work(partitions: int, world: Worlds, name: str = "orders") -> World:
     return made
 
 
-def to_files(rows: DataFrame, orders: World, table: Path, **trigger: bool) -> StreamingQuery:
-    writer = rows.select("partition", "offset", F.col("value").cast("string").alias("value")).writeStream.format("parquet")
-    if trigger:
-        writer = writer.trigger(availableNow=True)
-    return writer.option("path", str(table)).option("checkpointLocation", str(orders.checkpoint)).start()
-
-
 def values(spark: SparkSession, table: Path) -> list[str]:
     return sorted(row.value for row in spark.read.parquet(str(table)).select("value").collect())
 
@@ -55,7 +48,7 @@ def failure(query: StreamingQuery) -> str:
 def test_available_now_reads_what_is_there_and_ends(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(4, world)
     orders.send(*numbers(300))
-    query = to_files(orders.load(maxRowsPerTrigger=100), orders, tmp_path / "table", availableNow=True)
+    query = orders.to_files(tmp_path / "table", now=True, maxRowsPerTrigger=100)
     assert query.awaitTermination(120)
     assert values(spark, tmp_path / "table") == numbers(300)
     assert len([one for one in query.recentProgress if one.numInputRows]) >= 3
@@ -69,7 +62,7 @@ def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark
     orders.give({0: first})
     orders.fleet_here()
     orders.send(*numbers(40))
-    query = to_files(orders.load(), orders, tmp_path / "table", availableNow=True)
+    query = orders.to_files(tmp_path / "table", now=True)
     wait_for(lambda: query.lastProgress and query.lastProgress.numInputRows, "what has an owner is read")
     assert query.isActive
     orders.give({1: second})
@@ -128,7 +121,8 @@ def test_two_groups_are_joined_in_one_query(world: Worlds, spark: SparkSession, 
     orders, parcels = at_work(2, world), at_work(2, world, "parcels")
     left = orders.load().select(F.col("value").cast("string").alias("value"), "partition", "offset")
     right = parcels.load().select(F.col("value").cast("string").alias("value"))
-    query = to_files(left.join(right, "value"), orders, tmp_path / "table")
+    writer = left.join(right, "value").writeStream.format("parquet").option("path", str(tmp_path / "table"))
+    query = writer.option("checkpointLocation", str(orders.checkpoint)).start()
     orders.send(*numbers(30))
     parcels.send(*numbers(30, 10))
     wait_for(lambda: orders.committed() and parcels.committed() and query.lastProgress, "both are read")
@@ -178,7 +172,7 @@ def test_state_in_python_is_kept_for_each_key(world: Worlds, spark: SparkSession
 
 def test_a_file_sink_has_every_row_once_though_executors_are_killed(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(4, world)
-    query = to_files(orders.load(maxRowsPerTrigger=200), orders, tmp_path / "table")
+    query = orders.to_files(tmp_path / "table", maxRowsPerTrigger=200)
     for round_ in range(3):
         orders.send(*numbers(400, 400 * round_))
         victim = orders.owner(round_)

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model import Epoch, MemberId, QueueName, Uid
@@ -52,14 +53,18 @@ class Worlds(Protocol):
 class World:
     """One test's queue, ledger and fleet."""
 
-    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, epoch: int = 0) -> None:
+        """`epoch`: grants are above it."""
+        self.spark, self.folder = spark, folder
         self._url = url
         self._partitions = partitions
         self._queue = f"default/{folder.parent.name}-{folder.name}".replace("_", "-").lower()
         self.name = QueueName(self._queue.rpartition("/")[2])
         self._ledger, self.checkpoint = folder / "ledger", folder / "checkpoint"
-        self._ledger.mkdir(parents=True)
+        self._ledger.mkdir(parents=True, exist_ok=True)
+        for key in self._ledger.iterdir():  # of the driver before
+            key.unlink()
+        self._epoch = epoch
         self._grants: dict[int, tuple[str, int]] = {}
         self._revoking: set[int] = set()
         self._generation = 0
@@ -76,7 +81,7 @@ class World:
     def give(self, owners: Mapping[int, str]) -> None:
         """Grant partitions, each above its last epoch, and publish the ledger."""
         for number, executor in owners.items():
-            epoch = self._grants.get(number, ("", 0))[1] + 1
+            epoch = self._grants.get(number, ("", self._epoch))[1] + 1
             uid = Uid(f"uid-{executor}")
             self._ask(partial(RedisQueue.grant, partition=number, uid=uid, epoch=Epoch(epoch)))
             self._grants[number] = (executor, epoch)
@@ -142,15 +147,27 @@ class World:
 
     def fleet_here(self, holdup_timeout: float = 5.0, repeat_wait: float = 120.0) -> Fleet:
         """A fleet, started."""
-        self.fleet = Fleet(
+        self.fleet = self.another_fleet(self.name, holdup_timeout, repeat_wait)
+        return self.fleet.start()
+
+    def another_fleet(self, group: str, holdup_timeout: float = 5.0, repeat_wait: float = 120.0) -> Fleet:
+        """Of this queue; not started."""
+        return Fleet(
             self.spark,
-            group=self.name,
+            group=group,
             queues={self.name: self._url},
             environment=Directory(self._ledger, session=self.session),
             holdup_timeout=holdup_timeout,
             repeat_wait=repeat_wait,
         )
-        return self.fleet.start()
+
+    def to_files(self, table: Path, *, now: bool = False, **options: str | int | bool) -> StreamingQuery:
+        """Start a query that writes the entries to files; `now`: what is there now."""
+        values = self.load(**options).select("partition", "offset", F.col("value").cast("string").alias("value"))
+        writer = values.writeStream.format("parquet").option("path", str(table))
+        if now:
+            writer = writer.trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(self.checkpoint)).start()
 
     def load(self, **options: str | int | bool) -> DataFrame:
         """The source of a query."""

@@ -1,0 +1,137 @@
+"""A driver that dies, a second one, and a query that fails: on a real Spark and a real Redis."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.integration.spark.world import World, Worlds, wait_for
+from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+BOOT = 240.0
+"""Seconds that a busy machine may take for a driver and its executors."""
+
+
+def numbers(count: int, begin: int = 0) -> list[str]:
+    return [f"{number:05}" for number in range(begin, begin + count)]
+
+
+def at_work(partitions: int, world: Worlds) -> World:
+    made = world(partitions)
+    made.share_out(partitions)
+    return made
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def driver(orders: World, server: RedisServer, table: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    arguments = [server.url, str(orders.folder), "4", str(table), str(log.parent)]
+    with log.open("ab") as output, ExitStack() as stack:
+        command = [sys.executable, "-m", "tests.integration.spark.driver", *arguments]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+        stack.callback(process.wait)
+        stack.callback(os.killpg, process.pid, signal.SIGKILL)
+        yield process
+
+
+def test_a_file_sink_has_every_row_once_though_drivers_are_killed(
+    world: Worlds, spark: SparkSession, server: RedisServer, tmp_path: Path
+) -> None:
+    orders, table = world(4), tmp_path / "table"
+    lives, rows = 3, 600
+    for life in range(lives):
+        with driver(orders, server, table, tmp_path / "driver.log"):
+            orders.send(*numbers(rows, rows * life))
+            left = rows // 2 if life < lives - 1 else 0
+            until(lambda left=left: sum(orders.lag().values()) <= left, "the driver has read some", seconds=BOOT)  # type: ignore[misc]
+    found = sorted(row.value for row in spark.read.parquet(str(table)).select("value").collect())
+    assert found == numbers(lives * rows), (tmp_path / "driver.log").read_text()[-2000:]
+
+
+def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(world: Worlds) -> None:
+    orders = at_work(2, world)
+    first = orders.start()
+    orders.send(*numbers(40))
+    wait_for(orders.committed, "the first reads")
+    with orders.another_fleet("others"):
+        orders.checkpoint = orders.checkpoint.with_name("others")
+        rows = orders.spark.readStream.format("baton").option("group", "others").load()
+        second = rows.writeStream.foreachBatch(orders.keep).option("checkpointLocation", str(orders.checkpoint)).start()
+        orders.send(*numbers(40, 40))
+        wait_for(orders.committed, "the second reads")
+        orders.send(*numbers(40, 80))
+        with pytest.raises(StreamingQueryException, match=r"a later query .* reads this group's queues"):
+            first.awaitTermination(int(PATIENCE))
+        wait_for(orders.committed, "the second reads on")
+        assert second.isActive
+        second.stop()
+    assert orders.values() == numbers(120), "each has its own, and no row twice"
+
+
+def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Worlds, signals: None) -> None:
+    orders = at_work(2, world)
+    failed: list[int] = []
+    said: list[str] = []
+    fleet = orders.another_fleet(orders.name)
+    orders.send(*numbers(40))
+
+    def process(rows: DataFrame, batch: int) -> None:
+        if batch and len(failed) < 3:
+            failed.append(batch)
+            raise ValueError("the sink is full")
+        orders.keep(rows, batch)
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        return rows.writeStream.foreachBatch(process).option("checkpointLocation", str(orders.checkpoint)).start()
+
+    def look_on() -> None:
+        try:
+            said.append(until(lambda: orders.session.word.trouble, "the group is told", seconds=120))
+            wait_for(orders.committed, "the batch is done")
+            wait_for(lambda: not orders.session.word.trouble, "it is over")
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    looking = threading.Thread(target=look_on)
+    looking.start()
+    fleet.run(start, failures=2)
+    looking.join(PATIENCE)
+    assert failed == [1, 1, 1]
+    assert said[0].startswith("The query has failed 2 times in a row at batch 1 of 2 ranges (")
+    assert said[0].endswith("ValueError: the sink is full")
+    assert orders.values() == numbers(40)
+    assert fleet.statistics().query_failures == 3
+
+
+def test_a_query_that_always_fails_ends_the_program_where_that_is_wanted(world: Worlds, signals: None) -> None:
+    orders = at_work(1, world)
+    orders.send(*numbers(4))
+
+    def process(rows: DataFrame, batch: int) -> None:
+        raise ValueError("the sink is full")
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        return rows.writeStream.foreachBatch(process).option("checkpointLocation", str(orders.checkpoint)).start()
+
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        orders.another_fleet(orders.name).run(start, failures=2, give_up=True)
+    assert sum(orders.lag().values()) == 4
