@@ -141,8 +141,8 @@ class Fleet:
                 running.wait(self._failures.pause)
         finally:
             self.stop()
-        if why := running.over():
-            raise RuntimeError(why)
+        if running.lost:
+            raise RuntimeError(running.lost)
 
     def statistics(self) -> Statistics:
         """What has been counted since this object was made."""

@@ -60,6 +60,8 @@ class RunningFleet:
         self._start.done("Spark")
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self._over = ""
+        self.lost = ""
+        """Who has taken the group over: a sentence; empty: nobody."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
         self._queues = FleetQueues(urls, environment.namespace)
@@ -112,7 +114,7 @@ class RunningFleet:
             return False
         if who := self._session.lost():
             if not self._over:
-                self._over = f"group {self._group} has another driver now ({who}): this one ends"
+                self._over = self.lost = f"group {self._group} has another driver now ({who}): this one ends"
                 log.error("%s", self._over)
                 self._stop_queries()
             return False

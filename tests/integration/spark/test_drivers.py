@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, until
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
-BOOT = 240.0
+BOOT = 600.0
 """Seconds that a busy machine may take for a driver and its executors."""
 
 
@@ -53,6 +53,7 @@ def driver(orders: World, server: RedisServer, table: Path, log: Path) -> Iterat
         yield process
 
 
+@pytest.mark.timeout(3 * BOOT)
 def test_a_file_sink_has_every_row_once_though_drivers_are_killed(
     world: Worlds, spark: SparkSession, server: RedisServer, tmp_path: Path
 ) -> None:
