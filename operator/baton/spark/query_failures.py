@@ -1,10 +1,13 @@
 """Queries that fail are started again: how soon, and when others than the log are to hear of it."""
 
+import re
 from dataclasses import dataclass, replace
 
 _FIRST = 1.0
 _LONGEST = 60.0
 _SIX = 6
+_REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:)", re.MULTILINE)
+_STATE = re.compile(r"\s*SQLSTATE: \w+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,9 @@ class QueryFailures:
 
 
 def last_line(error: str, most: int = 300) -> str:
-    """What an exception of Spark says, without the traces that it carries: the last line that no trace has."""
-    said = error.partition("JVM stacktrace")[0].partition("=== Streaming Query ===")[0]  # a query's plan follows
-    lines = [line.strip() for line in said.splitlines()]
+    """What an exception of Spark says, without the traces and the plan that it carries: the last line that is of neither."""
+    said = _REST.split(error, maxsplit=1)[0]
+    lines = [_STATE.sub("", line).strip() for line in said.splitlines()]
     told = [
         line for line in lines if line and not line.startswith(("at ", "File ", "...", "===", "Traceback", "^", "Driver stack"))
     ]

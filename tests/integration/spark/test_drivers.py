@@ -118,7 +118,7 @@ def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Wo
     looking.join(PATIENCE)
     assert failed == [1, 1, 1]
     assert said[0].startswith("The query has failed 2 times in a row at batch 1 of 2 ranges (")
-    assert said[0].endswith("ValueError: the sink is full")
+    assert said[0].endswith("): ValueError: the sink is full")
     assert orders.values() == numbers(40)
     assert fleet.statistics().query_failures == 3
 

@@ -30,6 +30,11 @@ Traceback (most recent call last):
   File "x.py", line 3, in process
     raise ValueError("the sink is full")
 ValueError: the sink is full
+ SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = 1]
+Logical Plan:
++- ~StreamingDataSourceV2ScanRelation[queue#36] baton:orders
 
 JVM stacktrace:
 org.apache.spark.SparkException
