@@ -14,10 +14,10 @@ if refused then return refused end
 if paused then return {'PAUSED'} end
 local last = look()
 local pending = summary()
-local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'finished', 'waits')
+local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'finished', 'waits', 'voided')
 local committed, done, finished = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
 if start < finished or start > last then return gone(start, last) end
-redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') -- what was logged is done at Spark, or it would not ask
+if fields[5] then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end -- that is done at Spark, or it would not ask
 local MOST_SINGLE = 1000 -- who finishes has to take what was handed out singly from what is pending, one by one
 if pending[1] > 0 then most = math.min(most, MOST_SINGLE) end
 

@@ -106,35 +106,39 @@ local function finish_up_to(finish)
   return all
 end
 
+-- The last mark; false: there is none. Asked for once.
+local last_mark
+local function known_mark()
+  if last_mark == nil then last_mark = redis.call('XREVRANGE', MARKS, '+', '-', 'COUNT', 1)[1] or false end
+  return last_mark
+end
+local function bytes_at(one) return tonumber(one[2][2]) end
+
 -- About how many bytes of keys, values and headers there have been up to an entry: between two marks, all are taken to be alike. And
 -- where the last mark up to it is, and its bytes.
 local function bytes_up_to(n, last)
-  local function bytes_of(at) return tonumber(at[2][2]) end
-  local before = redis.call('XREVRANGE', MARKS, id(n), '-', 'COUNT', 1)[1]
-  if not before then -- somebody deleted them, or the record of the numbers
-    local first = redis.call('XRANGE', MARKS, '-', '+', 'COUNT', 1)[1]
-    local sum = first and bytes_of(first) or added_bytes
-    return sum, n, sum
+  local before, to, sum = known_mark(), last, added_bytes
+  if not before then return sum, n, sum end
+  if number(before[1]) > n then
+    before = redis.call('XREVRANGE', MARKS, id(n), '-', 'COUNT', 1)[1]
+    local after = redis.call('XRANGE', MARKS, before and '(' .. before[1] or '-', '+', 'COUNT', 1)[1]
+    to, sum = number(after[1]), bytes_at(after)
+    if not before then return sum, n, sum end -- somebody deleted them, or the record of the numbers
   end
-  local from, known = number(before[1]), bytes_of(before)
-  if n == from then return known, from, known end
-  local after = redis.call('XRANGE', MARKS, '(' .. before[1], '+', 'COUNT', 1)[1]
-  local to, sum = last, added_bytes
-  if after then to, sum = number(after[1]), bytes_of(after) end
+  local from, known = number(before[1]), bytes_at(before)
   return known + (sum - known) * (n - from) / math.max(1, to - from), from, known
 end
 
 -- The number up to which there are about so many bytes, from the mark `from` on, which has `known`.
 local function number_at(target, from, known, last)
   local AT_ONCE = 100
-  repeat
-    local marks = redis.call('XRANGE', MARKS, '(' .. id(from), '+', 'COUNT', AT_ONCE)
-    for _, at in ipairs(marks) do
-      local to, sum = number(at[1]), tonumber(at[2][2])
+  while known_mark() and number(known_mark()[1]) > from do
+    for _, one in ipairs(redis.call('XRANGE', MARKS, '(' .. id(from), '+', 'COUNT', AT_ONCE)) do
+      local to, sum = number(one[1]), bytes_at(one)
       if sum > target then return math.floor(from + (to - from) * (target - known) / (sum - known)) end
       from, known = to, sum
     end
-  until #marks < AT_ONCE
+  end
   if added_bytes <= target then return last end
   return math.floor(from + (last - from) * (target - known) / (added_bytes - known))
 end
@@ -155,7 +159,7 @@ end
 -- answered instead (GONE), or nil (`partly`: also where a pod has finished with some of its entries); entries up to which all may have been handed out before; and how many there may be at most.
 local function log_range(start, finish, partly)
   look()
-  summary()
+  local pending = summary()
   local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'logSeen', 'count', 'finished', 'seen', 'last', 'voided',
     'voidedTo', 'spoiled', 'committed', 'done')
   if tonumber(fields[1]) == start and tonumber(fields[2]) == finish then return nil, tonumber(fields[3]), tonumber(fields[4]) end
@@ -172,13 +176,15 @@ local function log_range(start, finish, partly)
   end
 
   -- Another range may be logged, by a query that knew less or more: it was handed out.
-  local seen = void_range()
-  if start > finished then finish_up_to(start) end
+  local seen = fields[1] and void_range() or tonumber(fields[6] or 0)
+  if start > finished then
+    finish_up_to(start)
+    pending = summary()
+  end
   if finish == start then return nil, seen, 0 end
-  local pending = summary()
   if pending[1] > 0 then seen = math.max(seen, number(pending[3])) end
   local count = math.min(finish - (first or finish) + 1, redis.call('XLEN', STREAM))
   redis.call('HSET', PROGRESS, 'logged', start, 'loggedTo', finish, 'logSeen', seen, 'count', count, 'seen', seen)
-  redis.call('HDEL', PROGRESS, 'loans', 'voided', 'voidedTo', 'spoiled')
+  if fields[1] or fields[8] then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end
   return nil, seen, count
 end
