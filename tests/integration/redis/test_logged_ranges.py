@@ -428,3 +428,19 @@ async def test_loans_are_bounded(queue: Queue, ranges: RedisRanges, raw: redis.R
     assert len(loans) < 1000
     with pytest.raises(RefusedError, match="LENT"):
         Task(query, start, start + 1, evaluation="99.0", attempt=98).rows(raw, queue.name)
+
+
+async def test_a_change_of_the_number_of_partitions_waits_for_what_is_logged(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send("a", "b")
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    for _ in range(3):
+        waits = await queue.operator.ensure(4)
+        assert waits is not None
+        assert waits.waits_for == (0,)
+    assert ranges.partitions() == 4
+    ranges.finish(query, [RangeToFinish(0, start + 2)])
+    while (waits := await queue.operator.ensure(4)) is not None:
+        assert waits.waits_for == ()
+    assert set(ranges.positions()) == {0, 1, 2, 3}

@@ -362,6 +362,7 @@ local function mark(last)
     redis.call('XADD', MARKS, id(last), 's', text)
   end
   marked = added_bytes
+  redis.call('HSET', PROGRESS, 'marked', marked)
   local done = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
   local pending = redis.pcall('XPENDING', STREAM, GROUP)
   if not pending.err then done = math.max(done, pending[1] > 0 and number(pending[2]) - 1 or last_handed_out()) end
@@ -434,10 +435,10 @@ local function grown(last, waits)
     redis.call('HSET', PROGRESS, 'largest', largest_added)
   end
   if waits then
-    redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes, 'marked', marked, 'waits', '0')
+    redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes, 'waits', '0')
     wake(redis.call('HGET', OWNER, 'epoch') or 0, last)
   else
-    redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes, 'marked', marked)
+    redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes)
   end
 end
 
