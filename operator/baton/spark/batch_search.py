@@ -115,6 +115,6 @@ class BatchSearch:
                 raise superseded(answer.number)
             if isinstance(answer, Ahead):
                 self.last_entries.saw(partition, answer.last)
-                if self.target is not None and partition not in chosen.ends:
+                if self.target is not None and (answer.last <= candidate.position or answer.first > self.target[partition]):
                     self.target = {**self.target, partition: candidate.position}  # what was up to there has gone
             self._due.answered(candidate, chosen.ends.get(partition, candidate.position), answer, now)

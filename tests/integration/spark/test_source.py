@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.integration.spark.world import World, Worlds, wait_for
+from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.integration
 
@@ -65,6 +66,26 @@ def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark
     query = orders.to_files(tmp_path / "table", now=True)
     wait_for(lambda: query.lastProgress and query.lastProgress.numInputRows, "what has an owner is read")
     assert query.isActive
+    orders.give({1: second})
+    assert query.awaitTermination(120)
+    assert values(spark, tmp_path / "table") == numbers(40)
+
+
+def test_available_now_that_begins_while_the_queue_is_away_still_knows_where_it_ends(
+    world: Worlds, server: RedisServer, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders = world(2)
+    wait_for(lambda: len(orders.ids()) >= 2, "two executors are registered")
+    first, second = orders.ids()[:2]
+    orders.give({0: first})
+    orders.fleet_here()
+    orders.send(*numbers(40))
+    server.stop()
+    query = orders.to_files(tmp_path / "table", now=True)
+    wait_for(lambda: "out of reach" in caplog.text, "the queue was asked")
+    server.start()
+    wait_for(lambda: not query.isActive or (query.lastProgress and query.lastProgress.numInputRows), "what has an owner is read")
+    assert not query.awaitTermination(2), "the other partition has no owner yet"
     orders.give({1: second})
     assert query.awaitTermination(120)
     assert values(spark, tmp_path / "table") == numbers(40)

@@ -54,7 +54,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public void prepareForTriggerAvailableNow() {
-    group.ask(decisions -> decisions.prepareAvailableNow(name));
+    group.await(decisions -> decisions.prepareAvailableNow(name));
   }
 
   @Override

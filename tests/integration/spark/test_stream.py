@@ -1,0 +1,137 @@
+"""A query's stream at a real Redis, asked as Spark would ask it, without Spark."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model.ids import Partition
+from baton.queues.protocol import Claimant
+from baton.queues.redis import RedisProducer, RedisQueue
+from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.outgoing import Sent
+from baton.spark.errors import AskAgain
+from baton.spark.finishing import Finishing
+from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.locality import Executor
+from baton.spark.queues import FleetQueues
+from baton.spark.source_options import StreamOptions
+from baton.spark.statistics import Counts
+from baton.spark.stream import Stream
+from baton.spark.surroundings import Surroundings
+from tests.redis_server import RedisServer
+from tests.unit.spark.builders import entry
+from tests.unit.spark.written_ledger import WrittenLedger
+from tests.waiting import until
+
+pytestmark = pytest.mark.integration
+
+ORDERS, ME, QUEUE = QueueName("orders"), MemberId("exec-1"), "default/orders"
+ONLY = Partition(ORDERS, 0)
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as made:
+
+        async def make(queue: RedisQueue) -> None:
+            await queue.ensure(1)
+            await queue.grant(0, Uid("a"), Epoch(1))
+
+        ask(made, make)
+        yield made
+
+
+@pytest.fixture
+def around(server: RedisServer) -> Iterator[Surroundings]:
+    ledger, counts = WrittenLedger(), Counts()
+    ledger.write(entry(ME, {0: 1}, uid="a"))
+    queues = FleetQueues({ORDERS: server.url}, "default")
+    grants_in_use = GrantsInUse(ledger, lambda releases: None)
+    finishing = Finishing(queues, grants_in_use, counts, lambda stream: [])
+    finishing.start()
+    yield Surroundings(
+        group="group",
+        queues=queues,
+        ledger=ledger,
+        grants_in_use=grants_in_use,
+        executors=lambda: {ME: Executor("1", "10.0.0.1", ME, 0, 0)},
+        finishing=finishing,
+        counts=counts,
+        repeat_wait=1,
+        over=lambda: "",
+        stopping=lambda: False,
+    )
+    finishing.close(5)
+    queues.close()
+
+
+def ask(server: RedisServer, what: Callable[[RedisQueue], Awaitable[None]]) -> None:
+    async def asked() -> None:
+        queue = RedisQueue(server.url, QUEUE, Claimant("default/group", "a test"))
+        try:
+            await what(queue)
+        finally:
+            await queue.close()
+
+    asyncio.run(asked())
+
+
+def number_of(sent: Sent) -> int:
+    assert sent.offset is not None
+    return int(sent.offset.partition("-")[0])
+
+
+def again(what: Callable[[], object]) -> object:
+    """As the JVM asks: until there is an answer."""
+
+    def asked() -> list[object]:
+        try:
+            return [what()]
+        except AskAgain:
+            return []
+
+    return until(asked, "there is an answer")[0]
+
+
+def to_the_end(stream: Stream) -> int:
+    """Read batch after batch until nothing is new; the position then."""
+    at = "{}"
+    while True:
+        positions = again(lambda: stream.latest_offset(at))  # noqa: B023
+        assert isinstance(positions, dict)
+        end = json.dumps({ORDERS: {str(partition.number): position for partition, position in positions.items()}})
+        if end == at:
+            return int(positions[ONLY])
+        again(lambda: stream.plan(at, end, "1"))  # noqa: B023
+        at = end
+
+
+def test_available_now_reads_on_behind_more_foreign_entries_than_one_look_takes(
+    server: RedisServer, around: Surroundings
+) -> None:
+    stream = partition_keys(QUEUE, 0).stream
+    with RedisProducer(server.url, QUEUE) as producer, server.client() as client:
+        number = number_of(producer.send("key", "first"))
+        with client.pipeline() as pipe:
+            for nth in range(1, 2500):
+                pipe.xadd(stream, {"x": "y"}, id=f"{number}-{nth}")
+            pipe.execute()
+        server.stop()
+        server.start()  # numbers go on far behind
+        last = [number_of(producer.send("key", str(nth))) for nth in range(10)][-1]
+    query = Stream("group-1", "query", "place", StreamOptions(max_rows=5), around)
+    query.prepare_available_now()
+    assert to_the_end(query) == last
+
+
+def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(server: RedisServer, around: Surroundings) -> None:
+    with RedisProducer(server.url, QUEUE) as producer:
+        producer.send("key", "first")
+        at = to_the_end(Stream("group-1", "query", "place", StreamOptions(), around))
+        producer.send("key", "second")
+    another = Stream("group-2", "query", "place", StreamOptions(), around)
+    begin = json.dumps({ORDERS: {"0": at, "77": 5}})
+    assert again(lambda: another.latest_offset(begin)) == {ONLY: at + 1, Partition(ORDERS, 77): 5}
