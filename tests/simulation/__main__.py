@@ -5,6 +5,8 @@ import sys
 
 from tests.simulation.seeds.play import play, shrink
 from tests.simulation.seeds.workers import as_a_worker, play_all
+from tests.simulation.spark.protocol.world import Step
+from tests.simulation.spark.source.life import live
 
 
 def show(seed: int, *, smallest: bool) -> int:
@@ -17,12 +19,25 @@ def show(seed: int, *, smallest: bool) -> int:
     return played.problem is not None
 
 
+def show_spark(seed: int) -> int:
+    """The steps of one Spark fleet's life."""
+    trace: list[Step] = []
+    problem = live(seed, trace=trace)
+    for step in trace:
+        print(*step)
+    print(f"seed {seed}: {problem or 'nothing went wrong'}")
+    return problem is not None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make simulate-long")
     parser.add_argument("--from", type=int, default=0, dest="first", metavar="FROM")
     parser.add_argument("--seeds", type=int, default=100_000)
     parser.add_argument("--shrink", action="store_true", help="with one seed: leave out what does not matter")
+    parser.add_argument("--spark", type=int, metavar="SEED", help="the life of one Spark fleet, step by step")
     wanted = parser.parse_args()
+    if wanted.spark is not None:
+        return show_spark(wanted.spark)
     if wanted.seeds == 1:
         as_a_worker()
         return show(wanted.first, smallest=wanted.shrink)

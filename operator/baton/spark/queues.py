@@ -45,10 +45,15 @@ class FleetQueues:
     """Any thread may ask: a queue is asked by one at a time, and another may be in `wait` meanwhile."""
 
     def __init__(
-        self, urls: Mapping[QueueName, str], namespace: str, open_queue: Callable[[str, str], LoggedRanges] = logged_ranges
+        self,
+        urls: Mapping[QueueName, str],
+        namespace: str,
+        open_queue: Callable[[str, str], LoggedRanges] = logged_ranges,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Raises QueueUnreachable for an address of no queue that Spark can read."""
         self._queues: dict[QueueName, LoggedRanges] = {name: open_queue(url, f"{namespace}/{name}") for name, url in urls.items()}
+        self._sleep = sleep
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
@@ -130,21 +135,24 @@ class FleetQueues:
         """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long. All of
         a queue that has gone away: it may have forgotten who waits."""
         of: dict[QueueName, list[int]] = {}
-        for queue, number in partitions:
-            if queue not in self._unreachable:
-                of.setdefault(queue, []).append(number)
+        away: set[Partition] = set()
+        for partition in partitions:
+            if partition.queue in self._unreachable:
+                away.add(partition)
+            else:
+                of.setdefault(partition.queue, []).append(partition.number)
         if not of:
-            time.sleep(seconds)
-            return set()
+            self._sleep(seconds)
+            return away
         if len(of) == 1:
             ((queue, numbers),) = of.items()
-            return self._wait(queue, numbers, seconds)
+            return away | self._wait(queue, numbers, seconds)
         waiting = [self._pool.submit(self._wait, queue, numbers, seconds) for queue, numbers in of.items()]
         _, others = wait(waiting, timeout=seconds, return_when=FIRST_COMPLETED)
         if others:
             self.interrupt()
             wait(others)
-        return {one for future in waiting for one in future.result()}
+        return away | {one for future in waiting for one in future.result()}
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""

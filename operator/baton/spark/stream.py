@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
@@ -29,6 +30,7 @@ _QUEUE_AGAIN = 500
 _FINISHING_AGAIN = 20
 """Milliseconds until Spark asks again, where something is waited for."""
 _TOLD_EVERY = 30.0
+_SETTLE_EVERY = 30.0
 
 
 class Stream:
@@ -56,6 +58,7 @@ class Stream:
         self._waits: tuple[Positions, float] | None = None
         """The batch that waits for owners, and since when."""
         self._told = 0.0
+        self._settled = around.clock()
 
     def prepare_available_now(self) -> None:
         """The query ends when it has read what is there now."""
@@ -88,6 +91,7 @@ class Stream:
             if (left := deadline - self._around.clock()) <= 0:
                 break
             self._search.wait(found.idle, left)
+        self._settle(start)
         self._await_target(start)
         return start
 
@@ -163,6 +167,15 @@ class Stream:
                 there = self._around.queues.positions().keys()  # a queue that was made again may have fewer partitions
                 self._around.queues.finish(query, {one: end for one, end in start.items() if one in there}, {})
             self._query = query
+
+    def _settle(self, start: Positions) -> None:
+        """A failover may have lost that a batch was finished. Where nothing new comes nobody says it again, and a partition that
+        is to be emptied would never be."""
+        now = self._around.clock()
+        if now - self._settled >= _SETTLE_EVERY:
+            self._settled = now
+            with suppress(QueueAwayError):
+                self._around.queues.finish(self._numbers, start, {})
 
     def _parsed(self, text: str) -> dict[Partition, int]:
         positions = parse_offset(text)

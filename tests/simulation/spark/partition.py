@@ -153,9 +153,9 @@ class Partition:
         within = self._between(start, min(there[-1], there[0] - 1 + most))
         return ("OK", within[-1], there[-1], there[0])
 
-    def log(self, query: int, start: int, end: int) -> Answer:
-        """What may have been handed out before, and how many entries it has at most."""
-        return self._refused(query) or self._log(start, end) or ("OK", self.log_seen, self.count)
+    def log(self, query: int, start: int, end: int, partly: int = 0) -> Answer:
+        """What may have been handed out before, and how many entries it has at most. `partly`: 1 where what is there will do."""
+        return self._refused(query) or self._log(start, end, partly == 1) or ("OK", self.log_seen, self.count)
 
     def reading(
         self, query: int, uid: str, epoch: int, start: int, end: int, evaluation: str, attempt: int, executor: str
@@ -238,11 +238,11 @@ class Partition:
         there = self._between(start, end)
         return ("GONE", there[0], there[-1]) if there else ("GONE", start + 1, start)
 
-    def _log(self, start: int, end: int) -> Answer | None:
+    def _log(self, start: int, end: int, partly: bool = False) -> Answer | None:
         self._look()
         if (self.logged, self.planned) == (start, end):
             return None
-        spoiled = self.spoiled and self.voided == (start, end)
+        spoiled = self.spoiled and self.voided == (start, end) and not partly
         whole = self.done == self.committed and start >= self.committed
         finished = self.committed if "a jump finishes nothing" in self.broken else self.finished
         missing = end > start and not whole and end not in self.entries

@@ -25,7 +25,7 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
     assert "Work on shop/parcels goes on when it is back" in both.trouble()
     with pytest.raises(QueueAwayError):
         both.positions([ORDERS])
-    assert both.wait([a_partition("orders", 0)], 0.01) == set()
+    assert both.wait([a_partition("orders", 0)], 0.01) == {a_partition("orders", 0)}, "it is to be asked"
     both.close()
 
 

@@ -39,6 +39,8 @@ class Driver:
     failures: dict[Slot, int] = field(default_factory=dict)
     attempts: int = 0
     over: bool = False
+    busy: bool = False
+    """It is in the middle of a step, in which others do theirs."""
 
     def copy(self) -> "Driver":
         return replace(self, running=dict(self.running), rows=dict(self.rows), failures=dict(self.failures))

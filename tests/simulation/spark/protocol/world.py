@@ -64,7 +64,7 @@ class World:
     def steps(self) -> Iterator[Step]:
         yield from self._around()
         for driver in self.drivers:
-            for what in driver.steps(sorted(self.executors)):
+            for what in () if driver.busy else driver.steps(sorted(self.executors)):
                 yield ("drive", driver.number, *what)
             if self.shape.deaths:
                 yield ("die", driver.number)
@@ -83,9 +83,7 @@ class World:
             if shape.entries and number not in self.staged and number not in self.staged.values():
                 yield ("add", number)
             if shape.grants:
-                yield from (("grant", number, executor) for executor in sorted(self.executors) if one.uid != uid(executor))
-                if not one.paused:
-                    yield ("pause", number)
+                yield from self._moves(number, one)
             if shape.seals and number not in self.staged and number not in self.staged.values():
                 yield ("seal", number)
             if shape.singles:
@@ -93,6 +91,12 @@ class World:
             if one.uid == POD and one.pending:
                 yield ("acknowledge", number)
         yield from (("drained", new) for new, former in self.staged.items() if self.partitions[former].drained())
+
+    def _moves(self, number: int, one: Partition) -> Iterator[Step]:
+        """What the operator may do with a partition."""
+        yield from (("grant", number, executor) for executor in sorted(self.executors) if one.uid != uid(executor))
+        if not one.paused:
+            yield ("pause", number)
 
     # -- it happens
 
@@ -105,13 +109,16 @@ class World:
         self.promises.added.add((number, self.partitions[number].add()))
 
     def _start(self) -> None:
-        self.drivers.append(Driver(self.started))
+        self.drivers.append(self._driver(self.started))
         self.started += 1
+
+    def _driver(self, number: int) -> Driver:
+        return Driver(number)
 
     def _drive(self, number: int, what: str, *arguments: object) -> None:
         driver = next(one for one in self.drivers if one.number == number)
         driver.do(self, what, *arguments)
-        if driver.over:
+        if driver.over and driver in self.drivers:
             self.end(driver)
 
     def _die(self, number: int) -> None:
@@ -119,6 +126,7 @@ class World:
         self.end(next(one for one in self.drivers if one.number == number))
 
     def end(self, driver: Driver) -> None:
+        driver.over = True
         self.drivers.remove(driver)
         for task in self.tasks:
             task.given_up |= task.driver == driver.number
