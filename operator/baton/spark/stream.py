@@ -8,6 +8,7 @@ from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
+from baton.queues.logged_ranges import LaterQuery
 from baton.spark.batch_search import BatchSearch
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import PlannedBatch
@@ -17,7 +18,7 @@ from baton.spark.offsets import Positions, of_these_queues, parse_offset
 from baton.spark.ownership import PartitionGrant
 from baton.spark.queues import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
-from baton.spark.recorded_ranges import Recorded, record_ranges
+from baton.spark.recorded_ranges import Recorded, record_ranges, superseded
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
@@ -175,7 +176,9 @@ class Stream:
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
             with suppress(QueueAwayError):
-                self._around.queues.finish(self._numbers, start, {})
+                for answer in self._around.queues.finish(self._numbers, start, {}).values():
+                    if isinstance(answer, LaterQuery):
+                        raise superseded(answer.number)
 
     def _parsed(self, text: str) -> dict[Partition, int]:
         positions = parse_offset(text)
