@@ -4,11 +4,15 @@ from baton.queues.kind import QueueKind
 
 KIND = QueueKind(
     name="Kafka",
-    about="For type Kafka, which this version of the operator cannot speak to yet: the group says UnsupportedSource.",
+    about="For type Kafka.",
     resource="baton.queues.kafka.resource:KafkaSource",
     needs=("bootstrapServers", "topic"),
     needs_all=True,
     fenced=True,
     session_required=True,
     partitions_are_changed="the topic's partitions in Kafka",
+    operator="baton.queues.kafka.operator_side:open_queue",
+    variable="BATON_KAFKA_URL",
+    consumer="baton.queues.kafka.consumer_side:KafkaConsumerSide",
+    schemes=("kafka", "kafkas"),
 )

@@ -1,15 +1,57 @@
 """spec.source.kafka of a PartitionedQueue."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from baton.schema.shape import rule, rules
+from baton.queues.kafka.address import MECHANISMS
+from baton.schema.object_name import SecretKey
+from baton.schema.shape import Shape, rule, rules
 from baton.schema.source_fields import SourceFields
 
 
+class StartFrom(StrEnum):
+    """Where a group begins that has committed nothing."""
+
+    EARLIEST = "Earliest"
+    LATEST = "Latest"
+
+
+class Mechanism(StrEnum):
+    """How a user shows its password."""
+
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    PLAIN = "PLAIN"
+
+
+assert tuple(Mechanism) == MECHANISMS
+
+
+class Sasl(Shape):
+    """A user of the cluster."""
+
+    mechanism: Mechanism = Mechanism.SCRAM_SHA_512
+    """How it shows its password. PLAIN sends it as it is: only with tls."""
+    user: Annotated[str, Field(min_length=1, max_length=255)]
+    """Its name."""
+    password_secret_ref: SecretKey
+    """A Secret that holds its password. The operator reads it for every new connection, so you may change it."""
+
+
+class Tls(Shape):
+    """The brokers are spoken to by TLS."""
+
+    ca_secret_ref: SecretKey | None = None
+    """A Secret that holds the CA's certificates as PEM. Absent: those that the operator's image trusts."""
+
+
+_SERVER = "[a-zA-Z0-9._-]+:[0-9]{1,5}"
+
+
 class KafkaSource(SourceFields):
-    """A topic of a Kafka cluster. Its partitions are discovered; stale owners are fenced through transactional ids."""
+    """A topic of a Kafka cluster. Its partitions are discovered; the brokers themselves refuse stale commits."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -20,10 +62,49 @@ class KafkaSource(SourceFields):
                 field=".topic",
                 reason="FieldValueForbidden",
             ),
+            rule(
+                "has(self.groupId) == has(oldSelf.groupId) && (!has(self.groupId) || self.groupId == oldSelf.groupId)",
+                "spec.source.kafka.groupId cannot change, for the place of the group would be lost: make a second PartitionedQueue "
+                "and name it in the ConsumerGroup's spec.queues",
+                field=".groupId",
+                reason="FieldValueForbidden",
+            ),
+            rule(
+                "!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
+                "spec.source.kafka.sasl.mechanism PLAIN sends the password as it is: set spec.source.kafka.tls, or take SCRAM-SHA-512",
+                field=".sasl",
+                reason="FieldValueInvalid",
+            ),
         )
     )
 
-    bootstrap_servers: Annotated[str, Field(min_length=1, max_length=4096)]
+    bootstrap_servers: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=4096,
+            json_schema_extra=rules(
+                rule(
+                    f"self.matches('^{_SERVER}( *, *{_SERVER})*$')",
+                    "spec.source.kafka.bootstrapServers: write host:port, several with commas between, such as "
+                    "broker-0.kafka:9092,broker-1.kafka:9092",
+                    reason="FieldValueInvalid",
+                )
+            ),
+        ),
+    ]
     """Brokers to start from: host:port, separated by commas."""
     topic: Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
     """The topic."""
+    group_id: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9._-]+$")] | None = None
+    """The group's id in Kafka, under which its offsets are kept. Absent: namespace.name of the ConsumerGroup. Cannot be changed.
+    Where it is given, the pods' BATON_KAFKA_URL has it, too: ?group=…"""
+    start_from: StartFrom = StartFrom.EARLIEST
+    """Where a group begins that has committed nothing: with the oldest message there is, or with those that come. New partitions
+    are always read from their beginning."""
+    dead_letter_topic: Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")] | None = None
+    """The topic for dead letters. Absent: the topic's name and .dead-letters. Baton does not make it."""
+    sasl: Sasl | None = None
+    """The operator's user."""
+    tls: Tls | None = None
+    """Speak TLS."""

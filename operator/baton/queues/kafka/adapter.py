@@ -1,0 +1,219 @@
+"""A topic of Kafka, as the operator sees it for one group."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiokafka.protocol.admin import DescribeGroupsRequest
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.answers import Code, Fenced
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.guard import CLIENT_ID, GuardMember
+from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.topic import Place, Topic, describe, offsets
+from baton.queues.kafka.transaction import PartitionTransactions
+from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
+
+_TRIES = 5
+"""To grant, while another operator grants, too."""
+_NO_SUCH_GROUP = 69
+"""Nobody has committed or joined yet; or its members speak the protocol of KIP-848."""
+_NOBODY = Owner(None, Epoch(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicToOpen:
+    """What the spec says of it."""
+
+    topic: str
+    queue: str
+    """The PartitionedQueue's name."""
+    latest: bool
+    """A group that has committed nothing begins at the end."""
+    max_redeliveries: int
+    dead_letters: str
+    """The topic for dead letters; empty: the default."""
+
+
+class KafkaQueue:
+    """QueueAdapter (queues/protocol.py) for one topic and one group. Methods raise QueueUnreachable, with a sentence for the
+    user; the next call tries again."""
+
+    fenced = True
+
+    def __init__(self, address: KafkaAddress, group: str, spec: TopicToOpen, claimant: Claimant) -> None:
+        self._spec = spec
+        self._claimant = claimant
+        self._client = KafkaClient(address, group, CLIENT_ID)
+        self._transactions = PartitionTransactions(self._client, spec.topic)
+        self._guard = GuardMember(self._client, spec.topic)
+        self._topic: Topic | None = None
+        self._first: int | None = None
+        """How many partitions the topic had when the group began."""
+        self._paused: dict[int, Epoch] = {}
+
+    async def check(self) -> QueueCheck:
+        """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
+        topic = self._topic = await describe(self._client, self._spec.topic)
+        committed = await self._committed(topic)
+        owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
+        return QueueCheck(topic.topic_id, topic.partitions, owners, await self._lag(topic, committed))
+
+    async def ensure(self, count: int | None) -> None:
+        """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group."""
+        topic = self._topic = await describe(self._client, self._spec.topic)
+        await self._refuse_members()
+        committed = await self._committed(topic)
+        for one in committed.values():
+            self._refuse_group(one.record)
+        known = [one.record.first for one in committed.values() if one.record is not None]
+        if self._first is None:
+            self._first = min(known, default=topic.partitions)
+        self._guard.start()
+
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int:
+        """The broker cannot keep an owner from reading: it hears of it from its ledger, and its record says when it has let go."""
+        self._paused[partition] = epoch
+        return await self._unfinished(partition, epoch)
+
+    async def outstanding(self, partition: int) -> int:
+        """1: the owner has not let go; how much it has in hand only it knows."""
+        return await self._unfinished(partition, self._paused.get(partition))
+
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
+        change any more under an earlier one; then offset and record are written under the new one."""
+        seen = await self._one(partition)
+        if seen.record is not None and seen.record.epoch >= epoch:
+            self._refuse_group(seen.record)
+            return Owner(seen.record.uid, seen.record.epoch)
+        for _ in range(_TRIES):
+            token = await self._transactions.init(partition)
+            seen = await self._one(partition)
+            self._refuse_group(seen.record)
+            offset, record = await self._next(partition, uid, epoch, token, seen)
+            try:
+                await self._transactions.commit(partition, offset, record)
+            except Fenced:
+                continue  # another operator grants: who is the last to write has read what the other wrote
+            return Owner(record.uid, record.epoch)
+        raise QueueUnreachable(
+            f"{self._client.address.place}: another operator grants partition {partition} of {self._spec.topic} at the same time, "
+            f"under the group {self._client.group}: see that only one does"
+        )
+
+    async def release(self) -> None:
+        topic = await describe(self._client, self._spec.topic)
+        for partition, seen in (await self._committed(topic)).items():
+            if seen.record is not None and seen.record.group == self._claimant.uid:
+                token = await self._transactions.init(partition)
+                given_up = replace(seen.record, group="", uid=None, token=token, released=True)
+                await self._transactions.commit(partition, (await self._one(partition)).offset, given_up)
+
+    async def close(self) -> None:
+        await self._guard.close()
+        await self._client.close()
+
+    # -- grants
+
+    async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
+        """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
+        before = seen.record
+        if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:
+            return seen.offset, replace(before, token=token)
+        topic = self._topic or await describe(self._client, self._spec.topic)
+        same = before is None or before.topic_id == topic.topic_id
+        offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
+        record = Record(
+            group=self._claimant.uid,
+            queue=self._spec.queue,
+            uid=uid,
+            epoch=epoch,
+            topic_id=topic.topic_id,
+            token=token,
+            first=self._first if self._first is not None else topic.partitions,
+            again=await self._again(topic, partition, before if same else None),
+            released=uid is None,
+            most=self._spec.max_redeliveries,
+            dead_letters=self._spec.dead_letters,
+        )
+        return offset, record
+
+    async def _start(self, topic: Topic, partition: int) -> int:
+        """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
+        new = self._first is not None and partition >= self._first
+        place = Place.END if self._spec.latest and not new else Place.BEGINNING
+        found = await offsets(self._client, topic, {partition: place})
+        if partition not in found:
+            raise QueueUnreachable(
+                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader now: see whether its brokers run"
+            )
+        return found[partition]
+
+    async def _again(self, topic: Topic, partition: int, before: Record | None) -> int:
+        """How far an owner may have read that did not let go: nobody else knows, so it may be all that there is."""
+        if before is None or before.released:
+            return before.again if before is not None else 0
+        found = await offsets(self._client, topic, {partition: Place.END})
+        return max(before.again, found.get(partition, 0))
+
+    # -- what is there
+
+    async def _one(self, partition: int) -> Committed:
+        return (await self._transactions.committed((partition,)))[partition]
+
+    async def _committed(self, topic: Topic) -> dict[int, Committed]:
+        return await self._transactions.committed(tuple(sorted(topic.leaders)))
+
+    async def _unfinished(self, partition: int, epoch: Epoch | None) -> int:
+        record = (await self._one(partition)).record
+        if record is None or record.epoch != epoch or record.released:
+            return 0
+        return 1
+
+    def _owner(self, partition: int, record: Record | None) -> Owner:
+        if record is None:
+            return _NOBODY
+        return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
+
+    async def _lag(self, topic: Topic, committed: Mapping[int, Committed]) -> dict[int, int]:
+        behind = {number: Place.BEGINNING for number, one in committed.items() if one.offset < 0}
+        ends, begins = await asyncio.gather(
+            offsets(self._client, topic, {number: Place.END for number in committed}), offsets(self._client, topic, behind)
+        )
+        at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
+        return {number: max(0, end - at[number]) for number, end in ends.items()}
+
+    # -- who else is there
+
+    def _refuse_group(self, record: Record | None) -> None:
+        us = self._claimant
+        if record is None or record.group in ("", us.uid) or record.group in us.takes_over:
+            return
+        raise QueueConflict(
+            f"The group {self._client.group} of {self._client.address.place} belongs to another ConsumerGroup (uid {record.group}) "
+            f"for the topic {self._spec.topic}: delete that one, or give queue {self._spec.queue} another spec.source.kafka.groupId"
+        )
+
+    async def _refuse_members(self) -> None:
+        """Members of Kafka's own protocol would read the same, and commit over the owner records."""
+        group = self._client.group
+        members: Sequence[Any] = ()
+
+        async def ask() -> int:
+            nonlocal members
+            answer = await self._client.to_group(DescribeGroupsRequest([group]))
+            code, _, _, _, _, members, *_ = answer.groups[0]
+            return Code.NONE if code == _NO_SUCH_GROUP else int(code)
+
+        await self._client.until_taken("the question for the group's members", ask, self._spec.topic)
+        others = sorted({f"{one[1]} ({one[2].lstrip('/')})" for one in members if one[1] != CLIENT_ID})
+        if others:
+            named = ", ".join(others[:3])
+            raise QueueConflict(
+                f"The group {group} of {self._client.address.place} has members of Kafka's own protocol: {named}. Stop them; work "
+                "begins when they are gone, where they have left off"
+            )

@@ -1,0 +1,126 @@
+"""Where a Kafka cluster is and how it is spoken to, as a URL (pods) or in parts (the operator)."""
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from baton.model.wording import quoted
+from baton.queues.protocol import QueueUnreachable
+
+SCHEMES = ("kafka", "kafkas")
+MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+EXAMPLE = "kafka://broker.shop:9092 or kafkas://user:password@broker.shop:9093/?ca=/etc/kafka/ca.pem"
+_SERVER = re.compile(r"(\[[0-9a-fA-F:]+\]|[a-zA-Z0-9._-]+):[0-9]{1,5}")
+_OURS = re.compile(
+    r"bootstrap\.servers|metadata\.broker\.list|group\..*|security\..*|sasl\..*|ssl\..*|enable\.auto\..*|auto\..*|isolation\.level"
+    r"|enable\.partition\.eof|transactional\.id|partition\.assignment\.strategy|plugin\..*|.*_cb|consume\.callback.*"
+)
+"""Settings of the client that are not the user's to make: on them stands what Baton promises, or the URL has them elsewhere."""
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAddress:
+    """A cluster, and a user of it."""
+
+    servers: tuple[str, ...]
+    """host:port"""
+    user: str | None = None
+    password: str = field(default="", repr=False)
+    mechanism: str = MECHANISMS[0]
+    tls: bool = False
+    ca: str = field(default="", repr=False)
+    """Certificates that are trusted, PEM; empty: those that the system trusts."""
+    group: str | None = None
+    """The group id, where it is not the one that follows from the ConsumerGroup's name."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """More settings of the consuming client, by librdkafka's names."""
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"Kafka at {','.join(self.servers[:3])}"
+
+    @property
+    def protocol(self) -> str:
+        """As Kafka's clients name it."""
+        return {(False, False): "PLAINTEXT", (False, True): "SSL", (True, False): "SASL_PLAINTEXT", (True, True): "SASL_SSL"}[
+            self.user is not None, self.tls
+        ]
+
+    def for_librdkafka(self) -> dict[str, Any]:
+        """Settings of a client of confluent-kafka."""
+        made: dict[str, Any] = {"bootstrap.servers": ",".join(self.servers), "security.protocol": self.protocol}
+        if self.user is not None:
+            made |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}
+        if self.tls and self.ca:
+            made["ssl.ca.pem"] = self.ca
+        return made
+
+    def for_aiokafka(self) -> dict[str, Any]:
+        """Arguments of a client of aiokafka. Raises QueueUnreachable where the certificates are none."""
+        made: dict[str, Any] = {"bootstrap_servers": list(self.servers), "security_protocol": self.protocol}
+        if self.user is not None:
+            made |= {"sasl_mechanism": self.mechanism, "sasl_plain_username": self.user, "sasl_plain_password": self.password}
+        if self.tls:
+            try:
+                made["ssl_context"] = ssl.create_default_context(cadata=self.ca or None)
+            except (ssl.SSLError, ValueError):
+                raise QueueUnreachable(f"{self.place}: what is to be trusted is no certificate: give certificates as PEM") from None
+        return made
+
+
+def servers(text: str) -> tuple[str, ...]:
+    """host:port, separated by commas. Raises ValueError."""
+    found = tuple(one.strip() for one in text.split(",") if one.strip())
+    for one in found:
+        if _SERVER.fullmatch(one) is None:
+            raise ValueError(f"{quoted(one)} is no host:port")
+    if not found:
+        raise ValueError("there is no host:port")
+    return found
+
+
+def read(url: str) -> KafkaAddress:
+    """Of a pod. Raises QueueUnreachable, which says what is wrong, and never the password."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or parts.path not in ("", "/") or parts.fragment:
+        raise QueueUnreachable(f"The address is no URL of a Kafka: write {EXAMPLE}")
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    if credentials and not (user and colon):
+        raise QueueUnreachable("The address has a user without a password, or a password without a user: write user:password@")
+    try:
+        found = servers(hosts)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError as error:
+        raise QueueUnreachable(f"The address is no URL of a Kafka ({error}): write {EXAMPLE}") from None
+    mechanism = options.pop("mechanism", MECHANISMS[0])
+    if mechanism not in MECHANISMS:
+        raise QueueUnreachable(f"The address has a mechanism that there is not: take one of {', '.join(MECHANISMS)}")
+    ca, group = options.pop("ca", ""), options.pop("group", None)
+    for name in options:
+        if _OURS.fullmatch(name):
+            raise QueueUnreachable(f"The address has the setting {quoted(name)}, which Baton makes itself: take it out")
+    return KafkaAddress(
+        found,
+        unquote(user) if user else None,
+        unquote(password),
+        mechanism,
+        parts.scheme == "kafkas",
+        _certificates(ca) if ca else "",
+        group,
+        options,
+    )
+
+
+def _certificates(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_LARGEST).decode()
+    except (OSError, UnicodeDecodeError):
+        raise QueueUnreachable("The address has the option ca, which names no file that can be read: mount it there") from None

@@ -1,0 +1,78 @@
+"""What a broker's error codes mean, and what helps."""
+
+from enum import IntEnum
+
+from baton.queues.protocol import QueueUnreachable
+
+
+class Code(IntEnum):
+    """Those that are told apart here (org.apache.kafka.common.protocol.Errors)."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    UNKNOWN_MEMBER_ID = 25
+    REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_PRODUCER_ID_MAPPING = 49
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
+
+
+PASSING = frozenset(
+    {
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.NOT_COORDINATOR,
+        Code.CONCURRENT_TRANSACTIONS,
+        Code.UNSTABLE_OFFSET_COMMIT,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""Over in a moment: asked again."""
+STALE = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING, Code.PRODUCER_FENCED})
+"""Another token is in force."""
+
+
+class Fenced(Exception):  # noqa: N818 - a fact about the caller
+    """The token is not the latest of its transactional id."""
+
+
+def said(code: int) -> str:
+    """Its name, where it has one here."""
+    try:
+        return Code(code).name
+    except ValueError:
+        return f"error {code} of Kafka's protocol"
+
+
+def refused(place: str, what: str, code: int, *, user: str | None, topic: str, group: str, transactional_id: str = "") -> QueueUnreachable:
+    """A sentence with the cure."""
+    who = f"user {user}" if user is not None else "everybody (there is no user)"
+    match code:
+        case Code.UNKNOWN_TOPIC_OR_PARTITION:
+            why = f"there is no topic {topic}, or {who} may not see it: create it, or correct spec.source.kafka.topic"
+        case Code.TOPIC_AUTHORIZATION_FAILED:
+            why = f"{who} may not READ the topic {topic}: allow it by an ACL"
+        case Code.GROUP_AUTHORIZATION_FAILED:
+            why = f"{who} may not READ the group {group}: allow it by an ACL"
+        case Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}."
+        case Code.CLUSTER_AUTHORIZATION_FAILED:
+            why = f"{who} may not do it: {said(code)}"
+        case _:
+            why = f"{what} was answered by {said(code)}"
+    return QueueUnreachable(f"{place}: {why}")

@@ -1,0 +1,111 @@
+"""The guard member: while the operator is in the group itself, nobody's plain commit can overwrite an owner record.
+
+Kafka takes a commit without a token only while the group has no members, or from one of them. So the operator joins, with a
+protocol that no consumer has: who subscribes with the group's name is refused (INCONSISTENT_GROUP_PROTOCOL), and who commits
+plainly too (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to do not expire either.
+"""
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+from baton.queues.kafka.answers import Code
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.protocol import QueueUnreachable
+
+PROTOCOL = "baton"
+CLIENT_ID = "baton-operator"
+_SESSION = 10.0
+_BEAT = 2.0
+_PAUSE = 1.0
+_NO_MEMBER = ""
+_MEMBER_ID_REQUIRED = 79
+
+
+class GuardMember:
+    """Of one group, for one topic. It keeps at it until it is closed."""
+
+    def __init__(self, client: KafkaClient, topic: str) -> None:
+        self._client = client
+        self._subscription = _subscription([topic])
+        self._member = _NO_MEMBER
+        self._generation = -1
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def stands(self) -> bool:
+        """It is in the group."""
+        return self._generation >= 0
+
+    def start(self) -> None:
+        """Does nothing if it has begun."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="baton-guard")
+
+    async def close(self) -> None:
+        """Leave the group."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        if self._member:
+            with suppress(QueueUnreachable):
+                await self._client.to_group(LeaveGroupRequest(self._client.group, self._member), patient=True)
+        self._member, self._generation = _NO_MEMBER, -1
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if await self._join():
+                    await self._beat()
+            except QueueUnreachable:
+                self._generation = -1  # the looks at the queue say what is wrong with it
+            await asyncio.sleep(_PAUSE)
+
+    async def _join(self) -> bool:
+        """False: it is refused, for now."""
+        milliseconds = int(_SESSION * 1000)
+        group = self._client.group
+        request = JoinGroupRequest(group, milliseconds, milliseconds, self._member, None, "consumer", [(PROTOCOL, self._subscription)])
+        answer = await self._client.to_group(request, patient=True)
+        if answer.error_code == _MEMBER_ID_REQUIRED:
+            self._member = answer.member_id
+            return await self._join()
+        if answer.error_code:
+            self._member = _NO_MEMBER if answer.error_code == Code.UNKNOWN_MEMBER_ID else self._member
+            return False
+        self._member = answer.member_id
+        members: Sequence[Any] = answer.members
+        assignments = [(member[0], b"") for member in members] if answer.leader_id == self._member else []
+        synced = await self._client.to_group(
+            SyncGroupRequest(group, answer.generation_id, self._member, None, assignments), patient=True
+        )
+        if synced.error_code:
+            return False
+        self._generation = answer.generation_id
+        return True
+
+    async def _beat(self) -> None:
+        """Until the group changes."""
+        while True:
+            await asyncio.sleep(_BEAT)
+            answer = await self._client.to_group(
+                HeartbeatRequest(self._client.group, self._generation, self._member), patient=True
+            )
+            if answer.error_code:
+                self._generation = -1
+                if answer.error_code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
+                    self._member = _NO_MEMBER
+                return
+
+
+def _subscription(topics: Sequence[str]) -> bytes:
+    """ConsumerProtocolSubscription, version 0."""
+    named = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 0, len(topics)) + named + struct.pack(">i", -1)

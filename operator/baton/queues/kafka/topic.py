@@ -1,0 +1,70 @@
+"""A topic as its brokers describe it: partitions, their leaders, and where they begin and end."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from aiokafka.protocol.offset import OffsetRequest
+
+from baton.queues.kafka.answers import PASSING, Code
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.messages import TopicMetadata
+
+_FIRST_LEADER = 0
+_READ_COMMITTED = 1
+_NO_REPLICA = -1
+
+
+class Place(IntEnum):
+    """Of a partition's log, as requests name it."""
+
+    END = -1
+    BEGINNING = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """As it is now."""
+
+    name: str
+    topic_id: str
+    leaders: Mapping[int, int]
+    """The broker that leads each partition; -1: none does."""
+
+    @property
+    def partitions(self) -> int:
+        return len(self.leaders)
+
+
+async def describe(client: KafkaClient, name: str) -> Topic:
+    """Raises QueueUnreachable where there is no such topic, or the user may not see it."""
+    answer = await client.to_anybody(TopicMetadata(name))
+    code, _, topic_id, _, partitions, *_ = answer.topics[0]
+    if code:
+        raise client.refused("the question for the topic", code, name)
+    return Topic(name, topic_id, {number: leader for _, number, leader, *_ in partitions})
+
+
+async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, Place]) -> dict[int, int]:
+    """The offset at a place of each partition, as a reader of committed messages sees it. Partitions without a leader, or whose
+    leader has just changed, are left out."""
+    by_leader: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for number, place in places.items():
+        if (leader := topic.leaders.get(number, -1)) >= _FIRST_LEADER:
+            by_leader[leader].append((number, int(place)))
+    asked = [_offsets(client, topic.name, leader, those) for leader, those in by_leader.items()]
+    return {number: offset for found in await asyncio.gather(*asked) for number, offset in found.items()}
+
+
+async def _offsets(client: KafkaClient, topic: str, leader: int, places: Collection[tuple[int, int]]) -> dict[int, int]:
+    answer = await client.to_broker(leader, OffsetRequest(_NO_REPLICA, _READ_COMMITTED, [(topic, list(places))]))
+    found: dict[int, int] = {}
+    for _, partitions in answer.topics:
+        for number, code, _, offset, *_ in partitions:
+            if code == Code.NONE:
+                found[number] = offset
+            elif code not in PASSING and code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+                raise client.refused("the question for offsets", code, topic)
+    return found

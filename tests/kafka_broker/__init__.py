@@ -1,0 +1,148 @@
+"""A real Kafka broker (KRaft) for tests: on free ports, in a directory of its own, gone afterwards."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cluster.ports import free_ports
+from tests.kafka_broker import jars
+from tests.processes import ChildProcess
+from tests.self_signed import self_signed
+from tests.waiting import PATIENCE
+
+_STARTS_WITHIN = 4 * PATIENCE
+_CONFIGURATION = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAIN
+log.dirs={data}
+sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.tls.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PEM
+ssl.keystore.location={keys}
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=2
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=2
+group.initial.rebalance.delay.ms=0
+"""
+_LOGGING = """<Configuration><Appenders><Console name="out"><PatternLayout pattern="%d %p %c{1} %m%n"/></Console></Appenders>
+<Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>"""
+
+
+class KafkaBroker:
+    """A context manager; the broker also dies with the process that started it. Keeps its ports and its data over `kill` and
+    `start`."""
+
+    def __init__(self) -> None:
+        made = jars.place()
+        self._lib = made / "lib"
+        self.directory = Path(tempfile.mkdtemp(prefix=f"baton-kafka-{os.getpid()}-"))
+        shutil.copytree(made / "data", self.directory / "data")
+        ports = free_ports("127.0.0.1")
+        self.port, self.sasl_port, self.tls_port, controller = (next(ports) for _ in range(4))
+        keys = self_signed(self.directory, "127.0.0.1")
+        text = keys.read_text()
+        self.ca = self.directory / "ca.pem"
+        self.ca.write_text(text[text.index("-----BEGIN CERTIFICATE") :])
+        (self.directory / "log4j2.xml").write_text(_LOGGING)
+        self._configuration = self.directory / "server.properties"
+        self._configuration.write_text(
+            _CONFIGURATION.format(
+                plain=self.port,
+                sasl=self.sasl_port,
+                tls=self.tls_port,
+                controller=controller,
+                data=self.directory / "data",
+                keys=keys,
+            )
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        """Without a password: whoever connects here may do everything."""
+        return f"127.0.0.1:{self.port}"
+
+    def admin(self, settings: Mapping[str, str] = {}) -> AdminClient:
+        """A client of its own, without Baton's."""
+        return AdminClient({"bootstrap.servers": self.servers, **settings})
+
+    def make_topic(self, name: str, partitions: int = 4, **configuration: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in configuration.items()}
+        admin = self.admin()  # what is asked of it ends with it
+        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE)
+
+    def start(self) -> Self:
+        """Returns when it answers. Raises RuntimeError with its log if it does not."""
+        options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml"]
+        with (self.directory / "log").open("ab") as log:
+            command = jars.java("kafka.Kafka", str(self._configuration), lib=self._lib, options=options)
+            self._process = ChildProcess(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + _STARTS_WITHIN
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = (self.directory / "log").read_text()[-3000:]
+                self.stop()
+                raise RuntimeError(said)
+            time.sleep(0.1)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it takes connections, and does not answer."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                pass
+        except OSError:
+            return False
+        try:
+            admin = self.admin()
+            return bool(admin.list_topics(timeout=2).brokers)
+        except Exception:
+            return False
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
