@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from cluster.ports import free_ports
 from tests.kafka_broker import jars
@@ -93,7 +94,12 @@ class KafkaBroker:
 
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
-        options = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-Xshare:auto", f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml"]
+        options = [
+            "-Xmx512m",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml",
+        ]
         with (self.directory / "log").open("ab") as log:
             command = jars.java("kafka.Kafka", str(self._configuration), lib=self._lib, options=options)
             self._process = ChildProcess(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -52,8 +52,8 @@ class Deserializers:
         return readable, others
 
     def _applied(self, entry: HeldEntry) -> HeldEntry:
-        key = entry.key if self.key is None else self.key(entry.key)
-        value = entry.value if self.value is None else self.value(entry.value)
+        key = entry.key if self.key is None or entry.key is None else self.key(entry.key)
+        value = entry.value if self.value is None or entry.value is None else self.value(entry.value)
         read = copy(entry)
         read.key, read.value = key, value
         return read

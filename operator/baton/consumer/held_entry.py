@@ -32,7 +32,7 @@ class HeldEntry(Entry):
 
     key: Any
     value: Any
-    """Bytes, or what a deserializer made of them."""
+    """Bytes, or what a deserializer made of them; None where there is none (Kafka's tombstones)."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class HeldEntry(Entry):
     def size(self) -> int:
         """Bytes of key, value and headers, as the queue has them."""
         read = self.origin
-        return len(read.key) + len(read.value) + sum(len(name) + len(value) for name, value in read.headers.items())
+        return len(read.key or b"") + len(read.value or b"") + sum(len(name) + len(value) for name, value in read.headers.items())
 
     def ack(self) -> Acknowledgement:
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an

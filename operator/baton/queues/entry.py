@@ -16,7 +16,9 @@ class Entry:
     offset: str
     """Its place in the partition, opaque: grows along the partition; acknowledge with it."""
     key: bytes = field(hash=False)
+    """Of a message of Kafka it may be None: it has none."""
     value: bytes = field(hash=False)
+    """Of a message of Kafka it may be None: a tombstone, which says that its key is deleted."""
     timestamp: int
     """When the queue took it, by the server's clock: milliseconds since 1970."""
     epoch: Epoch

@@ -75,7 +75,7 @@ class KafkaQueue:
         self._guard.start()
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int:
-        """The broker cannot keep an owner from reading: it hears of it from its ledger, and its record says when it has let go."""
+        """The broker cannot keep an owner from reading: it hears of it from its ledger; its record says when it let go."""
         self._paused[partition] = epoch
         return await self._unfinished(partition, epoch)
 
@@ -100,10 +100,7 @@ class KafkaQueue:
             except Fenced:
                 continue  # another operator grants: who is the last to write has read what the other wrote
             return Owner(record.uid, record.epoch)
-        raise QueueUnreachable(
-            f"{self._client.address.place}: another operator grants partition {partition} of {self._spec.topic} at the same time, "
-            f"under the group {self._client.group}: see that only one does"
-        )
+        raise self._others_grant(partition)
 
     async def release(self) -> None:
         topic = await describe(self._client, self._spec.topic)
@@ -111,7 +108,10 @@ class KafkaQueue:
             if seen.record is not None and seen.record.group == self._claimant.uid:
                 token = await self._transactions.init(partition)
                 given_up = replace(seen.record, group="", uid=None, token=token, released=True)
-                await self._transactions.commit(partition, (await self._one(partition)).offset, given_up)
+                try:
+                    await self._transactions.commit(partition, (await self._one(partition)).offset, given_up)
+                except Fenced:
+                    raise self._others_grant(partition) from None
 
     async def close(self) -> None:
         await self._guard.close()
@@ -149,7 +149,7 @@ class KafkaQueue:
         found = await offsets(self._client, topic, {partition: place})
         if partition not in found:
             raise QueueUnreachable(
-                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader now: see whether its brokers run"
+                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
             )
         return found[partition]
 
@@ -182,20 +182,26 @@ class KafkaQueue:
     async def _lag(self, topic: Topic, committed: Mapping[int, Committed]) -> dict[int, int]:
         behind = {number: Place.BEGINNING for number, one in committed.items() if one.offset < 0}
         ends, begins = await asyncio.gather(
-            offsets(self._client, topic, {number: Place.END for number in committed}), offsets(self._client, topic, behind)
+            offsets(self._client, topic, dict.fromkeys(committed, Place.END)), offsets(self._client, topic, behind)
         )
         at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
         return {number: max(0, end - at[number]) for number, end in ends.items()}
 
     # -- who else is there
 
+    def _others_grant(self, partition: int) -> QueueUnreachable:
+        return QueueUnreachable(
+            f"{self._client.address.place}: another operator grants partition {partition} of {self._spec.topic} just now, "
+            f"under the group {self._client.group}: see that only one does"
+        )
+
     def _refuse_group(self, record: Record | None) -> None:
         us = self._claimant
         if record is None or record.group in ("", us.uid) or record.group in us.takes_over:
             return
         raise QueueConflict(
-            f"The group {self._client.group} of {self._client.address.place} belongs to another ConsumerGroup (uid {record.group}) "
-            f"for the topic {self._spec.topic}: delete that one, or give queue {self._spec.queue} another spec.source.kafka.groupId"
+            f"The group {self._client.group} of {self._client.address.place} belongs to another ConsumerGroup (uid "
+            f"{record.group}), for {self._spec.topic}: delete that one, or make queue {self._spec.queue} with another spec.source.kafka.groupId"
         )
 
     async def _refuse_members(self) -> None:
@@ -214,6 +220,6 @@ class KafkaQueue:
         if others:
             named = ", ".join(others[:3])
             raise QueueConflict(
-                f"The group {group} of {self._client.address.place} has members of Kafka's own protocol: {named}. Stop them; work "
-                "begins when they are gone, where they have left off"
+                f"The group {group} of {self._client.address.place} has members of Kafka's own protocol: {named}. Stop them; "
+                "work begins when they are gone, where they have left off"
             )

@@ -70,7 +70,9 @@ class KafkaAddress:
             try:
                 made["ssl_context"] = ssl.create_default_context(cadata=self.ca or None)
             except (ssl.SSLError, ValueError):
-                raise QueueUnreachable(f"{self.place}: what is to be trusted is no certificate: give certificates as PEM") from None
+                raise QueueUnreachable(
+                    f"{self.place}: what is to be trusted is no certificate: give certificates as PEM"
+                ) from None
         return made
 
 

@@ -59,7 +59,9 @@ def said(code: int) -> str:
         return f"error {code} of Kafka's protocol"
 
 
-def refused(place: str, what: str, code: int, *, user: str | None, topic: str, group: str, transactional_id: str = "") -> QueueUnreachable:
+def refused(
+    place: str, what: str, code: int, *, user: str | None, topic: str, group: str, transactional_id: str = ""
+) -> QueueUnreachable:
     """A sentence with the cure."""
     who = f"user {user}" if user is not None else "everybody (there is no user)"
     match code:

@@ -140,12 +140,15 @@ class KafkaClient:
         parts.pop("bootstrap_servers")
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
-                connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(ANSWERS_WITHIN * 1000), **parts)
+                connection = await create_conn(
+                    host.strip("[]"), int(port), request_timeout_ms=int(ANSWERS_WITHIN * 1000), **parts
+                )
             connection.close()
-        except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as seen:
-            error = seen
+        except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as known:
+            error = known
         if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
             return f"refuses the user {self.address.user}: correct the user, the password or the mechanism in the Secret"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return "shows a certificate that is not trusted: give the CA that has signed it"
-        return f"does not answer ({quoted(str(error) or type(error).__name__, 200)}): see whether its brokers run, and on these ports"
+        seen = quoted(str(error) or type(error).__name__, 200)
+        return f"does not answer ({seen}): see whether its brokers run, and on these ports"

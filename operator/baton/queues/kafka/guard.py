@@ -72,7 +72,9 @@ class GuardMember:
         """False: it is refused, for now."""
         milliseconds = int(_SESSION * 1000)
         group = self._client.group
-        request = JoinGroupRequest(group, milliseconds, milliseconds, self._member, None, "consumer", [(PROTOCOL, self._subscription)])
+        request = JoinGroupRequest(
+            group, milliseconds, milliseconds, self._member, None, "consumer", [(PROTOCOL, self._subscription)]
+        )
         answer = await self._client.to_group(request, patient=True)
         if answer.error_code == _MEMBER_ID_REQUIRED:
             self._member = answer.member_id

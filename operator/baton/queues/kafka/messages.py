@@ -9,7 +9,7 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16,
 _TEXT = CompactString("utf-8")
 
 
-class TopicId(AbstractType):  # type: ignore[type-arg] # aiokafka is not typed
+class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
     """Sixteen bytes, as hexadecimal digits."""
 
     @classmethod
@@ -76,7 +76,7 @@ class StableOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # like
 
     def __init__(self, group: str, topic: str | None = None, partitions: tuple[int, ...] = ()) -> None:
         self._group = group
-        self._topics = None if topic is None else [(topic, list(partitions), {})]
+        self._topics: Any = None if topic is None else [(topic, list(partitions), {})]
 
     def build(self, request_struct_class: Any) -> Any:
         return request_struct_class(self._group, self._topics, True, {})

@@ -85,22 +85,25 @@ def read(text: str | None) -> Record | None:
 
 
 def _record(fields: dict[str, Any]) -> Record | None:
-    group, queue, uid = (fields.get(name) for name in ("group", "queue", "uid"))
-    epoch, topic, token, first = (fields.get(name) for name in ("epoch", "topic", "token", "first"))
+    group, queue, uid = fields.get("group"), fields.get("queue"), fields.get("uid")
+    epoch, topic, token, first = fields.get("epoch"), fields.get("topic"), fields.get("token"), fields.get("first")
     again, most, dead = fields.get("again", 0), fields.get("most", 0), fields.get("dead", "")
     numbers = (epoch, first, again, most, *(token if isinstance(token, list) else ()))
-    if not all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63 for number in numbers) or len(numbers) != 6:
+    if (
+        not all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63 for number in numbers)
+        or len(numbers) != 6
+    ):
         return None
     if not all(isinstance(word, str) for word in (group, queue, topic, dead, uid or "")):
         return None
     return Record(
-        group=group,
-        queue=queue,
+        group=fields["group"],
+        queue=fields["queue"],
         uid=None if uid is None else Uid(uid),
-        epoch=Epoch(epoch),
-        topic_id=topic,
-        token=Token(*token),
-        first=first,
+        epoch=Epoch(fields["epoch"]),
+        topic_id=fields["topic"],
+        token=Token(*fields["token"]),
+        first=fields["first"],
         again=again,
         released=fields.get("released") is True,
         most=most,

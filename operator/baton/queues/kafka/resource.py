@@ -64,14 +64,15 @@ class KafkaSource(SourceFields):
             ),
             rule(
                 "has(self.groupId) == has(oldSelf.groupId) && (!has(self.groupId) || self.groupId == oldSelf.groupId)",
-                "spec.source.kafka.groupId cannot change, for the place of the group would be lost: make a second PartitionedQueue "
-                "and name it in the ConsumerGroup's spec.queues",
+                "spec.source.kafka.groupId cannot change, for the place of the group would be lost: make a second "
+                "PartitionedQueue and name it in the ConsumerGroup's spec.queues",
                 field=".groupId",
                 reason="FieldValueForbidden",
             ),
             rule(
                 "!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
-                "spec.source.kafka.sasl.mechanism PLAIN sends the password as it is: set spec.source.kafka.tls, or take SCRAM-SHA-512",
+                "spec.source.kafka.sasl.mechanism PLAIN sends the password as it is: set spec.source.kafka.tls, or "
+                "take SCRAM-SHA-512",
                 field=".sasl",
                 reason="FieldValueInvalid",
             ),

@@ -14,8 +14,8 @@ from aiokafka.protocol.transaction import (
 )
 
 from baton.queues.kafka.client import KafkaClient
-from baton.queues.kafka.record import Committed, Record, Token, read
 from baton.queues.kafka.messages import StableOffsets
+from baton.queues.kafka.record import Committed, Record, Token, read
 
 _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts a commit that nobody ends."""

@@ -1,0 +1,26 @@
+"""Kafka queues, as a pod of one group has them."""
+
+from baton.model.extras import extra
+from baton.model.ids import QueueName, Uid
+from baton.queues.kafka.address import read
+
+with extra("kafka"):
+    from baton.queues.kafka.fetcher import check_settings
+    from baton.queues.kafka.reader import KafkaReader
+
+
+class KafkaConsumerSide:
+    """`ConsumerSide` (baton.queues.consumer_side) of Kafka: one cluster has all the group's queues."""
+
+    def __init__(self, url: str, group: str, uid: Uid) -> None:
+        """`group` is namespace/name. Raises QueueUnreachable for what is no URL of a Kafka."""
+        self._address = read(url)
+        self._group = self._address.group or group.replace("/", ".", 1)
+        self._uid = uid
+        check_settings(self._address, self._group)
+
+    def reader(self, queue: QueueName) -> KafkaReader:
+        return KafkaReader(self._address, self._group, queue, self._uid)
+
+    def announcements(self) -> None:
+        """The queues announce nothing: hand-offs wait for the ledger."""

@@ -1,0 +1,53 @@
+"""An event loop in a thread of its own, for a program that has none, or one that is busy."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+from baton.queues.protocol import QueueUnreachable
+
+T = TypeVar("T")
+
+
+class EventLoopThread:
+    """From the first `run` to `close`."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+
+    def run(self, coroutine: Coroutine[Any, Any, T], within: float) -> T:
+        """Its answer, or what it raises. Raises QueueUnreachable after so many seconds, and after `close`."""
+        if self._thread.ident is None:
+            self._thread.start()
+        if self._loop.is_closed():
+            coroutine.close()
+            raise QueueUnreachable("the connection is closed")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(within)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise QueueUnreachable(f"Kafka did not answer within {within:g} s") from None
+        except CancelledError:
+            raise QueueUnreachable("the connection is closed") from None
+
+    def close(self) -> None:
+        """What runs is cancelled."""
+        if self._thread.ident is None or self._loop.is_closed():
+            self._loop.close()
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
+        self._loop.call_soon_threadsafe(self._loop.call_later, 0.05, self._loop.stop)
+        self._thread.join(1.0)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _cancel_all() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()

@@ -1,0 +1,240 @@
+"""Messages of a topic's partitions, fetched ahead by librdkafka: in a thread, for whoever reads one partition at a time."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.protocol import QueueUnreachable
+
+_POLL = 0.02
+"""Seconds: a partition that is taken up waits no longer before it is asked for."""
+_AT_ONCE = 500
+_AHEAD = 2_000
+"""Messages of a partition beyond which it is not fetched for a while;"""
+_AHEAD_BYTES = 32_000_000
+"""or bytes."""
+_LOST_AFTER = 10.0
+"""Seconds without a word of a broker after which it is said that none answers."""
+_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_NO_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART})
+
+
+def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
+    """Of the client that reads. It never joins the group, nor commits."""
+    return {
+        "client.id": "baton",
+        "group.id": group,
+        "fetch.error.backoff.ms": 100,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        **address.settings,
+        **address.for_librdkafka(),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": False,
+    }
+
+
+class _Fetched:
+    """Of one partition, in order."""
+
+    def __init__(self) -> None:
+        self.messages: deque[Message] = deque()
+        self.size = 0
+        self.resting = False
+        """It is not fetched: there is enough."""
+        self.failure: str | None = None
+
+
+class Fetcher:
+    """Any thread may call. Errors are told to whoever reads the partition."""
+
+    def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
+        """Raises QueueUnreachable where a setting is none of librdkafka's."""
+        self._address = address
+        self._topic = topic
+        self._consumer = _consumer(address, {**settings(address, group), "error_cb": self._troubled})
+        self._news = threading.Condition()
+        self._fetched: dict[int, _Fetched] = {}
+        self._changes: deque[Callable[[], None]] = deque()
+        self._interrupted = False
+        self._closed = False
+        self._trouble: tuple[float, str] | None = None
+        self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
+        self._thread.start()
+
+    def begin(self, partition: int, offset: int) -> None:
+        """Fetch from this offset on; what was fetched of the partition before is forgotten."""
+        with self._news:
+            fetched = self._fetched[partition] = _Fetched()
+            self._changes.append(lambda: self._assign(partition, offset, fetched))
+            self._news.notify_all()
+
+    def end(self, partition: int) -> None:
+        with self._news:
+            if self._fetched.pop(partition, None) is not None:
+                self._changes.append(lambda: self._unassign(partition))
+
+    def take(self, partition: int, count: int, most_bytes: int) -> list[Message]:
+        """The next ones, in order: no more than so many, nor with more bytes, but one if there is one. Raises QueueUnreachable
+        where there are none because something is wrong."""
+        with self._news:
+            fetched = self._fetched.get(partition)
+            if fetched is None:
+                return []
+            taken: list[Message] = []
+            while fetched.messages and len(taken) < count:
+                size = _size(fetched.messages[0])
+                if taken and size > most_bytes:
+                    break
+                most_bytes -= size
+                fetched.size -= size
+                taken.append(fetched.messages.popleft())
+            if not taken and fetched.failure is not None:
+                raise QueueUnreachable(fetched.failure)
+            if not taken and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
+                raise QueueUnreachable(self._trouble[1])
+            if fetched.resting and not _plenty(fetched, share=2):
+                fetched.resting = False
+                self._changes.append(lambda: self._consumer.resume([TopicPartition(self._topic, partition)]))
+            return taken
+
+    def has(self, partition: int) -> bool:
+        """There is something to take, or to be told."""
+        fetched = self._fetched.get(partition)
+        return fetched is not None and bool(fetched.messages or fetched.failure)
+
+    def wait(self, partitions: Iterable[int], timeout: float) -> set[int]:
+        """Until one of these has something, or an interrupt."""
+        wanted = set(partitions)
+
+        def ready() -> set[int]:
+            return {partition for partition in wanted if self.has(partition)}
+
+        with self._news:
+            self._news.wait_for(lambda: self._interrupted or self._closed or ready(), timeout)
+            self._interrupted = False
+            return ready()
+
+    def interrupt(self) -> None:
+        with self._news:
+            self._interrupted = True
+            self._news.notify_all()
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+        self._thread.join(2.0)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                self._turn()
+            except KafkaException as error:
+                self._troubled(error.args[0])
+        with suppress(KafkaException, RuntimeError):
+            self._consumer.close()
+
+    def _turn(self) -> None:
+        with self._news:
+            changes, self._changes = self._changes, deque()
+            if not changes and not self._fetched:
+                self._news.wait(_POLL)
+        for change in changes:  # between two polls, so that no poll has messages of before and after one
+            change()
+        first = self._consumer.poll(_POLL)
+        if first is not None:
+            self._take_in([first, *self._consumer.consume(_AT_ONCE, 0)])
+
+    def _assign(self, partition: int, offset: int, fetched: _Fetched) -> None:
+        if self._fetched.get(partition) is not fetched:
+            return
+        with suppress(KafkaException):  # it may not be assigned
+            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
+
+    def _unassign(self, partition: int) -> None:
+        if partition not in self._fetched:
+            with suppress(KafkaException):
+                self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+
+    def _take_in(self, messages: Iterable[Message]) -> None:
+        full = []
+        with self._news:
+            for message in messages:
+                error, number = message.error(), message.partition()
+                fetched = self._fetched.get(-1 if number is None else number)
+                if error is not None:
+                    self._failed(error, fetched, message)
+                elif fetched is not None:
+                    self._trouble = None
+                    fetched.failure = None
+                    fetched.messages.append(message)
+                    fetched.size += _size(message)
+                    if _plenty(fetched) and not fetched.resting:
+                        fetched.resting = True
+                        full.append(TopicPartition(self._topic, number or 0))
+            self._news.notify_all()
+        if full:
+            self._consumer.pause(full)
+
+    def _failed(self, error: KafkaError, fetched: _Fetched | None, message: Message) -> None:
+        if fetched is None:
+            self._troubled(error)
+            return
+        place = f"{self._topic}/{message.partition()}"
+        if error.code() in _GONE:
+            fetched.failure = (
+                f"{self._address.place}: the place of the group in {place} is gone, for the topic's retention has deleted what "
+                "was not done, or the topic was made again: set the place anew by kafka-consumer-groups.sh --reset-offsets, "
+                "as the guide to Kafka says"
+            )
+        elif error.code() in _NO_TOPIC:
+            fetched.failure = f"{self._address.place} has no {place}: create the topic"
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            fetched.failure = (
+                f"{self._address.place}: user {self._address.user} may not READ the topic {self._topic}: allow it by an ACL"
+            )
+        else:
+            fetched.failure = f"{self._address.place}: {place} cannot be read: {error.str()}"
+
+    def _troubled(self, error: KafkaError) -> None:
+        """Of the client as a whole: from librdkafka, within a poll."""
+        if error.code() == KafkaError._AUTHENTICATION:
+            why = f"{self._address.place} refuses the user {self._address.user}: correct the user, the password or the mechanism"
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            why = f"{self._address.place} does not answer: see whether its brokers run"
+        else:
+            return
+        self._trouble = (time.monotonic(), why)
+
+
+def check_settings(address: KafkaAddress, group: str) -> None:
+    """Raises QueueUnreachable where one is none of librdkafka's, or cannot be so. Asks nobody."""
+    _consumer(address, settings(address, group)).close()
+
+
+def _consumer(address: KafkaAddress, made: dict[str, Any]) -> Consumer:
+    try:
+        return Consumer({**made, "log_level": 0})
+    except (KafkaException, ValueError, TypeError) as error:
+        raise QueueUnreachable(f"{address.place} cannot be read with these settings: {error}") from None
+
+
+def _size(message: Message) -> int:
+    return len(message)
+
+
+def _plenty(fetched: _Fetched, share: int = 1) -> bool:
+    return len(fetched.messages) * share >= _AHEAD or fetched.size * share >= _AHEAD_BYTES

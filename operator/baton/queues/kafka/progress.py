@@ -1,0 +1,38 @@
+"""How far an owner is in a partition: what it was handed out, and what may be committed of it. Pure."""
+
+from collections import deque
+from collections.abc import Iterable
+
+
+class Progress:
+    """Entries are finished in any order; the committed offset goes over those that are finished without a gap."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        """Of the next entry that is not finished, or not handed out."""
+        self._out: deque[int] = deque()
+        """Handed out, in order: from the first that is not finished."""
+        self._done: set[int] = set()
+        """Of these."""
+
+    @property
+    def unfinished(self) -> int:
+        return len(self._out) - len(self._done)
+
+    def handed_out(self, offsets: Iterable[int]) -> None:
+        """In order."""
+        self._out.extend(offsets)
+
+    def finish(self, offsets: Iterable[int]) -> bool:
+        """True: there is more to commit now. What is not out is passed over."""
+        before = self.offset
+        for offset in offsets:
+            if self._out and self._out[0] == offset:
+                self._out.popleft()
+                self.offset = offset + 1
+            elif self._out and offset > self._out[0]:
+                self._done.add(offset)
+        while self._out and self._out[0] in self._done:
+            self.offset = self._out.popleft() + 1
+            self._done.discard(self.offset - 1)
+        return self.offset != before
