@@ -1,6 +1,8 @@
 """A topic of Kafka, as the operator sees it for one group."""
 
 import asyncio
+import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +19,12 @@ from baton.queues.kafka.topic import Place, Topic, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
 
-_TRIES = 5
-"""To grant, while another operator grants, too."""
+_TRIES = 6
+"""To grant, while another operator grants, too,"""
+_PAUSE = 0.02
+"""and seconds between the first two of them."""
+_ELECTS_WITHIN = 2.0
+"""Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
 _NO_SUCH_GROUP = 69
 """Nobody has committed or joined yet; or its members speak the protocol of KIP-848."""
 _NOBODY = Owner(None, Epoch(0))
@@ -86,20 +92,15 @@ class KafkaQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
-        seen = await self._one(partition)
-        if seen.record is not None and seen.record.epoch >= epoch:
-            self._refuse_group(seen.record)
-            return Owner(seen.record.uid, seen.record.epoch)
-        for _ in range(_TRIES):
-            token = await self._transactions.init(partition)
+        for tries in range(_TRIES):
             seen = await self._one(partition)
-            self._refuse_group(seen.record)
-            offset, record = await self._next(partition, uid, epoch, token, seen)
+            if seen.record is not None and seen.record.epoch >= epoch:
+                self._refuse_group(seen.record)
+                return Owner(seen.record.uid, seen.record.epoch)
             try:
-                await self._transactions.commit(partition, offset, record)
-            except Fenced:
-                continue  # another operator grants: who is the last to write has read what the other wrote
-            return Owner(record.uid, record.epoch)
+                return await self._granted(partition, uid, epoch)
+            except Fenced:  # another operator grants: it goes first
+                await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
         raise self._others_grant(partition)
 
     async def release(self) -> None:
@@ -118,6 +119,15 @@ class KafkaQueue:
         await self._client.close()
 
     # -- grants
+
+    async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        """Raises Fenced where another had a token since."""
+        token = await self._transactions.init(partition)
+        seen = await self._one(partition)
+        self._refuse_group(seen.record)
+        offset, record = await self._next(partition, uid, epoch, token, seen)
+        await self._transactions.commit(partition, offset, record)
+        return Owner(record.uid, record.epoch)
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
@@ -146,7 +156,10 @@ class KafkaQueue:
         """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
         new = self._first is not None and partition >= self._first
         place = Place.END if self._spec.latest and not new else Place.BEGINNING
-        found = await offsets(self._client, topic, {partition: place})
+        until = time.monotonic() + _ELECTS_WITHIN
+        while partition not in (found := await offsets(self._client, topic, {partition: place})) and time.monotonic() < until:
+            await asyncio.sleep(_PAUSE)
+            topic = self._topic = await describe(self._client, topic.name)
         if partition not in found:
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
@@ -201,7 +214,8 @@ class KafkaQueue:
             return
         raise QueueConflict(
             f"The group {self._client.group} of {self._client.address.place} belongs to another ConsumerGroup (uid "
-            f"{record.group}), for {self._spec.topic}: delete that one, or make queue {self._spec.queue} with another spec.source.kafka.groupId"
+            f"{record.group}), for the topic {self._spec.topic}: delete that one, or "
+            f"make queue {self._spec.queue} with another spec.source.kafka.groupId"
         )
 
     async def _refuse_members(self) -> None:

@@ -8,6 +8,8 @@ from baton.queues.protocol import QueueUnreachable
 class Code(IntEnum):
     """Those that are told apart here (org.apache.kafka.common.protocol.Errors)."""
 
+    UNKNOWN_SERVER_ERROR = -1
+    """Also of an EndTxn that meets an init of the same transactional id: the next answer says what came of it."""
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -33,6 +35,7 @@ class Code(IntEnum):
 
 PASSING = frozenset(
     {
+        Code.UNKNOWN_SERVER_ERROR,
         Code.COORDINATOR_LOAD_IN_PROGRESS,
         Code.COORDINATOR_NOT_AVAILABLE,
         Code.NOT_COORDINATOR,

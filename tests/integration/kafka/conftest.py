@@ -1,0 +1,108 @@
+"""One broker for the tests that do it no harm, with a topic and a group of their own for each."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import Producer
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.reader import KafkaReader
+from baton.queues.protocol import Claimant
+from tests.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE
+
+GROUP = Claimant("shop/orders-group", "uid-of-the-group")
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as running:
+        yield running
+
+
+@dataclass
+class Queue:
+    """A topic, with the operator's side of it, readers and a producer that are closed after the test."""
+
+    broker: KafkaBroker
+    topic: str
+    group: str
+    address: KafkaAddress
+    operator: KafkaQueue
+    producer: Producer
+    _readers: list[KafkaReader] = field(default_factory=list)
+    _operators: list[KafkaQueue] = field(default_factory=list)
+
+    def reader(self, uid: str) -> KafkaReader:
+        reader = KafkaReader(self.address, self.group, QueueName("orders"), Uid(uid))
+        self._readers.append(reader)
+        return reader
+
+    def another(self, claimant: Claimant = GROUP, *, latest: bool = False, redeliveries: int = 0) -> KafkaQueue:
+        """Another operator's side of it."""
+        spec = TopicToOpen(topic=self.topic, queue="orders", latest=latest, max_redeliveries=redeliveries, dead_letters="")
+        made = KafkaQueue(self.address, self.group, spec, claimant)
+        self._operators.append(made)
+        return made
+
+    async def granted(self, uid: str, epoch: int, partition: int = 0) -> KafkaReader:
+        """A reader for the member that the partition has just been granted to."""
+        owner = await self.operator.grant(partition, Uid(uid), Epoch(epoch))
+        assert owner == (uid, epoch, False)
+        return self.reader(uid)
+
+    def send(
+        self, *values: str | None, partition: int = 0, key: str | None = "k", headers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Returns when the broker has them."""
+        with_headers = dict(headers or {})
+        for value in values:
+            self.producer.produce(self.topic, value, key, partition, headers=with_headers)
+        assert self.producer.flush(PATIENCE) == 0
+
+    async def committed(self, partition: int = 0) -> int:
+        """The group's offset, as anybody sees it."""
+        return (await self.operator._one(partition)).offset
+
+    async def close(self) -> None:
+        for reader in self._readers:
+            await asyncio.to_thread(reader.close)
+        for operator in (self.operator, *self._operators):
+            await operator.close()
+
+
+MakeQueue = Callable[..., "Queue"]
+
+
+@pytest.fixture
+async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
+    """`make(partitions=4, latest=False, …)`: a queue whose operator's side has not been asked for anything yet."""
+    made: list[Queue] = []
+
+    def one(partitions: int = 4, *, latest: bool = False, redeliveries: int = 0, **configuration: str) -> Queue:
+        number = next(_names)
+        topic, group = f"orders-{number}", f"shop.orders-{number}"
+        broker.make_topic(topic, partitions, **configuration)
+        address = KafkaAddress((broker.servers,))
+        spec = TopicToOpen(topic=topic, queue="orders", latest=latest, max_redeliveries=redeliveries, dead_letters="")
+        operator = KafkaQueue(address, group, spec, GROUP)
+        made.append(Queue(broker, topic, group, address, operator, Producer({"bootstrap.servers": broker.servers})))
+        return made[-1]
+
+    yield one
+    for queue in made:
+        await queue.close()
+
+
+@pytest.fixture
+async def queue(make: MakeQueue) -> Queue:
+    """With four partitions, and the operator in the group."""
+    made = make()
+    await made.operator.ensure(None)
+    return made

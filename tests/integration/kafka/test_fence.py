@@ -1,0 +1,164 @@
+"""The broker takes commits under the latest grant only, whoever else tries."""
+
+import asyncio
+import random
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import Claimant, Owner, QueueConflict
+from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
+from tests.integration.kafka.reading import read
+from tests.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.integration
+
+
+async def test_the_last_grant_owns_the_partition_and_a_lower_epoch_changes_nothing(queue: Queue) -> None:
+    assert await queue.operator.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(1)) == Owner(Uid("a"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(3)) == Owner(Uid("b"), Epoch(3))
+    assert (await queue.operator.check()).owners == {0: Owner(Uid("b"), Epoch(3))}
+
+
+async def test_a_stale_owners_commit_is_refused_by_the_broker(queue: Queue) -> None:
+    queue.send("1", "2", "3")
+    former = await queue.granted("a", 1)
+    first, second, _ = await asyncio.to_thread(read, former, 0, 1, 3)
+    await asyncio.to_thread(former.ack, 0, Epoch(1), [first.offset])
+    successor = await queue.granted("b", 2)
+    with pytest.raises(StaleOwner, match="belongs to b at epoch 2"):
+        await asyncio.to_thread(former.ack, 0, Epoch(1), [second.offset])
+    assert await queue.committed() == 1
+    assert [entry.value for entry in await asyncio.to_thread(read, successor, 0, 2, 2)] == [b"2", b"3"]
+
+
+async def test_who_was_away_for_a_while_is_told_before_it_reads_on(queue: Queue) -> None:
+    queue.send(*map(str, range(10)))
+    former = await queue.granted("a", 1)
+    await asyncio.to_thread(read, former, 0, 1, 1)
+    await queue.granted("b", 2)
+    former._positions[0].sure_at -= 10
+    with pytest.raises(StaleOwner):
+        await asyncio.to_thread(former.read, 0, Epoch(1))
+
+
+async def test_the_owner_goes_on_where_its_own_grant_got_another_token(queue: Queue) -> None:
+    """As where another operator, with a lower epoch in mind, had a new token before it saw that it is too late."""
+    queue.send("1", "2")
+    reader = await queue.granted("a", 5)
+    entries = await asyncio.to_thread(read, reader, 0, 5, 2)
+    seen = await queue.operator._one(0)
+    token = await queue.operator._transactions.init(0)
+    offset, record = await queue.operator._next(0, Uid("b"), Epoch(4), token, seen)
+    await queue.operator._transactions.commit(0, offset, record)
+    await asyncio.to_thread(reader.ack, 0, Epoch(5), [entry.offset for entry in entries])
+    assert await queue.committed() == 2
+
+
+async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owner_that_can_commit(queue: Queue) -> None:
+    other = queue.another()
+    chance = random.Random(1)
+    queue.send("1")
+    for epoch in range(1, 41, 2):
+        before = (await queue.operator._one(0)).record
+        delays = [chance.random() * 0.02 for _ in range(2)]
+
+        async def granting(operator: object, uid: str, epoch: int, delay: float) -> Owner:
+            await asyncio.sleep(delay)
+            return await operator.grant(0, Uid(uid), Epoch(epoch))  # type: ignore[attr-defined]
+
+        await asyncio.gather(granting(queue.operator, "a", epoch, delays[0]), granting(other, "b", epoch + 1, delays[1]))
+        record = (await queue.operator._one(0)).record
+        assert record is not None and record.epoch == epoch + 1 and record.uid == "b"
+        assert before is None or record.epoch > before.epoch
+    reader = queue.reader("b")
+    (entry,) = await asyncio.to_thread(read, reader, 0, 40, 1)
+    await asyncio.to_thread(reader.ack, 0, Epoch(40), [entry.offset])
+    assert await queue.committed() == 1
+
+
+async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subscribes(queue: Queue) -> None:
+    queue.send("1", "2")
+    await queue.granted("a", 1)
+
+    async def guarded() -> bool:
+        return queue.operator._guard.stands
+
+    await eventually(guarded, "the operator is in the group")
+    settings = {"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "enable.auto.commit": False}
+
+    def commit_plainly() -> None:
+        plain = Consumer(settings)
+        plain.assign([TopicPartition(queue.topic, 0, 0)])
+        try:
+            plain.commit(offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False)
+        finally:
+            plain.close()
+
+    with pytest.raises(KafkaException) as refused:
+        await asyncio.to_thread(commit_plainly)
+    assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
+
+    def subscribe() -> KafkaError | None:
+        member = Consumer(settings)
+        member.subscribe([queue.topic])
+        try:
+            message = member.poll(PATIENCE)
+            return message.error() if message is not None else None
+        finally:
+            member.close()
+
+    error = await asyncio.to_thread(subscribe)
+    assert error is not None and error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
+    assert await queue.committed() == 0
+
+
+async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_on_where_they_were(make: MakeQueue) -> None:
+    queue = make()
+    queue.send(*map(str, range(5)))
+    settings = {"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "client.id": "the-old-consumer"}
+    member = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    member.subscribe([queue.topic])
+    message = await asyncio.to_thread(member.poll, PATIENCE)
+    assert message is not None and message.error() is None
+    await asyncio.to_thread(member.commit, message, asynchronous=False)
+    with pytest.raises(QueueConflict, match=r"members of Kafka's own protocol: the-old-consumer .*Stop them"):
+        await queue.operator.ensure(None)
+    await asyncio.to_thread(member.close)
+    await queue.operator.ensure(None)
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 4)
+    assert [entry.value for entry in entries] == [b"1", b"2", b"3", b"4"]
+
+
+async def test_another_group_of_batons_is_refused_until_the_first_gives_it_up_or_somebody_says_so(queue: Queue) -> None:
+    await queue.granted("a", 3)
+    other = queue.another(Claimant("shop/other", "uid-of-the-other"))
+    with pytest.raises(QueueConflict, match=r"belongs to another ConsumerGroup \(uid uid-of-the-group\)"):
+        await other.ensure(None)
+    told = queue.another(Claimant("shop/other", "uid-of-the-other", frozenset({GROUP.uid})))
+    await told.ensure(None)
+    await queue.operator.release()
+    await other.ensure(None)
+    assert await other.grant(0, Uid("z"), Epoch(4)) == Owner(Uid("z"), Epoch(4))
+
+
+async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(queue: Queue) -> None:
+    """`kafka-consumer-groups.sh --reset-offsets` does so, while nobody is in the group."""
+    queue.send("1", "2", "3")
+    reader = await queue.granted("a", 1)
+    await asyncio.to_thread(read, reader, 0, 1, 3)
+    await queue.operator._guard.close()
+    plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
+    plain.assign([TopicPartition(queue.topic, 0, 0)])
+    await asyncio.to_thread(plain.commit, offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False)
+    await asyncio.to_thread(plain.close)
+    assert (await queue.operator.check()).owners == {}
+    with pytest.raises(StaleOwner, match="belongs to nobody"):
+        await asyncio.to_thread(reader.verify, 0, Epoch(1))
+    again = await queue.granted("a", 2)
+    assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]

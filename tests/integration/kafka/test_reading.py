@@ -1,0 +1,218 @@
+"""What an owner reads of a topic, and what becomes of it."""
+
+import asyncio
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.cimpl import NewPartitions
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import QueueUnreachable
+from tests.integration.kafka.conftest import MakeQueue, Queue
+from tests.integration.kafka.reading import read
+from tests.waiting import PATIENCE, eventually, until
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
+    queue.send("value", key="key", headers={"one": b"1", "two": b"2"})
+    queue.send(None, key="deleted")
+    queue.send("keyless", key=None)
+    queue.send("")
+    entries = await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 4)
+    assert [(entry.key, entry.value) for entry in entries] == [
+        (b"key", b"value"),
+        (b"deleted", None),
+        (None, b"keyless"),
+        (b"k", b""),
+    ]
+    assert entries[0].headers == {"one": b"1", "two": b"2"} and entries[0].timestamp > 1_700_000_000_000
+    assert (entries[0].queue, [entry.offset for entry in entries]) == ("orders", ["0", "1", "2", "3"])
+
+
+async def test_a_large_message_and_a_bound_on_bytes(make: MakeQueue) -> None:
+    queue = make(max_message_bytes="8000000")
+    queue.producer = Producer({"bootstrap.servers": queue.broker.servers, "message.max.bytes": 8_000_000})
+    large = "x" * 5_000_000
+    queue.send("small", large, "small")
+    reader = await queue.granted("a", 1)
+    first, second, third = await asyncio.to_thread(read, reader, 0, 1, 3)
+    assert (len(first.value), len(second.value), len(third.value)) == (5, 5_000_000, 5)
+    again = await queue.granted("b", 2)
+    bounded = await asyncio.to_thread(until, lambda: again.read(0, Epoch(2), 10, most_bytes=1000))
+    assert [len(entry.value) for entry in bounded] == [5]
+
+
+async def test_the_offset_goes_over_what_is_finished_without_a_gap(queue: Queue) -> None:
+    queue.send(*map(str, range(6)))
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 6)
+    for number, offset in ((2, 0), (1, 0), (0, 3), (5, 3), (3, 4), (4, 6)):
+        await asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[number].offset])
+        assert await queue.committed() == offset
+
+
+async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_after_one_that_did_not_all_is(queue: Queue) -> None:
+    queue.send("1", "2", "3")
+    first = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, first, 0, 1, 3)
+    await asyncio.to_thread(first.ack, 0, Epoch(1), [entries[0].offset])
+    second = await queue.granted("b", 2)
+    queue.send("4")
+    entries = await asyncio.to_thread(read, second, 0, 2, 3)
+    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", False)]
+    await asyncio.to_thread(second.ack, 0, Epoch(2), [entry.offset for entry in entries])
+    assert await queue.operator.pause(0, Epoch(2)) == 1
+    await asyncio.to_thread(second.let_go, 0, Epoch(2))
+    assert await queue.operator.outstanding(0) == 0
+    queue.send("5")
+    third = await queue.granted("c", 3)
+    (entry,) = await asyncio.to_thread(read, third, 0, 3, 1)
+    assert (entry.value, entry.redelivered) == (b"5", False)
+
+
+async def test_an_owner_with_unfinished_entries_lets_go_without_saying_that_it_was_done(queue: Queue) -> None:
+    queue.send("1", "2")
+    reader = await queue.granted("a", 1)
+    await asyncio.to_thread(read, reader, 0, 1, 2)
+    await asyncio.to_thread(reader.let_go, 0, Epoch(1))
+    assert await queue.operator.pause(0, Epoch(1)) == 1
+
+
+async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is(queue: Queue) -> None:
+    queue.send("1", "2", "3")
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
+    await asyncio.to_thread(reader.let_go, 0, Epoch(1))
+    again = queue.reader("a")
+    queue.send("4")
+    (entry,) = await asyncio.to_thread(read, again, 0, 1, 1)
+    await asyncio.to_thread(again.ack, 0, Epoch(1), [entry.offset])
+    assert (entry.value, await queue.committed()) == (b"4", 4)
+    assert await queue.operator.pause(0, Epoch(1)) == 1
+
+
+async def test_only_the_owner_at_the_epoch_reads(queue: Queue) -> None:
+    await queue.operator.grant(0, Uid("a"), Epoch(3))
+    for uid, epoch, partition in (("b", 3, 0), ("a", 2, 0), ("a", 4, 0), ("a", 3, 1)):
+        with pytest.raises(StaleOwner):
+            await asyncio.to_thread(queue.reader(uid).read, partition, Epoch(epoch))
+
+
+async def test_what_fails_too_often_goes_to_the_dead_letters_as_it_came(make: MakeQueue) -> None:
+    queue = make(redeliveries=1)
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
+    queue.send("poison", key="p", headers={"h": b"1"})
+    queue.send("good")
+    reader = await queue.granted("a", 1)
+    poison, good = await asyncio.to_thread(read, reader, 0, 1, 2)
+    assert await asyncio.to_thread(reader.retry, 0, Epoch(1), poison.offset, "it failed")
+    assert not await asyncio.to_thread(reader.retry, 0, Epoch(1), poison.offset, "it failed again")
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [good.offset])
+    assert await queue.committed() == 2
+    consumer = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": "looks", "auto.offset.reset": "earliest"})
+    consumer.subscribe([f"{queue.topic}.dead-letters"])
+    letter = await asyncio.to_thread(consumer.poll, PATIENCE)
+    await asyncio.to_thread(consumer.close)
+    assert letter is not None and (letter.key(), letter.value()) == (b"p", b"poison")
+    headers = dict(letter.headers() or ())
+    assert headers["h"] == b"1" and headers["baton-why"] == b"it failed again"
+    assert (headers["baton-topic"], headers["baton-offset"]) == (queue.topic.encode(), b"0")
+
+
+async def test_without_a_topic_for_dead_letters_the_entry_stays_and_the_cure_is_said(queue: Queue) -> None:
+    queue.send("poison")
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    with pytest.raises(QueueUnreachable, match=r"there is no topic .*\.dead-letters for dead letters: create it"):
+        await asyncio.to_thread(reader.set_aside, 0, Epoch(1), entry.offset, "hopeless")
+    assert await queue.committed() == 0
+
+
+@pytest.mark.parametrize("latest", [False, True])
+async def test_a_new_group_begins_where_the_spec_says_and_new_partitions_at_their_beginning(
+    make: MakeQueue, latest: bool
+) -> None:
+    queue = make(partitions=2, latest=latest)
+    queue.send("before")
+    await queue.operator.ensure(None)
+    reader = await queue.granted("a", 1)
+    queue.send("after")
+    entries = await asyncio.to_thread(read, reader, 0, 1, 1 if latest else 2)
+    assert [entry.value for entry in entries] == ([b"after"] if latest else [b"before", b"after"])
+    admin = queue.broker.admin()
+    admin.create_partitions([NewPartitions(queue.topic, 3)])[queue.topic].result(PATIENCE)
+
+    async def grown() -> bool:
+        return (await queue.operator.check()).partitions == 3
+
+    await eventually(grown, "the new partition is seen")
+    queue.producer = Producer({"bootstrap.servers": queue.broker.servers})  # one that knows the partition
+    queue.send("new", partition=2)
+    restarted = queue.another(latest=latest)
+    await restarted.ensure(None)
+    await restarted.check()
+    await restarted.grant(2, Uid("a"), Epoch(1))
+    (entry,) = await asyncio.to_thread(read, reader, 2, 1, 1)
+    assert entry.value == b"new"
+
+
+async def test_lag_is_what_is_not_committed(queue: Queue) -> None:
+    queue.send(*map(str, range(7)))
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
+    assert (await queue.operator.check()).lag == {0: 4, 1: 0, 2: 0, 3: 0}
+
+
+async def test_a_place_that_retention_has_deleted_is_said_and_not_jumped_over(queue: Queue) -> None:
+    queue.send(*map(str, range(5)))
+    reader = await queue.granted("a", 1)
+    admin = queue.broker.admin()
+    for future in admin.delete_records([TopicPartition(queue.topic, 0, 3)]).values():
+        future.result(PATIENCE)
+
+    def said() -> str:
+        try:
+            reader.read(0, Epoch(1))
+        except QueueUnreachable as problem:
+            return str(problem)
+        return ""
+
+    assert "reset-offsets" in await asyncio.to_thread(until, said, "the jump is told")
+
+
+async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQueue) -> None:
+    queue = make(partitions=1)
+    queue.send("old")
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
+    before = (await queue.operator.check()).incarnation
+    admin = queue.broker.admin()
+    admin.delete_topics([queue.topic])[queue.topic].result(PATIENCE)
+
+    async def gone() -> bool:
+        try:
+            await queue.operator.check()
+        except QueueUnreachable as problem:
+            return f"there is no topic {queue.topic}" in str(problem)
+        return False
+
+    await eventually(gone, "it is said that there is no topic")
+    queue.broker.make_topic(queue.topic, 1)
+
+    async def again() -> bool:
+        try:
+            return (await queue.operator.check()).incarnation not in (None, before)
+        except QueueUnreachable:
+            return False
+
+    await eventually(again, "the new topic is another")
+    queue.send("new")
+    reader = await queue.granted("b", 2)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    assert entry.value == b"new"
