@@ -207,11 +207,12 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
 
     async def again() -> bool:
         try:
-            return (await queue.operator.check()).incarnation not in (None, before)
+            seen = await queue.operator.check()
+            return seen.incarnation not in (None, before) and not seen.owners
         except QueueUnreachable:
             return False
 
-    await eventually(again, "the new topic is another")
+    await eventually(again, "the new topic is another, and nobody has a record there")
     queue.send("new")
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)

@@ -1,0 +1,118 @@
+"""Users, passwords, certificates and ACLs: what works, and what is said where something is missing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.consumer_side import KafkaConsumerSide
+from baton.queues.protocol import QueueUnreachable
+from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
+from tests.integration.kafka.reading import read
+from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker.jars import USERS
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.integration
+
+
+class Acls:
+    """What a user may do, as an administrator says it."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self._admin: AdminClient = broker.admin()
+
+    def allow(self, user: str, kind: ResourceType, name: str, operation: AclOperation, *, prefixed: bool = False) -> None:
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+        rule = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for future in self._admin.create_acls([rule]).values():
+            future.result(PATIENCE)
+
+
+@pytest.fixture
+def acls(broker: KafkaBroker) -> Acls:
+    return Acls(broker)
+
+
+def as_user(queue: Queue, user: str, *, tls: bool = False, password: str | None = None) -> KafkaQueue:
+    port = queue.broker.tls_port if tls else queue.broker.sasl_port
+    ca = queue.broker.ca.read_text() if tls else ""
+    where = KafkaAddress((f"127.0.0.1:{port}",), user, password or USERS[user], tls=tls, ca=ca)
+    spec = TopicToOpen(topic=queue.topic, queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    return KafkaQueue(where, queue.group, spec, GROUP)
+
+
+def allow_work(acls: Acls, user: str, queue: Queue) -> None:
+    """The rights that the guide names."""
+    acls.allow(user, ResourceType.TOPIC, queue.topic, AclOperation.READ)
+    acls.allow(user, ResourceType.GROUP, queue.group, AclOperation.READ)
+    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_with_the_rights_of_the_guide_operator_and_pod_work(make: MakeQueue, acls: Acls, tls: bool, tmp_path: Path) -> None:
+    queue = make()
+    allow_work(acls, "operator", queue)
+    allow_work(acls, "pod", queue)
+    queue.send("1", "2")
+    operator = as_user(queue, "operator", tls=tls)
+    await operator.ensure(None)
+    await operator.grant(0, Uid("a"), Epoch(1))
+    ca = f"&ca={queue.broker.ca}" if tls else ""
+    scheme, port = ("kafkas", queue.broker.tls_port) if tls else ("kafka", queue.broker.sasl_port)
+    url = f"{scheme}://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{port}/?group={queue.group}{ca}&fetch.wait.max.ms=50"
+    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+    try:
+        entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+        await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
+        assert (await operator.check()).lag == {0: 0, 1: 0, 2: 0, 3: 0}
+    finally:
+        await asyncio.to_thread(reader.close)
+        await operator.close()
+
+
+async def refusal(operator: KafkaQueue) -> str:
+    try:
+        await operator.ensure(None)
+        await operator.check()
+        await operator.grant(0, Uid("a"), Epoch(1))
+    except QueueUnreachable as problem:
+        return str(problem)
+    finally:
+        await operator.close()
+    return ""
+
+
+async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue, acls: Acls) -> None:
+    queue = make()
+    assert f"user stranger may not READ the topic {queue.topic}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
+    acls.allow("stranger", ResourceType.TOPIC, queue.topic, AclOperation.READ)
+    assert f"user stranger may not READ the group {queue.group}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
+    acls.allow("stranger", ResourceType.GROUP, queue.group, AclOperation.READ)
+    said = await refusal(as_user(queue, "stranger"))
+    assert f"may not WRITE the transactional id baton.{queue.group}.{queue.topic}.0: allow it by a prefixed ACL" in said
+    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    assert await refusal(as_user(queue, "stranger")) == ""
+
+
+async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Queue) -> None:
+    assert "refuses the user operator: correct the user, the password" in await refusal(as_user(queue, "operator", password="no"))
+    spec = TopicToOpen(topic=queue.topic, queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    nowhere = KafkaQueue(KafkaAddress(("127.0.0.1:1",)), queue.group, spec, GROUP)
+    assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(nowhere)
+
+
+async def test_a_certificate_that_is_not_trusted_is_told(queue: Queue) -> None:
+    where = KafkaAddress((f"127.0.0.1:{queue.broker.tls_port}",), "operator", USERS["operator"], tls=True)
+    spec = TopicToOpen(topic=queue.topic, queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    assert "shows a certificate that is not trusted" in await refusal(KafkaQueue(where, queue.group, spec, GROUP))
+
+
+async def test_a_topic_that_there_is_not(queue: Queue) -> None:
+    spec = TopicToOpen(topic="nowhere", queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    said = await refusal(KafkaQueue(queue.address, queue.group, spec, GROUP))
+    assert "there is no topic nowhere" in said and "create it, or correct spec.source.kafka.topic" in said

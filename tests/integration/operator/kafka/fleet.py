@@ -1,0 +1,156 @@
+"""A group on a topic: load, consumers as processes, and what they have handled, in the order in which they did."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from confluent_kafka import Producer
+
+from tests.integration.operator.world import ROOT, World
+from tests.kafka_broker import KafkaBroker
+from tests.load.ledger_watch import LedgerWatch
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE
+
+
+class Handled(NamedTuple):
+    """A line of the shared file."""
+
+    partition: int
+    offset: int
+    epoch: int
+    redelivered: bool
+    pod: str
+
+
+class KafkaFleet:
+    """A context manager. Values are sent round and round the partitions until `quiet`."""
+
+    def __init__(self, world: World, kubeconfig: Path, broker: KafkaBroker, topic: str, group: str, folder: Path) -> None:
+        self._world, self._kubeconfig, self._broker = world, kubeconfig, broker
+        self.topic, self.group = topic, group
+        self._folder = folder
+        self._mount = folder / "assignments"
+        self._mount.mkdir()
+        self._output = folder / "handled"
+        self._output.touch()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.partitions = 8
+        self.sent: Counter[int] = Counter()
+        self._quiet = threading.Event()
+        self._load = threading.Thread(target=self._send, daemon=True)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(LedgerWatch(self._kubeconfig, self._world.namespace, self.group, self._mount))
+        self._load.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.quiet()
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self._stack.close()
+
+    async def join(self, *pods: str) -> None:
+        for pod in pods:
+            self._start(pod, await self._world.pod(pod, self.group))
+
+    async def leave(self, pod: str) -> None:
+        """As a pod that is deleted: it is told, and is gone when its process is."""
+        self.processes[pod].send_signal(signal.SIGTERM)
+        await self._world.set_ready(pod, False)
+
+    async def die(self, pod: str) -> None:
+        """As a pod whose process was killed, and that is removed."""
+        self.processes.pop(pod).kill()
+        await self._world.delete_pod(pod)
+
+    def freeze(self, pod: str) -> None:
+        self.processes[pod].send_signal(signal.SIGSTOP)
+
+    def thaw(self, pod: str) -> None:
+        self.processes[pod].send_signal(signal.SIGCONT)
+
+    def quiet(self) -> None:
+        """No more load."""
+        self._quiet.set()
+        self._load.join(PATIENCE)
+
+    def handled(self) -> list[Handled]:
+        lines = (line.split() for line in self._output.read_text().splitlines())
+        return [Handled(int(number), int(offset), int(epoch), again == "1", pod) for number, offset, epoch, again, pod in lines]
+
+    def log(self, pod: str) -> str:
+        return (self._folder / f"{pod}.log").read_text()
+
+    def _start(self, pod: str, uid: str) -> None:
+        environment = {
+            "KUBECONFIG": str(self._kubeconfig),
+            "BATON_KAFKA_URL": f"kafka://{self._broker.servers}",
+            "BATON_LEDGER": str(self._mount),
+            "BATON_GROUP": self.group,
+            "POD_NAME": pod,
+            "POD_NAMESPACE": self._world.namespace,
+            "POD_UID": uid,
+            "OUTPUT": str(self._output),
+            "TAKES": "0.002",
+        }
+        with (self._folder / f"{pod}.log").open("ab") as log:
+            command = [sys.executable, "-m", "tests.integration.operator.kafka.consumer_program"]
+            self.processes[pod] = ChildProcess(command, cwd=ROOT, env={**os.environ, **environment}, stderr=log)
+
+    def _send(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self._broker.servers, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 500}
+        )
+        number = 0
+        while not self._quiet.wait(0.02):
+            for _ in range(8):
+                partition = number % self.partitions
+                producer.produce(self.topic, str(number), partition=partition)
+                self.sent[partition] += 1
+                number += 1
+            producer.poll(0)
+        producer.flush(PATIENCE)
+
+
+class Verdict(NamedTuple):
+    """What became of all that was sent."""
+
+    missing: int
+    """Entries that nobody handled."""
+    out_of_order: list[Handled]
+    """Handled for the first time although an earlier one of its partition had not been."""
+    repeated: list[tuple[Handled, Handled]]
+    """Handlings of what had been handled, each behind the one before it in its partition."""
+    unmarked: list[Handled]
+    """Of these, by the owner and not marked redelivered."""
+
+
+def verdict(handled: list[Handled], sent: Counter[int]) -> Verdict:
+    """From all lines, in their order."""
+    reached: defaultdict[int, int] = defaultdict(int)
+    epochs: defaultdict[int, int] = defaultdict(int)
+    out_of_order, unmarked, repeated = [], [], []
+    last: dict[int, Handled] = {}
+    for one in handled:
+        if one.offset < reached[one.partition]:
+            repeated.append((last[one.partition], one))
+            if one.epoch >= epochs[one.partition] and not one.redelivered:
+                unmarked.append(one)
+        elif one.offset > reached[one.partition]:
+            out_of_order.append(one)
+        last[one.partition] = one
+        reached[one.partition] = max(reached[one.partition], one.offset + 1)
+        epochs[one.partition] = max(epochs[one.partition], one.epoch)
+    missing = sum(count - reached[partition] for partition, count in sent.items())
+    return Verdict(missing, out_of_order, repeated, unmarked)

@@ -1,0 +1,131 @@
+"""Groups on topics of a real broker, with the operator and an API server: who owns what, and what comes of it under load."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.cimpl import NewPartitions
+
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.protocol import Claimant
+from tests.integration.operator.conftest import namespace
+from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.integration
+
+Start = Callable[..., Operator]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as running:
+        yield running
+
+
+async def made(world: World, broker: KafkaBroker, topic: str, **rebalance: Any) -> None:
+    """A queue and a group of the topic's name, whose pods need sessions."""
+    source = {"type": "Kafka", "kafka": {"bootstrapServers": broker.servers, "topic": topic}}
+    await world.queue(topic, source, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3, **rebalance})
+    await world.group(topic, membership={"session": None})
+
+
+async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_marked(
+    api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    world = await namespace(api, "on-kafka")
+    await start(world, "one").leads()
+    broker.make_topic("orders", 8)
+    await made(world, broker, "orders")
+    spec = TopicToOpen(topic="orders", queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    looking = KafkaQueue(KafkaAddress((broker.servers,)), "on-kafka.orders", spec, Claimant("who only looks", ""))
+    with KafkaFleet(world, kubeconfig, broker, "orders", "orders", tmp_path) as fleet:
+
+        async def handled_more(than: int = 300) -> None:
+            before = len(fleet.handled())
+
+            async def so() -> bool:
+                return len(fleet.handled()) > before + than
+
+            await eventually(so, "entries are handled", 30)
+
+        await fleet.join("a", "b", "c")
+        await world.spread("orders", 2, 3, 3, seconds=30)
+        await handled_more()
+        await fleet.join("d")
+        await world.spread("orders", 2, 2, 2, 2, seconds=30)
+        await handled_more()
+        await fleet.leave("a")
+        await eventually(_ended(fleet, "a"), "the pod has let go, and ends", 30)
+        await world.delete_pod("a")
+        await world.spread("orders", 2, 3, 3, seconds=30)
+        await handled_more()
+        assert verdict(fleet.handled(), fleet.sent).repeated == [], "a graceful change repeats nothing"
+
+        await fleet.die("b")
+        await world.spread("orders", 4, 4, seconds=30)
+        await handled_more()
+        fleet.freeze("c")
+        await world.set_ready("c", False)
+        await world.spread("orders", 8, seconds=30)
+        await handled_more()
+        fleet.thaw("c")
+        await world.set_ready("c", True)
+        await world.spread("orders", 4, 4, seconds=30)
+        admin = broker.admin()
+        admin.create_partitions([NewPartitions("orders", 10)])["orders"].result(PATIENCE)
+        await world.spread("orders", 5, 5, seconds=30)
+        fleet.partitions = 10
+        await handled_more()
+        fleet.quiet()
+
+        async def done() -> bool:
+            return not sum((await looking.check()).lag.values())
+
+        await eventually(done, "all is finished with", 60, looking.check)
+        found = verdict(fleet.handled(), fleet.sent)
+        assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
+    await looking.close()
+
+
+def _ended(fleet: KafkaFleet, pod: str) -> Callable[[], Any]:
+    async def so() -> bool:
+        return fleet.processes[pod].poll() is not None
+
+    return so
+
+
+async def test_what_is_wrong_with_a_topic_is_told_and_work_begins_when_it_is_right(
+    api: Cluster, start: Start, broker: KafkaBroker
+) -> None:
+    world = await namespace(api, "wrong-topics")
+    await start(world, "one").leads()
+    await made(world, broker, "later")
+    said = await world.told("later", "QueueUnreachable", seconds=30)
+    assert "there is no topic later" in said and "create it, or correct spec.source.kafka.topic" in said
+    broker.make_topic("later", 3)
+    await world.pod("later-a", "later", session=True)
+    await world.spread("later", 3, seconds=30)
+    await world.told("later", "Ready", seconds=30)
+
+
+async def test_two_groups_with_one_group_id_are_told_from_each_other(api: Cluster, start: Start, broker: KafkaBroker) -> None:
+    world = await namespace(api, "one-group-id")
+    await start(world, "one").leads()
+    broker.make_topic("shared", 2)
+    for name in ("first", "second"):
+        kafka = {"bootstrapServers": broker.servers, "topic": "shared", "groupId": "the-same"}
+        await world.queue(name, {"type": "Kafka", "kafka": kafka}, None, rebalance={"delaySeconds": 0})
+        await world.group(name, membership={"session": None})
+        await world.pod(f"{name}-a", name, session=True)
+        if name == "first":
+            await world.spread(name, 2, seconds=30)
+    said = await world.told("second", "Conflict", seconds=30)
+    assert "belongs to another ConsumerGroup" in said and "spec.source.kafka.groupId" in said
+    await world.delete("consumergroups", "first")
+    await world.gone("first", seconds=60)
+    await world.spread("second", 2, seconds=60)
