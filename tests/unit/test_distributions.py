@@ -47,7 +47,7 @@ def test_there_is_one_version() -> None:
     pinned = re.findall(r"baton-consumer(?:\[\w+\])?==([\w.]+)", str(pins))
     chart = yaml.safe_load((ROOT / "charts" / "baton" / "Chart.yaml").read_text())
     versions = [project(folder)["project"]["version"] for folder in (".", "consumer", "operator")]
-    assert len(pinned) == 2
+    assert len(pinned) == 3
     assert {*versions, *pinned, chart["version"], chart["appVersion"]} == {baton.__version__}
 
 

@@ -36,7 +36,7 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_file
     assert queue.spec is not None
     kind = queue.spec.source.kind
     if kind.operator is None:
-        raise UnsupportedSource(_instead(queue, kind))
+        raise UnsupportedSource(unsupported(queue.name, kind))
     side: OpenQueueSide = load(kind.operator)
     return await side(_to_open(api, queue, queue.spec, tls_files), claimant)
 
@@ -52,11 +52,12 @@ async def queue_address(api: Api, queue: QueueView) -> ServerAddress | None:
     return await find(_to_open(api, queue, queue.spec, TLS_FOLDER))
 
 
-def _instead(queue: QueueView, kind: QueueKind) -> str:
+def unsupported(queue: str, kind: QueueKind) -> str:
+    """What is said of a kind that is declared and has no operator's side, with what to use instead."""
     spoken = [one for one in KINDS if one.operator is not None]
     fenced, others = (", ".join(one.name for one in spoken if one.fenced is said) for said in (True, False))
     return (
-        f"spec.source.type {kind.name} of queue {queue.name}: this operator cannot speak to {kind.name} yet; use {fenced}, or "
+        f"spec.source.type {kind.name} of queue {queue}: this operator cannot speak to {kind.name} yet; use {fenced}, or "
         f"{others} where the consumers' word is enough"
     )
 

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.protocol import Claimant, Owner, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -67,9 +68,9 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
         before = (await queue.operator._one(0)).record
         delays = [chance.random() * 0.02 for _ in range(2)]
 
-        async def granting(operator: object, uid: str, epoch: int, delay: float) -> Owner:
+        async def granting(operator: KafkaQueue, uid: str, epoch: int, delay: float) -> Owner:
             await asyncio.sleep(delay)
-            return await operator.grant(0, Uid(uid), Epoch(epoch))  # type: ignore[attr-defined]
+            return await operator.grant(0, Uid(uid), Epoch(epoch))
 
         await asyncio.gather(granting(queue.operator, "a", epoch, delays[0]), granting(other, "b", epoch + 1, delays[1]))
         record = (await queue.operator._one(0)).record
@@ -125,7 +126,7 @@ async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_o
     member.subscribe([queue.topic])
     message = await asyncio.to_thread(member.poll, PATIENCE)
     assert message is not None and message.error() is None
-    await asyncio.to_thread(member.commit, message, asynchronous=False)
+    await asyncio.to_thread(lambda: member.commit(message=message, asynchronous=False))
     with pytest.raises(QueueConflict, match=r"members of Kafka's own protocol: the-old-consumer .*Stop them"):
         await queue.operator.ensure(None)
     await asyncio.to_thread(member.close)
@@ -155,7 +156,7 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
     await queue.operator._guard.close()
     plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
     plain.assign([TopicPartition(queue.topic, 0, 0)])
-    await asyncio.to_thread(plain.commit, offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False)
+    await asyncio.to_thread(lambda: plain.commit(offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False))
     await asyncio.to_thread(plain.close)
     assert (await queue.operator.check()).owners == {}
     with pytest.raises(StaleOwner, match="belongs to nobody"):

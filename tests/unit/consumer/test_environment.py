@@ -16,7 +16,7 @@ POD = {"BATON_GROUP": "orders", "POD_NAME": "orders-0", "POD_NAMESPACE": "shop",
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "set BATON_REDIS_URL in the container's env"),
+        ("", "set BATON_REDIS_URL or BATON_KAFKA_URL in the container's env"),
         ("redis.shop:6379", "BATON_REDIS_URL cannot be used. The queue's URL is not a Redis URL"),
         ("redis://redis/orders", "does not end with the number of a database"),
         ("redis://redis/?protocol=3", "has the option protocol, which is none of"),
@@ -67,5 +67,5 @@ def test_an_environment_with_queues_of_two_kinds_names_both(monkeypatch: pytest.
     with pytest.raises(ValueError, match=r"BATON_REDIS_URL and BATON_TOY_URL are set .* keep the one of the group's queues"):
         consumer_side.addressed({"BATON_REDIS_URL": "redis://redis", "BATON_TOY_URL": "toy://there"})
     assert consumer_side.addressed({"BATON_REDIS_URL": "", "BATON_TOY_URL": "toy://there"}) == (another, "toy://there")
-    with pytest.raises(ValueError, match="set BATON_REDIS_URL or BATON_TOY_URL in the container's env"):
+    with pytest.raises(ValueError, match="set BATON_REDIS_URL or BATON_KAFKA_URL or BATON_TOY_URL in the container's env"):
         consumer_side.addressed({})

@@ -11,11 +11,11 @@ from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Code, Fenced
+from baton.queues.kafka.answers import Code, StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.topic import Place, Topic, describe, offsets
+from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
 
@@ -99,7 +99,7 @@ class KafkaQueue:
                 return Owner(seen.record.uid, seen.record.epoch)
             try:
                 return await self._granted(partition, uid, epoch)
-            except Fenced:  # another operator grants: it goes first
+            except StaleToken:  # another operator grants: it goes first
                 await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
         raise self._others_grant(partition)
 
@@ -111,7 +111,7 @@ class KafkaQueue:
                 given_up = replace(seen.record, group="", uid=None, token=token, released=True)
                 try:
                     await self._transactions.commit(partition, (await self._one(partition)).offset, given_up)
-                except Fenced:
+                except StaleToken:
                     raise self._others_grant(partition) from None
 
     async def close(self) -> None:
@@ -121,7 +121,7 @@ class KafkaQueue:
     # -- grants
 
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        """Raises Fenced where another had a token since."""
+        """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
         seen = await self._one(partition)
         self._refuse_group(seen.record)
@@ -155,7 +155,7 @@ class KafkaQueue:
     async def _start(self, topic: Topic, partition: int) -> int:
         """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
         new = self._first is not None and partition >= self._first
-        place = Place.END if self._spec.latest and not new else Place.BEGINNING
+        place = LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
         until = time.monotonic() + _ELECTS_WITHIN
         while partition not in (found := await offsets(self._client, topic, {partition: place})) and time.monotonic() < until:
             await asyncio.sleep(_PAUSE)
@@ -170,7 +170,7 @@ class KafkaQueue:
         """How far an owner may have read that did not let go: nobody else knows, so it may be all that there is."""
         if before is None or before.released:
             return before.again if before is not None else 0
-        found = await offsets(self._client, topic, {partition: Place.END})
+        found = await offsets(self._client, topic, {partition: LogEnd.END})
         return max(before.again, found.get(partition, 0))
 
     # -- what is there
@@ -193,9 +193,9 @@ class KafkaQueue:
         return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
 
     async def _lag(self, topic: Topic, committed: Mapping[int, Committed]) -> dict[int, int]:
-        behind = {number: Place.BEGINNING for number, one in committed.items() if one.offset < 0}
+        behind = {number: LogEnd.BEGINNING for number, one in committed.items() if one.offset < 0}
         ends, begins = await asyncio.gather(
-            offsets(self._client, topic, dict.fromkeys(committed, Place.END)), offsets(self._client, topic, behind)
+            offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END)), offsets(self._client, topic, behind)
         )
         at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
         return {number: max(0, end - at[number]) for number, end in ends.items()}

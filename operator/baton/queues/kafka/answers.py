@@ -50,7 +50,7 @@ STALE = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING
 """Another token is in force."""
 
 
-class Fenced(Exception):  # noqa: N818 - a fact about the caller
+class StaleToken(Exception):  # noqa: N818 - a fact about the caller
     """The token is not the latest of its transactional id."""
 
 

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import PASSING, STALE, Code, Fenced, refused
+from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, refused
 from baton.queues.protocol import QueueUnreachable
 
 ANSWERS_WITHIN = 4.0
@@ -27,7 +27,7 @@ _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAIL
 
 
 class KafkaClient:
-    """Of one group. Used in one event loop. Its methods raise QueueUnreachable; the next call connects anew."""
+    """Of one group. Used in one event loop. Its methods raise QueueUnreachable; the next call connects again."""
 
     def __init__(self, address: KafkaAddress, group: str, client_id: str) -> None:
         self.address = address
@@ -54,11 +54,11 @@ class KafkaClient:
         return await self._send(node, request)
 
     async def until_taken(self, what: str, ask: Callable[[], Awaitable[int]], topic: str, transactional_id: str = "") -> None:
-        """Ask until it is taken: `ask` answers the error code. Raises Fenced and QueueUnreachable."""
+        """Ask until it is taken: `ask` answers the error code. Raises StaleToken and QueueUnreachable."""
         until, pause = time.monotonic() + PASSES_WITHIN, _FIRST_PAUSE
         while (code := await ask()) != Code.NONE:
             if code in STALE:
-                raise Fenced(what)
+                raise StaleToken(what)
             if code not in PASSING or time.monotonic() >= until:
                 raise self.refused(what, code, topic, transactional_id)
             if code in _SETTLES_ELSEWHERE:
@@ -127,7 +127,7 @@ class KafkaClient:
             return self._client
 
     async def _lost(self, error: Exception) -> QueueUnreachable:
-        """Begin anew with the next request."""
+        """Connect again with the next request."""
         await self.close()
         if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
             return QueueUnreachable(f"{self.address.place} did not answer within {ANSWERS_WITHIN:g} s")

@@ -19,6 +19,8 @@ _AHEAD = 2_000
 """Messages of a partition beyond which it is not fetched for a while;"""
 _AHEAD_BYTES = 32_000_000
 """or bytes."""
+_TELL_EVERY = 30.0
+"""Seconds."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -52,6 +54,13 @@ class _Fetched:
         self.resting = False
         """It is not fetched: there is enough."""
         self.failure: str | None = None
+        self.told_at = -_TELL_EVERY
+        """When whoever reads was told of it (monotonic)."""
+
+    @property
+    def to_tell(self) -> bool:
+        """A failure is told every now and then: the queue's other partitions are read meanwhile."""
+        return self.failure is not None and time.monotonic() - self.told_at >= _TELL_EVERY
 
 
 class Fetcher:
@@ -98,7 +107,8 @@ class Fetcher:
                 most_bytes -= size
                 fetched.size -= size
                 taken.append(fetched.messages.popleft())
-            if not taken and fetched.failure is not None:
+            if not taken and fetched.failure is not None and fetched.to_tell:
+                fetched.told_at = time.monotonic()
                 raise QueueUnreachable(fetched.failure)
             if not taken and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
@@ -110,7 +120,7 @@ class Fetcher:
     def has(self, partition: int) -> bool:
         """There is something to take, or to be told."""
         fetched = self._fetched.get(partition)
-        return fetched is not None and bool(fetched.messages or fetched.failure)
+        return fetched is not None and bool(fetched.messages or fetched.to_tell)
 
     def wait(self, partitions: Iterable[int], timeout: float) -> set[int]:
         """Until one of these has something, or an interrupt."""
@@ -197,7 +207,7 @@ class Fetcher:
         if error.code() in _GONE:
             fetched.failure = (
                 f"{self._address.place}: the place of the group in {place} is gone, for the topic's retention has deleted what "
-                "was not done, or the topic was made again: set the place anew by kafka-consumer-groups.sh --reset-offsets, "
+                "was not done, or the topic was made again: set the place again by kafka-consumer-groups.sh --reset-offsets, "
                 "as the guide to Kafka says"
             )
         elif error.code() in _NO_TOPIC:

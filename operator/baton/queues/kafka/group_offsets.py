@@ -32,7 +32,7 @@ class GroupOffsets:
         return self._loop.run(self._found().committed(partitions), _WITHIN)
 
     def commit(self, partition: int, offset: int, record: Record, within: float | None = None) -> None:
-        """Raises Fenced where another token than the record's is in force."""
+        """Raises StaleToken where another token than the record's is in force."""
         self._loop.run(self._found().commit(partition, offset, record), within or _WITHIN)
 
     def close(self) -> None:

@@ -16,11 +16,11 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Fenced
+from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.group_offsets import GroupOffsets
-from baton.queues.kafka.progress import Progress
 from baton.queues.kafka.record import Record
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -42,7 +42,7 @@ class _Position:
 
     epoch: Epoch
     record: Record
-    progress: Progress
+    progress: FinishedOffsets
     committed: int
     """The offset that the broker has."""
     sure_at: float
@@ -195,7 +195,7 @@ class KafkaReader:
         offset, record = self._offsets.committed((partition,))[partition]
         if record is None or (record.uid, record.epoch) != (self._uid, epoch):
             raise self._stale(partition, epoch, _owner(record))
-        position = _Position(epoch, record, Progress(offset), offset, now, now)
+        position = _Position(epoch, record, FinishedOffsets(offset), offset, now, now)
         if record.released:  # by an earlier process of this pod
             position.record = replace(record, released=False)
             self._commit(partition, position)
@@ -229,7 +229,7 @@ class KafkaReader:
                     record = replace(record, again=0)
                 try:
                     self._offsets.commit(partition, offset, record, within)
-                except Fenced:
+                except StaleToken:
                     self._follow(partition, position, record)
                     continue
                 position.committed, position.committed_at, position.sure_at = offset, time.monotonic(), asked_at

@@ -17,8 +17,8 @@ _READ_COMMITTED = 1
 _NO_REPLICA = -1
 
 
-class Place(IntEnum):
-    """Of a partition's log, as requests name it."""
+class LogEnd(IntEnum):
+    """The two ends of a partition's log, as requests name them."""
 
     END = -1
     BEGINNING = -2
@@ -47,7 +47,7 @@ async def describe(client: KafkaClient, name: str) -> Topic:
     return Topic(name, topic_id, {number: leader for _, number, leader, *_ in partitions})
 
 
-async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, Place]) -> dict[int, int]:
+async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, LogEnd]) -> dict[int, int]:
     """The offset at a place of each partition, as a reader of committed messages sees it. Partitions without a leader, or whose
     leader has just changed, are left out."""
     by_leader: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -47,7 +47,7 @@ class PartitionTransactions:
         return Token(answer.producer_id, answer.producer_epoch)
 
     async def commit(self, partition: int, offset: int, record: Record) -> None:
-        """Under the record's token. Raises Fenced where another is in force."""
+        """Under the record's token. Raises StaleToken where another is in force."""
         name, group, token = self._name(partition), self.client.group, record.token
         text = record.to_text()
 

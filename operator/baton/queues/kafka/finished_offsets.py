@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 
-class Progress:
+class FinishedOffsets:
     """Entries are finished in any order; the committed offset goes over those that are finished without a gap."""
 
     def __init__(self, offset: int) -> None:
