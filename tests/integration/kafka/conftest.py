@@ -61,7 +61,7 @@ class Queue:
         self, *values: str | None, partition: int = 0, key: str | None = "k", headers: Mapping[str, bytes] | None = None
     ) -> None:
         """Returns when the broker has them."""
-        with_headers = dict(headers or {})
+        with_headers: list[tuple[str, str | bytes | None]] = [*(headers or {}).items()]
         for value in values:
             self.producer.produce(self.topic, value, key, partition, headers=with_headers)
         assert self.producer.flush(PATIENCE) == 0

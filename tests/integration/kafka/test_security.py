@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
