@@ -73,6 +73,20 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
             {"partitions": 4, "source": {"type": "Kafka", "kafka": {"bootstrapServers": "k:9092", "topic": "t"}}},
             ["spec.partitions is discovered for Kafka", "remove it"],
         ),
+        *(
+            ({"source": {"type": "Kafka", "kafka": {"bootstrapServers": "k:9092", "topic": "t", **kafka}}}, said)
+            for kafka, said in (
+                ({"bootstrapServers": "kafka"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
+                ({"bootstrapServers": "k:9092;l:9092"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
+                ({"topic": "or ders"}, ["spec.source.kafka.topic"]),
+                ({"startFrom": "Yesterday"}, ["spec.source.kafka.startFrom", "Earliest", "Latest"]),
+                ({"sasl": {"user": "u"}}, ["spec.source.kafka.sasl.passwordSecretRef"]),
+                (
+                    {"sasl": {"user": "u", "mechanism": "PLAIN", "passwordSecretRef": {"name": "s", "key": "k"}}},
+                    ["PLAIN sends the password as it is: set spec.source.kafka.tls"],
+                ),
+            )
+        ),
         ({**QUEUE, "accessType": "Sometimes"}, ["spec.accessType", "Exclusive", "NonExclusive"]),
         ({**QUEUE, "maxDeliveredUnacked": 0}, ["spec.maxDeliveredUnacked", "greater than or equal to 1"]),
         ({**QUEUE, "partitons": 4}, ["unknown field", "spec.partitons"]),

@@ -1,0 +1,49 @@
+"""The URL by which a pod finds its Kafka."""
+
+from pathlib import Path
+
+import pytest
+
+from baton.queues.kafka.address import KafkaAddress, read
+from baton.queues.protocol import QueueUnreachable
+
+
+def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.write_text("PEM")
+    url = f"kafkas://me:p%40ss@a.kafka:9092,[::1]:9093/?mechanism=SCRAM-SHA-256&group=g&ca={ca}&fetch.max.bytes=1000"
+    address = read(url)
+    assert address == KafkaAddress(
+        ("a.kafka:9092", "[::1]:9093"), "me", "p@ss", "SCRAM-SHA-256", True, "PEM", "g", {"fetch.max.bytes": "1000"}
+    )
+    assert "p@ss" not in repr(address)
+    assert address.for_librdkafka()["security.protocol"] == "SASL_SSL"
+    assert read("kafka://broker:9092").protocol == "PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://broker:9092", "no URL of a Kafka: write kafka://"),
+        ("kafka://broker", "is no host:port"),
+        ("kafka://", "there is no host:port"),
+        ("kafka://broker:9092/orders", "no URL of a Kafka"),
+        ("kafka://user@broker:9092", "a user without a password"),
+        ("kafka://broker:9092/?mechanism=GSSAPI", "take one of SCRAM-SHA-512"),
+        ("kafka://broker:9092/?enable.auto.commit=true", "'enable.auto.commit', which Baton makes itself: take it out"),
+        ("kafka://broker:9092/?isolation.level=read_uncommitted", "which Baton makes itself"),
+        ("kafkas://broker:9093/?ca=/nowhere/ca.pem", "names no file that can be read"),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_the_cure(url: str, said: str) -> None:
+    with pytest.raises(QueueUnreachable) as problem:
+        read(url)
+    assert said in str(problem.value)
+
+
+def test_a_setting_that_librdkafka_does_not_have_is_said_before_the_consumer_begins() -> None:
+    from baton.model.ids import Uid
+    from baton.queues.kafka.consumer_side import KafkaConsumerSide
+
+    with pytest.raises(QueueUnreachable, match="cannot be read with these settings"):
+        KafkaConsumerSide("kafka://broker:9092/?fetch.max.byte=1", "shop/orders", Uid("a"))

@@ -1,0 +1,29 @@
+"""What may be committed of what was handed out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.queues.kafka.finished_offsets import FinishedOffsets
+
+
+@given(st.permutations(range(8)), st.integers(0, 8))
+def test_the_offset_is_behind_the_last_entry_before_which_all_are_finished(order: list[int], count: int) -> None:
+    offsets = [3, 4, 7, 8, 9, 20, 21, 22]  # a log has gaps
+    finished = FinishedOffsets(3)
+    finished.handed_out(offsets)
+    done = [offsets[number] for number in order[:count]]
+    for offset in done:
+        finished.finish([offset])
+    left = [offset for offset in offsets if offset not in done]
+    assert finished.unfinished == len(left)
+    before = [offset for offset in offsets if not left or offset < left[0]]
+    assert finished.offset == (before[-1] + 1 if before else 3)
+
+
+def test_it_says_whether_there_is_more_to_commit() -> None:
+    finished = FinishedOffsets(0)
+    finished.handed_out([0, 1, 2])
+    assert not finished.finish([1])
+    assert finished.finish([0])
+    assert not finished.finish([0, 1, 7])
+    assert finished.finish([2]) and finished.offset == 3
