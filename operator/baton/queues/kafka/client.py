@@ -97,7 +97,7 @@ class KafkaClient:
                         continue
                     if isinstance(code, int) and code > 0:
                         raise self.refused("the question for a coordinator", code, "", key) from None
-                    raise await self._lost(error) from None
+                    raise await self._lost(client, error) from None
             self._coordinators[kind, key] = found
         return found
 
@@ -106,7 +106,7 @@ class KafkaClient:
         try:
             return await client.send(node, request, group=lane)
         except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise await self._lost(error) from None
+            raise await self._lost(client, error) from None
 
     async def _connected(self) -> Any:
         async with self._connecting:
@@ -126,9 +126,10 @@ class KafkaClient:
                 self._client = client
             return self._client
 
-    async def _lost(self, error: Exception) -> QueueUnreachable:
-        """Connect again with the next request."""
-        await self.close()
+    async def _lost(self, client: Any, error: Exception) -> QueueUnreachable:
+        """Connect again with the next request, unless another request has done so since."""
+        if self._client is client:
+            await self.close()
         if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
             return QueueUnreachable(f"{self.address.place} did not answer within {ANSWERS_WITHIN:g} s")
         return QueueUnreachable(f"{self.address.place} does not answer ({quoted(str(error), 200)}): see whether its brokers run")
