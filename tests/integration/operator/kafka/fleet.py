@@ -13,11 +13,15 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import Producer
 
+from baton.kube.api import core_path
 from tests.integration.operator.world import ROOT, World
 from tests.kafka_broker import KafkaBroker
 from tests.load.ledger_watch import LedgerWatch
 from tests.processes import ChildProcess
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
+
+_UNTIL_ITS_END = "baton.test/process"
+"""A finalizer: without a kubelet a pod that is deleted would be gone at once, and never terminating."""
 
 
 class Handled(NamedTuple):
@@ -62,17 +66,25 @@ class KafkaFleet:
 
     async def join(self, *pods: str) -> None:
         for pod in pods:
-            self._start(pod, await self._world.pod(pod, self.group))
+            self._start(pod, await self._world.pod(pod, self.group, finalizers=[_UNTIL_ITS_END]))
 
     async def leave(self, pod: str) -> None:
         """As a pod that is deleted: it is told, and is gone when its process is."""
-        self.processes[pod].send_signal(signal.SIGTERM)
-        await self._world.set_ready(pod, False)
+        await self._world.delete_pod(pod)
+        process = self.processes[pod]
+        process.send_signal(signal.SIGTERM)
+
+        async def ended() -> bool:
+            return process.poll() is not None
+
+        await eventually(ended, f"{pod} has let go, and ends", 30)
+        await self._gone(pod)
 
     async def die(self, pod: str) -> None:
         """As a pod whose process was killed, and that is removed."""
         self.processes.pop(pod).kill()
         await self._world.delete_pod(pod)
+        await self._gone(pod)
 
     def freeze(self, pod: str) -> None:
         self.processes[pod].send_signal(signal.SIGSTOP)
@@ -91,6 +103,9 @@ class KafkaFleet:
 
     def log(self, pod: str) -> str:
         return (self._folder / f"{pod}.log").read_text()
+
+    async def _gone(self, pod: str) -> None:
+        await self._world.api.merge(core_path(self._world.namespace, "pods", pod), {"metadata": {"finalizers": None}})
 
     def _start(self, pod: str, uid: str) -> None:
         environment = {
