@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -47,6 +47,10 @@ group.initial.rebalance.delay.ms=0
 """
 _LOGGING = """<Configuration><Appenders><Console name="out"><PatternLayout pattern="%d %p %c{1} %m%n"/></Console></Appenders>
 <Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>"""
+
+
+ORDERED: Mapping[str, Any] = {"enable.idempotence": True}
+"""For a producer whose messages keep their order when one is sent once more: the leader of a new topic is not there at once."""
 
 
 class KafkaBroker:

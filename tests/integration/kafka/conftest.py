@@ -13,7 +13,7 @@ from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.protocol import Claimant
-from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE
 
 GROUP = Claimant("shop/orders-group", "uid-of-the-group")
@@ -92,7 +92,7 @@ async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
         address = KafkaAddress((broker.servers,))
         spec = TopicToOpen(topic=topic, queue="orders", latest=latest, max_redeliveries=redeliveries, dead_letters="")
         operator = KafkaQueue(address, group, spec, GROUP)
-        made.append(Queue(broker, topic, group, address, operator, Producer({"bootstrap.servers": broker.servers})))
+        made.append(Queue(broker, topic, group, address, operator, Producer({**ORDERED, "bootstrap.servers": broker.servers})))
         return made[-1]
 
     yield one

@@ -11,6 +11,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
+from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE, eventually, until
 
 pytestmark = pytest.mark.integration
@@ -34,7 +35,7 @@ async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
 
 async def test_a_large_message_and_a_bound_on_bytes(make: MakeQueue) -> None:
     queue = make(max_message_bytes="8000000")
-    queue.producer = Producer({"bootstrap.servers": queue.broker.servers, "message.max.bytes": 8_000_000})
+    queue.producer = Producer({**ORDERED, "bootstrap.servers": queue.broker.servers, "message.max.bytes": 8_000_000})
     large = "x" * 5_000_000
     queue.send("small", large, "small")
     reader = await queue.granted("a", 1)
@@ -150,7 +151,7 @@ async def test_a_new_group_begins_where_the_spec_says_and_new_partitions_at_thei
         return (await queue.operator.check()).partitions == 3
 
     await eventually(grown, "the new partition is seen")
-    queue.producer = Producer({"bootstrap.servers": queue.broker.servers})  # one that knows the partition
+    queue.producer = Producer({**ORDERED, "bootstrap.servers": queue.broker.servers})  # one that knows the partition
     queue.send("new", partition=2)
     restarted = queue.another(latest=latest)
     await restarted.ensure(None)

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from baton.kube.api import core_path
 from tests.integration.operator.world import ROOT, World
-from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.load.ledger_watch import LedgerWatch
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually
@@ -125,7 +125,7 @@ class KafkaFleet:
 
     def _send(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": self._broker.servers, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 500}
+            {**ORDERED, "bootstrap.servers": self._broker.servers, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 500}
         )
         number = 0
         while not self._quiet.wait(0.02):
