@@ -18,7 +18,7 @@ from baton.spark.environment import FleetEnvironment
 from baton.spark.executors import Executors, SparkExecutors
 from baton.spark.optional_metrics import OptionalMetrics
 from baton.spark.query_failures import QueryFailures, last_line
-from baton.spark.running_fleet import RunningFleet
+from baton.spark.running_fleet import RunningFleet, source_classes
 from baton.spark.source_metrics import FleetView
 from baton.spark.statistics import Counts, Statistics
 
@@ -77,14 +77,19 @@ class Fleet:
 
     def start(self) -> Self:
         """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited
-        for. Raises RuntimeError where it runs already, Baton's jar is not in the application, or `metrics_port` is taken.
+        for. Raises RuntimeError where it, or another fleet of the group, runs in this application already, Baton's jar is not
+        there, or `metrics_port` is taken.
         """
         if self._running is not None and self._running.alive():
             raise RuntimeError(f"the fleet of group {self._group} runs already")
-        self._metrics.open()
+        java = source_classes(self._spark)
+        if not java.Groups.claim(self._group):
+            raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
         try:
+            self._metrics.open()
             self._running = RunningFleet(
                 self._spark,
+                java,
                 self._group,
                 self._urls,
                 environment=self._environment,
@@ -95,6 +100,7 @@ class Fleet:
                 trouble=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
             )
         except BaseException:
+            java.Groups.release(self._group)
             self._metrics.close()
             raise
         return self

@@ -43,6 +43,7 @@ class RunningFleet:
     def __init__(
         self,
         spark: SparkSession,
+        java: Any,
         group: str,
         urls: Mapping[QueueName, str],
         *,
@@ -53,9 +54,9 @@ class RunningFleet:
         repeat_wait: float,
         trouble: Callable[[], str],
     ) -> None:
-        """Waits for the Lease."""
+        """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended."""
         self._spark, self._group, self._counts = spark, group, counts
-        self._java: Any = _source_classes(spark)
+        self._java = java
         self._start = StartTimes()
         self._start.done("Spark")
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
@@ -171,16 +172,19 @@ class RunningFleet:
     def _close(self) -> None:
         self._over = self._over or f"the fleet of group {self._group} was stopped"
         self._stopping.set()
-        try:
-            self._finishing.close(0)
-            self._session.close()
-            self._ledger.close()
-            self._leaving.close()
-            self._queues.close()
-            self._java.Groups.unregister(self._group)
-            self._spark.streams.removeListener(self._listener)
-        except Exception as error:  # Spark, or its JVM, has gone first
-            log.debug("closing: %s", error)
+        for close in (
+            lambda: self._finishing.close(0),
+            self._session.close,
+            self._ledger.close,
+            self._leaving.close,
+            self._queues.close,
+            lambda: self._java.Groups.release(self._group),
+            lambda: self._spark.streams.removeListener(self._listener),
+        ):
+            try:
+                close()
+            except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
+                log.debug("closing: %s", error)
         log.info("the fleet has ended: %s", self._counts.statistics().to_json())
         self.closed.set()
 
@@ -209,8 +213,8 @@ class RunningFleet:
         return parse_reports(self._java.Receipts.drain(stream))
 
 
-def _source_classes(spark: SparkSession) -> Any:
-    """`dev.baton.spark` in the driver's JVM."""
+def source_classes(spark: SparkSession) -> Any:
+    """`dev.baton.spark` in the driver's JVM. Raises RuntimeError where it is not there."""
     jvm: Any = spark.sparkContext._jvm
     found = jvm.dev.baton.spark
     if type(found.Groups).__name__ == "JavaPackage":

@@ -85,7 +85,7 @@ class Unowned:
         try:
             yield _frame(self._spark, unowned.GROUP, limit)
         finally:
-            groups.unregister(unowned.GROUP)
+            groups.release(unowned.GROUP)
 
 
 class PythonSource:

@@ -73,7 +73,7 @@ class StandIn:
     def __exit__(self, *_: object) -> None:
         for query in self.spark.streams.active:
             query.stop()
-        self._jvm.dev.baton.spark.Groups.unregister(self.group)
+        self._jvm.dev.baton.spark.Groups.release(self.group)
         self.producer.close()
         self.ranges.close()
 

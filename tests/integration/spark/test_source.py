@@ -276,6 +276,23 @@ def test_a_second_query_on_the_group_is_refused_while_one_reads(world: Worlds) -
     assert orders.values() == numbers(20)
 
 
+def test_a_second_fleet_of_the_group_is_refused_while_one_runs(world: Worlds) -> None:
+    orders = at_work(1, world)
+    another = orders.another_fleet(orders.name)
+    with pytest.raises(RuntimeError, match=r"another fleet of group .* runs in this application already"):
+        another.start()
+    orders.query_here()
+    orders.send(*numbers(10))
+    wait_for(orders.committed, "the first one still reads")
+    assert orders.fleet is not None
+    orders.fleet.stop()
+    with another:
+        orders.query_here()
+        orders.send(*numbers(10, 10))
+        wait_for(orders.committed, "now the other one reads")
+    assert orders.values() == numbers(20)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
