@@ -103,9 +103,10 @@ def halted_status(group: GroupView, problem: Problem, now: float) -> Json:
 
 
 def _selector(group: GroupView) -> str:
-    """The driver of a Spark fleet has the group's label too, and autoscalers are not to count it."""
+    """The driver of a Spark fleet has the group's label too, and autoscalers are not to count it. `kubectl scale` reads a
+    selector with notin, and refuses one with !=."""
     drivers = group.spec is not None and group.spec.scale is not None and group.spec.scale.mode is ScaleMode.SPARK
-    return f"{GROUP_LABEL}={group.name}{f',{SPARK_ROLE_LABEL}!=driver' if drivers else ''}"
+    return f"{GROUP_LABEL}={group.name}{f',{SPARK_ROLE_LABEL} notin (driver)' if drivers else ''}"
 
 
 def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:

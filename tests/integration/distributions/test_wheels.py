@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[3]
 UV = ROOT / ".venv" / "bin" / "uv"
 PROGRAM = Path(__file__).with_name("fresh_consumer.py")
 MAKES_NO_CONSUMER = {"aiohttp", "click", "kopf", "kubernetes", "prometheus_client", "pydantic", "rich", "structlog", "yaml"}
-OPTIONAL = ("baton.consumer.metrics", "baton.consumer.tracing")
-"""They need the extras metrics and opentelemetry."""
+OPTIONAL = ("baton.consumer.metrics", "baton.consumer.tracing", "baton.queues.kafka")
+"""They need the extras metrics, opentelemetry and kafka."""
 SPARK = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "dateutil", "pytz", "tzdata")
 
 
@@ -100,7 +100,7 @@ def test_no_file_is_in_both_and_none_is_missing(wheels: dict[str, Path]) -> None
         for path in (ROOT / "operator" / "baton").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert shipped == tree
+    assert shipped == tree | {"baton/spark/jars/baton-spark.jar"}
     for name, names in inside.items():
         assert f"baton_{name}-{__version__}.dist-info/licenses/LICENSE" in names
     assert {"baton/__init__.py", "baton/py.typed"} <= inside["consumer"]
@@ -145,13 +145,13 @@ def test_its_spark_side_needs_spark_and_nothing_of_the_operator(consumers: Fresh
         found = importlib.util.find_spec(name)
         assert found is not None and found.origin is not None
         (tmp_path / name).symlink_to(Path(found.origin).parent)
-    found_there = consumers.modules(*OPTIONAL, beside=tmp_path)
+    found_there = consumers.modules(*OPTIONAL, "baton.spark.metrics", beside=tmp_path)
     assert {"baton.spark.fleet", "baton.spark.ledger_view"} <= set(found_there["imported"])
     assert MAKES_NO_CONSUMER.isdisjoint(found_there["loaded"])
 
 
 def test_its_extras_bring_what_its_other_modules_need(consumers: Fresh, wheels: dict[str, Path]) -> None:
-    consumers.install(f"baton-consumer[metrics,opentelemetry] @ {wheels['consumer'].as_uri()}")
+    consumers.install(f"baton-consumer[metrics,opentelemetry,kafka] @ {wheels['consumer'].as_uri()}")
     assert set(OPTIONAL) <= set(consumers.modules("baton.spark")["imported"])
 
 
