@@ -3,6 +3,7 @@
 Every argument and answer is JSON text. Nothing is raised through py4j: its traceback is no user's answer.
 """
 
+import itertools
 import json
 import logging
 import threading
@@ -22,6 +23,8 @@ log = logging.getLogger("baton.spark")
 
 _LONGEST = 2000
 """Characters of an error that nobody has written for users."""
+_opened = itertools.count(1)
+"""No two streams have one name, also of two fleets: what tasks report of them is kept by name in the JVM."""
 _CHECKPOINT = "checkpointlocation"
 """Not an option that users set: where the source's metadata is in the query's checkpoint."""
 
@@ -33,7 +36,6 @@ class Decisions:
         """`active`: the ids of the application's queries that run."""
         self._around, self._active = around, active
         self._streams: dict[str, Stream] = {}
-        self._opened = 0
         self._last_plan = ""
         self._lock = threading.Lock()
 
@@ -100,8 +102,7 @@ class Decisions:
                 if other.query_id in active and not again:
                     raise SourceError(self._two(other, query_id))
                 self._close(other.name)  # Spark does not close the sources of a query that failed before it had all of them
-            self._opened += 1
-            stream = Stream(f"{self._around.group}-{self._opened}", query_id, place, checked, self._around)
+            stream = Stream(f"{self._around.group}-{next(_opened)}", query_id, place, checked, self._around)
             self._streams[stream.name] = stream
         return stream
 

@@ -7,7 +7,7 @@ _FIRST = 1.0
 _LONGEST = 60.0
 _SIX = 6
 _REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:)", re.MULTILINE)
-_STATE = re.compile(r"\s*SQLSTATE: \w+$")
+_STATE = re.compile(r"\s*SQLSTATE: \w+\W*$")
 
 
 @dataclass(frozen=True, slots=True)

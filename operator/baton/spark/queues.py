@@ -147,11 +147,11 @@ class FleetQueues:
         if len(of) == 1:
             ((queue, numbers),) = of.items()
             return away | self._wait(queue, numbers, seconds)
-        waiting = [self._pool.submit(self._wait, queue, numbers, seconds) for queue, numbers in of.items()]
+        waiting = {self._pool.submit(self._wait, queue, numbers, seconds): queue for queue, numbers in of.items()}
         _, others = wait(waiting, timeout=seconds, return_when=FIRST_COMPLETED)
-        if others:
-            self.interrupt()
-            wait(others)
+        for one in others:  # not those that have ended: an interrupt would end their next wait
+            self._queues[waiting[one]].interrupt()
+        wait(others)
         return away | {one for future in waiting for one in future.result()}
 
     def interrupt(self) -> None:

@@ -20,6 +20,7 @@ from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
 from baton.spark.progress import DoneBatches
+from baton.spark.query_failures import last_line
 from baton.spark.queues import FleetQueues
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view, rows_behind
@@ -192,7 +193,10 @@ class RunningFleet:
         ours = {stream.query_id for stream in self._decisions.streams()}
         for query in self._spark.streams.active:
             if query.id in ours:
-                query.stop()
+                try:
+                    query.stop()
+                except Exception as error:  # the others are stopped all the same
+                    log.warning("query %s could not be stopped: %s", query.id, last_line(str(error)))
 
     def _active(self) -> frozenset[str]:
         return frozenset(query.id for query in self._spark.streams.active)

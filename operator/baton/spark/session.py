@@ -80,8 +80,9 @@ class DriverSession:
 
     def say(self, **changes: Any) -> None:
         with self._lock:
-            self._word = replace(self._word, **changes)
-            self._session.say(self._word.annotations(), at_once=changes.keys() != {"statistics"})
+            before, self._word = self._word, replace(self._word, **changes)
+            news = replace(self._word, statistics=before.statistics) != before
+            self._session.say(self._word.annotations(), at_once=news)
 
     def lost(self) -> str | None:
         return self._session.lost()

@@ -70,6 +70,7 @@ class Stream:
 
     def latest_offset(self, text: str) -> Positions:
         """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
+        self._check()  # before a number is taken: it would end the query of whoever has the group now
         start = self._parsed(text)
         self.done(start)  # Spark asks for more when it has written down that everything up to here is done
         self._leave_chosen()

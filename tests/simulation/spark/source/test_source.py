@@ -1,4 +1,4 @@
-"""Two thousand lives of Spark fleets, each from one seed, with the product's own decisions in their drivers.
+"""Five hundred lives of Spark fleets, each from one seed, with the product's own decisions in their drivers.
 
 What happens is in docs/development/simulation.md; what has to hold in `protocol/promises.py`.
 """
@@ -11,7 +11,7 @@ import pytest
 
 from tests.simulation.spark.source.life import live
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000")) // 5
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000")) // 20
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,9 @@ final class Patience {
   private static final long FIRST_PAUSE = 20;
   private static final long LONGEST_PAUSE = 1000;
   /** What a server says that may serve in a moment, or another in its place. */
-  private static final String[] PASSING = {"READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN"};
+  private static final String[] PASSING = {
+    "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "ERR max number of clients"
+  };
 
   private final TaskContext task;
 

@@ -1,8 +1,10 @@
 package dev.baton.spark;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.AccumulatorV2;
@@ -12,9 +14,10 @@ import scala.Option;
 public final class Receipts extends AccumulatorV2<String, List<String>> {
   private static final long serialVersionUID = 1;
   private static final Map<String, Receipts> BY_STREAM = new ConcurrentHashMap<>();
+  private static final Queue<String> ENDED = new ArrayDeque<>();
+  private static final int MOST_ENDED = 16;
 
   private final List<String> reports = new ArrayList<>();
-  private transient boolean ended;
 
   /** Those of a stream. Without a name: Spark's pages would show all of them. */
   static Receipts of(String stream) {
@@ -27,17 +30,16 @@ public final class Receipts extends AccumulatorV2<String, List<String>> {
         });
   }
 
-  /** The stream has ended: after the next time nobody asks for its reports. */
-  static void end(String stream) {
-    Receipts found = BY_STREAM.get(stream);
-    if (found != null) found.ended = true;
+  /** The stream has ended: its last batch may still be asked for. Of many that failed nobody asks, so a few are kept. */
+  static synchronized void end(String stream) {
+    ENDED.add(stream);
+    while (ENDED.size() > MOST_ENDED) BY_STREAM.remove(ENDED.remove());
   }
 
   /** The reports of a stream since the last time, as a JSON list. */
   public static String drain(String stream) {
     Receipts found = BY_STREAM.get(stream);
     if (found == null) return "[]";
-    if (found.ended) BY_STREAM.remove(stream);
     return found.drain();
   }
 
