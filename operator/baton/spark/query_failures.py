@@ -7,7 +7,7 @@ _FIRST = 1.0
 _LONGEST = 60.0
 _SIX = 6
 _REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:)", re.MULTILINE)
-_STATE = re.compile(r"\s*SQLSTATE: \w+\W*$")
+_STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ JVM stacktrace:
 org.apache.spark.SparkException
     at scala.x(y.scala:1)"""
     assert last_line(text) == "ValueError: the sink is full"
-    assert last_line(text.replace("XXKST", "39000 ")) == "ValueError: the sink is full"
+    assert last_line(text.replace("XXKST", "39000 SQLSTATE: XXKST ")) == "ValueError: the sink is full"
     assert last_line("terminated with exception: the queue is gone\n=== Streaming Query ===\n+- ~Scan") == (
         "terminated with exception: the queue is gone"
     )
