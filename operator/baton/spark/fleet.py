@@ -121,8 +121,8 @@ class Fleet:
 
         `start(rows)` is given the source's DataFrame, read with these `options`, and returns the query that it has started. A
         query that fails is started again, after a second and then after longer pauses. After so many `failures` in a row of the
-        same batch the ConsumerGroup says so (condition Ready, reason MemberCutOff), and the tries go on; or, to `give_up`, the error is
-        raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
+        same batch the ConsumerGroup says so (condition Ready, reason MemberCutOff), and the tries go on; or, to `give_up`, the
+        error is raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
         RuntimeError when another driver has taken the group.
         """
         function("start", start, "rows")
