@@ -72,7 +72,7 @@ def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_s
     leaving = next(iter(shop.executors()))
     cluster.kubectl("delete", "pod", leaving, "-n", NAMESPACE, "--wait=false")
     asked = time.monotonic()
-    cluster.wait(lambda: leaving not in pods(shop), 70, "the executor has ended")
+    cluster.wait(lambda: leaving not in pods(shop), 120, "the executor has ended")
     print(f"a graceful stop took {time.monotonic() - asked:.1f} s")
     told = cluster.logs("deployment/orders-driver", namespace=NAMESPACE)
     assert f"{leaving} has handed off and ends" in told
