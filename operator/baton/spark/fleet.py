@@ -86,7 +86,7 @@ class Fleet:
         if not java.Groups.claim(self._group):
             raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
         try:
-            self._metrics.open()
+            self._metrics.serve()
             self._running = RunningFleet(
                 self._spark,
                 java,

@@ -24,7 +24,7 @@ class OptionalMetrics:
         self._port, self._group, self._fleet = port, group, fleet
         self._server: MetricsServer | None = None
 
-    def open(self) -> None:
+    def serve(self) -> None:
         """Raises RuntimeError where the port is taken, and ImportError, with what to install, without prometheus-client."""
         if self._port is None:
             return

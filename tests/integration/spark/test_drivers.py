@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.integration.spark.world import World, Worlds, wait_for
+from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -47,7 +48,7 @@ def driver(orders: World, server: RedisServer, table: Path, log: Path) -> Iterat
     arguments = [server.url, str(orders.folder), "4", str(table), str(log.parent)]
     with log.open("ab") as output, ExitStack() as stack:
         command = [sys.executable, "-m", "tests.integration.spark.driver", *arguments]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+        process = ChildProcess(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
         stack.callback(process.wait)
         stack.callback(os.killpg, process.pid, signal.SIGKILL)
         yield process

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from baton.spark import jar_file
+from tests.processes import ChildProcess
 
 pytestmark = pytest.mark.integration
 
@@ -51,7 +52,7 @@ def test_processes_that_need_it_at_once_make_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from baton.spark import jar_file; print(jar_file.built())"]
     environment = os.environ | {"BATON_CACHE": str(tmp_path)}
     running = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
+        ChildProcess(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
     ]
     answers = [process.communicate() for process in running]
     assert [process.returncode for process in running] == [0, 0, 0], answers
