@@ -127,6 +127,10 @@ class Cluster:
         """`kubectl get … -o json`, as a value."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
 
+    def find(self, *arguments: str) -> Any:
+        """`get` of one object by its name; an empty mapping where there is none."""
+        return json.loads(self.kubectl("get", *arguments, "--ignore-not-found", "-o", "json") or "{}")
+
     def apply(self, *objects: dict[str, Any] | str) -> None:
         """Apply objects, given as mappings or as YAML."""
         for thing in objects:

@@ -107,7 +107,8 @@ class Shop:
     # -- looking
 
     def members(self) -> Mapping[str, MemberEntry]:
-        data = self.cluster.get("configmap", "orders-assignments", "-n", NAMESPACE).get("data") or {}
+        """By the ledger; none before the operator has written one."""
+        data = self.cluster.find("configmap", "orders-assignments", "-n", NAMESPACE).get("data") or {}
         return {name: MemberEntry.from_json(text) for name, text in data.items() if name != "group"}
 
     def balanced(self, executors: int) -> bool:
@@ -120,7 +121,10 @@ class Shop:
 
     def executors(self) -> dict[str, str]:
         """Names and UIDs of the executor pods that run."""
-        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", "spark-role=executor")["items"]
+        return self._running("spark-role=executor")
+
+    def _running(self, selector: str) -> dict[str, str]:
+        pods = self.cluster.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]
             for pod in pods
@@ -131,13 +135,15 @@ class Shop:
         return set(self.executors().values())
 
     def driver_pod(self) -> str:
-        (pod,) = self.cluster.get("pods", "-n", NAMESPACE, "-l", "app=orders-driver")["items"]
-        name: str = pod["metadata"]["name"]
+        """The one that runs, not those that are about to end."""
+        (name,) = self._running("app=orders-driver")
         return name
 
     def statistics(self) -> dict[str, Any]:
-        annotations = self.cluster.get("lease", "orders-driver", "-n", NAMESPACE)["metadata"]["annotations"]
-        found: dict[str, Any] = json.loads(annotations["baton.dev/statistics"] or "{}")
+        """What the driver has said of itself; nothing before it did."""
+        lease = self.cluster.find("lease", "orders-driver", "-n", NAMESPACE)
+        annotations = lease.get("metadata", {}).get("annotations", {})
+        found: dict[str, Any] = json.loads(annotations.get("baton.dev/statistics") or "{}")
         return found
 
     def results(self) -> list[Result]:
