@@ -131,7 +131,7 @@ WRITING = (
     Mutation("queue", "hang on a queue that is somewhere else now", "controller/queue_worker.py", "simulation/test_queues_in_trouble.py",
              "        self._moved = True\n        self._turn.set()", "        self._moved = True"),
     Mutation("queue", "touch a queue that another has", "controller/lost_queues.py", "simulation/test_queues_in_trouble.py",
-             "if problem.reason is Reason.CONFLICT or (unsupported and patience is None):", "if False:"),
+             "if problem.reason is Reason.CONFLICT:", "if False:"),
     Mutation("queue", "take a grant of one's own for a surprise", "controller/owner_records.py", "unit/controller/test_owner_records.py",
              "        self.known[number] = record\n", "        pass\n"),
     Mutation("queue", "believe a look of before a grant", "controller/owner_records.py", "unit/controller/test_owner_records.py",

@@ -18,8 +18,9 @@ from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from tests.simulation.one_replica import OneReplica
 
-LONGEST_TURN = 0.25
-"""Seconds of processor time in which nothing else runs."""
+LONGEST_TURN = 0.5
+"""Seconds of processor time in which nothing else runs. Alone on its machine none has half as much; one that shares its cores
+has less of each second."""
 Work = Coroutine[Any, Any, None]
 
 

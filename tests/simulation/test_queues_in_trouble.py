@@ -5,9 +5,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from baton.controller.adapters import UnsupportedSource
 from baton.controller.deletion_wait import QUEUES_WITHIN
-from baton.controller.lost_queues import UNRECORDED_WITHIN
 from baton.controller.operator_replica import Replica
 from baton.controller.queue_request import ANSWER_WITHIN
 from baton.controller.queue_worker import LONGEST_BACKOFF
@@ -40,7 +38,6 @@ class Shop:
         self.api = MemoryApi(self.server)
         self.queues: dict[str, MemoryQueue] = {}
         self.claimants: list[Claimant] = []
-        self.unsupported = False
         self.replica = Replica(
             MemoryApi(self.server),
             MemoryApi(self.server),
@@ -68,8 +65,6 @@ class Shop:
 
     async def _open(self, view: QueueView, claimant: Claimant) -> QueueAdapter:
         self.claimants.append(claimant)
-        if self.unsupported:
-            raise UnsupportedSource("use Redis")
         return self.queues[view.name]
 
     async def group(self, *queues: str, partitions: int = 4) -> None:
@@ -230,37 +225,6 @@ async def test_a_group_whose_queues_never_answered_is_deleted_at_once(shop: Shop
     await shop.told("QueueUnreachable")
     await shop.api.delete(groups_path("shop", "orders"))
     assert await shop.gone(3 * ANSWER_WITHIN) <= 2 * ANSWER_WITHIN + 1, "they are tried once, all at the same time"
-
-
-async def deleted_while_unsupported(shop: Shop) -> None:
-    """A group that had its queue before the queue's source became one that is not supported."""
-    await shop.group("orders")
-    await shop.pod("a")
-    await shop.spread("orders", 4)
-    shop.unsupported = True
-    await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4, "redis://elsewhere")})
-    await shop.told("UnsupportedSource")
-    await shop.api.delete(groups_path("shop", "orders"))
-
-
-@in_virtual_time
-async def test_a_group_whose_queue_has_no_source_that_is_supported_waits_for_it_a_moment(shop: Shop) -> None:
-    """The same who deletes the group may put it right just now."""
-    await deleted_while_unsupported(shop)
-    await asyncio.sleep(UNRECORDED_WITHIN / 2)
-    assert await shop.api.find(groups_path("shop", "orders")) is not None
-    shop.unsupported = False
-    await shop.api.merge(queues_path("shop", "orders"), {"spec": queue_spec(4)})
-    await shop.gone(2 * ANSWER_WITHIN)
-    assert shop.queues["orders"].released
-
-
-@in_virtual_time
-async def test_a_group_whose_queue_keeps_a_source_that_is_not_supported_goes_and_says_what_it_left(shop: Shop) -> None:
-    await deleted_while_unsupported(shop)
-    await shop.gone(UNRECORDED_WITHIN + 2 * ANSWER_WITHIN)
-    assert not shop.queues["orders"].released
-    assert any("orders stays as it is" in note for note in await shop.events("NotReleased"))
 
 
 @in_virtual_time

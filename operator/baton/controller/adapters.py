@@ -9,17 +9,12 @@ from baton.api import PartitionedQueueSpec
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
 from baton.kube.objects import QueueView
-from baton.queues.kind import QueueKind, load
-from baton.queues.kinds import KINDS
+from baton.queues.kind import load
 from baton.queues.opening import FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
 """Makes the adapter for a queue as one group uses it; see `open_queue`."""
-
-
-class UnsupportedSource(Exception):  # noqa: N818 -- a condition's reason, in the users' words
-    """This operator has no adapter for the source. The message is the user's."""
 
 
 class SecretForbidden(QueueUnreachable):
@@ -30,14 +25,10 @@ async def open_queue(api: Api, queue: QueueView, claimant: Claimant, *, tls_file
     """The adapter for one queue as one group uses it; it connects when it is first asked something. `tls_files`: the folder of
     the files that it may read for TLS (TlsFiles).
 
-    Raises UnsupportedSource, and QueueUnreachable where a Secret that its spec names is missing or says nothing; and what `Api`
-    raises.
+    Raises QueueUnreachable where a Secret that its spec names is missing or says nothing; and what `Api` raises.
     """
     assert queue.spec is not None
-    kind = queue.spec.source.kind
-    if kind.operator is None:
-        raise UnsupportedSource(unsupported(queue.name, kind))
-    side: OpenQueueSide = load(kind.operator)
+    side: OpenQueueSide = load(queue.spec.source.kind.operator)
     return await side(_to_open(api, queue, queue.spec, tls_files), claimant)
 
 
@@ -50,16 +41,6 @@ async def queue_address(api: Api, queue: QueueView) -> ServerAddress | None:
         return None
     find: FindAddress = load(kind.address)
     return await find(_to_open(api, queue, queue.spec, TLS_FOLDER))
-
-
-def unsupported(queue: str, kind: QueueKind) -> str:
-    """What is said of a kind that is declared and has no operator's side, with what to use instead."""
-    spoken = [one for one in KINDS if one.operator is not None]
-    fenced, others = (", ".join(one.name for one in spoken if one.fenced is said) for said in (True, False))
-    return (
-        f"spec.source.type {kind.name} of queue {queue}: this operator cannot speak to {kind.name} yet; use {fenced}, or "
-        f"{others} where the consumers' word is enough"
-    )
 
 
 def _to_open(api: Api, queue: QueueView, spec: PartitionedQueueSpec, tls_files: Path) -> QueueToOpen:

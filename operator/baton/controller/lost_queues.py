@@ -10,8 +10,8 @@ from baton.kube.clock import ApiServerClock
 from baton.model.ids import QueueName
 
 UNRECORDED_WITHIN = 5.0
-"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name, or whose source is not
-supported: it may be put right just now."""
+"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name: it may be put right
+just now."""
 
 
 class LostQueues:
@@ -58,16 +58,15 @@ class LostQueues:
             problem, since = worker.facts.problem, worker.troubled_since
             if problem is None or since is None:
                 continue
-            unsupported = problem.reason is Reason.UNSUPPORTED_SOURCE
-            if problem.reason is Reason.CONFLICT or (unsupported and patience is None):
+            if problem.reason is Reason.CONFLICT:
                 lost[name] = None
             elif patience is not None and self._deleting_since is not None:
-                bound = min(patience, UNRECORDED_WITHIN) if unsupported or name not in recorded else patience
+                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
                 wait = max(since, self._deleting_since) + bound - now
                 if wait > 0:
                     waits.append(wait)
                 else:
-                    lost[name] = problem.message if name in recorded or not unsupported else None
+                    lost[name] = problem.message
         for name in gone if patience is not None else ():
             known = recorded[name].incarnation is not None  # its server has recorded the group
             lost[name] = f"PartitionedQueue {self._namespace}/{name} is gone." if known else None

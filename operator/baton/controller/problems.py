@@ -16,7 +16,6 @@ class Reason(StrEnum):
     CONFLICT = "Conflict"
     UNKNOWN_ASSIGNOR = "UnknownAssignor"
     INVALID_ASSIGNMENT = "InvalidAssignment"
-    UNSUPPORTED_SOURCE = "UnsupportedSource"
     INVALID_ATTRIBUTES = "InvalidAttributes"
     SIZE_LIMIT = "SizeLimit"
     OPERATOR_FULL = "OperatorFull"
@@ -78,7 +77,6 @@ _RANK = (
     Reason.INVALID_SPEC,
     Reason.NOT_SEEN,
     Reason.QUEUE_NOT_FOUND,
-    Reason.UNSUPPORTED_SOURCE,
     Reason.CONFLICT,
     Reason.UNKNOWN_ASSIGNOR,
     Reason.INVALID_ASSIGNMENT,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from baton.controller.adapters import UnsupportedSource
 from baton.controller.problems import Problem, Reason
 from baton.engine.observation import OwnerRecord
 from baton.kube.api import ApiError, UnavailableError
@@ -11,7 +10,7 @@ from baton.model.ids import QueueName
 from baton.model.wording import quoted
 from baton.queues.protocol import QueueConflict, QueueUnreachable, Resizing
 
-EXPECTED = (QueueUnreachable, QueueConflict, UnsupportedSource, ApiError, UnavailableError)
+EXPECTED = (QueueUnreachable, QueueConflict, ApiError, UnavailableError)
 """What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
 MOST_WORDS = 300
 """Characters of an exception that nobody thought of."""
@@ -47,8 +46,6 @@ def problem_of(queue: QueueName, error: Exception) -> Problem:
     match error:
         case QueueConflict():
             return Problem(Reason.CONFLICT, str(error))
-        case UnsupportedSource():
-            return Problem(Reason.UNSUPPORTED_SOURCE, str(error))
         case QueueUnreachable():
             return Problem(Reason.QUEUE_UNREACHABLE, str(error))
         case ApiError() | UnavailableError():

@@ -16,6 +16,8 @@ class QueueKind:
     """The description of its fields, for kubectl explain."""
     resource: str
     """The CR model of its fields: a SourceFields (baton.schema.source_fields). For the operator alone."""
+    operator: str
+    """The operator's side: an OpenQueueSide (baton.queues.opening)."""
     needs: tuple[str, ...] = ()
     """Fields of which one (`needs_all`: each) has to stand in the source. Without any, the fields may be left out."""
     needs_all: bool = False
@@ -30,8 +32,6 @@ class QueueKind:
     """None: as many as any queue."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
-    operator: str | None = None
-    """The operator's side: an OpenQueueSide (baton.queues.opening). None: this operator cannot speak to it yet."""
     variable: str | None = None
     """The environment variable from which a pod has the address of its group's queues."""
     consumer: str | None = None

@@ -7,7 +7,7 @@ In its folder stand
 - `resource.py`: the model of spec.source.<kind>, a `SourceFields` with its rules in CEL. The CRD is composed of these, so
   `make generate` follows. It is in the operator's wheel alone, as is
 - `operator_side.py`: `open_queue` (an `OpenQueueSide`, baton.queues.opening), which makes the `QueueAdapter`
-  (baton.queues.protocol) of one queue for one group. Without it the kind is declared, and a group says UnsupportedSource.
+  (baton.queues.protocol) of one queue for one group.
 - what the other sides in `QueueKind` name, as far as the kind has them; and a producer for programs, which import it from the
   folder.
 """

@@ -5,18 +5,21 @@ from pathlib import Path
 import pytest
 
 from cluster.cluster import Cluster
+from tests.e2e.spark import spark_operator
 from tests.integration.operator.world import World
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+STARTED = {"deployment.apps", "statefulset.apps", "job.batch", "sparkapplication.sparkoperator.k8s.io"}
 FOLDERS = sorted(file.parent for file in EXAMPLES.glob("*/kustomization.yaml"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
 async def test_an_example_can_be_applied_and_applied_again(empty: World, control_plane: Cluster, folder: Path) -> None:
+    spark_operator.define(control_plane)
     arguments = ("apply", "-k", str(folder), "-n", empty.namespace, "--validate=strict")
     first = control_plane.kubectl(*arguments).splitlines()
     kinds = {line.split("/")[0] for line in first}
     assert kinds >= {"partitionedqueue.baton.dev", "consumergroup.baton.dev"}
-    assert kinds & {"deployment.apps", "statefulset.apps"}
+    assert kinds & STARTED
     assert all(line.endswith(" created") for line in first)
     assert all(line.endswith(" unchanged") for line in control_plane.kubectl(*arguments).splitlines())

@@ -13,7 +13,7 @@ from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from tests.integration.redis import interrupted_program
 from tests.integration.redis.conftest import Queue
-from tests.waiting import PATIENCE
+from tests.waiting import HOUR
 
 pytestmark = pytest.mark.integration
 
@@ -29,7 +29,7 @@ async def everything(queue: Queue, partition: int) -> list[Entry]:
 @pytest.mark.parametrize("seed", range(3))
 async def test_what_a_producer_says_holds_wherever_it_is_interrupted(queue: Queue, seed: int) -> None:
     command = [sys.executable, interrupted_program.__file__, queue.url, queue.name, str(seed), "400"]
-    done = await asyncio.to_thread(subprocess.run, command, timeout=PATIENCE, capture_output=True, text=True)
+    done = await asyncio.to_thread(subprocess.run, command, timeout=HOUR, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     found: dict[str, tuple[int, str]] = {}

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from baton.controller.adapters import UnsupportedSource
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
 from baton.kube.clock import ApiServerClock
@@ -154,6 +153,4 @@ class Operator:
         assert spec is not None
         if not spec.source.kind.fenced:
             return ExternalQueue()
-        if spec.source.kind.operator is None:
-            raise UnsupportedSource(f"queue {queue.name}: as the operator's own `open_queue`")
         return SeedQueue(self.world.queue(queue.namespace, queue.name), self, claimant)

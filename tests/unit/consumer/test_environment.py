@@ -61,7 +61,14 @@ def test_a_grace_period_that_is_no_number_of_seconds_is_named(grace: str) -> Non
 
 def test_an_environment_with_queues_of_two_kinds_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
     another = QueueKind(
-        name="Toy", about="", resource="", fenced=True, session_required=True, variable="BATON_TOY_URL", consumer="toy:Toy"
+        name="Toy",
+        about="",
+        resource="",
+        operator="",
+        fenced=True,
+        session_required=True,
+        variable="BATON_TOY_URL",
+        consumer="toy:Toy",
     )
     monkeypatch.setattr(consumer_side, "KINDS", (*KINDS, another))
     with pytest.raises(ValueError, match=r"BATON_REDIS_URL and BATON_TOY_URL are set .* keep the one of the group's queues"):

@@ -1,4 +1,4 @@
-"""From a PartitionedQueue to its adapter, and what is said where there is none."""
+"""From a PartitionedQueue to its adapter."""
 
 import base64
 import socket
@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from baton.controller.adapters import open_queue, unsupported
+from baton.controller.adapters import open_queue
 from baton.kube.api import core_path
 from baton.kube.objects import queue_view
 from baton.model.ids import Epoch
-from baton.queues.kind import QueueKind
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisReader
 from tests.simulation.api_server import Fault, Refuse
@@ -22,13 +21,6 @@ SECRET = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis", "key": "u
 def queue(source: dict[str, Any], **spec: Any) -> Any:
     metadata = {"namespace": "shop", "name": "orders", "uid": "q-1", "generation": 1, "resourceVersion": "1"}
     return queue_view({"metadata": metadata, "spec": {"source": source, **spec}})
-
-
-def test_of_a_kind_that_is_only_declared_it_is_said_what_to_use_instead() -> None:
-    declared = QueueKind(name="Later", about="", resource="", fenced=True, session_required=True)
-    said = unsupported("orders", declared)
-    assert said.startswith("spec.source.type Later of queue orders: this operator cannot speak to Later yet")
-    assert "use Redis, Kafka, or External" in said
 
 
 async def test_an_external_queue_fences_nobody() -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Set
 import pytest
 
 from baton.controller import queue_worker
-from baton.controller.adapters import UnsupportedSource
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.engine.effects import Effect, Grant, Pause
@@ -229,21 +228,6 @@ async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up() -
         await until(lambda: one.worker.facts.partitions == 4)
     finally:
         one.task.cancel()
-
-
-async def test_a_source_that_nobody_can_speak_to_is_reported() -> None:
-    async def connect() -> QueueAdapter:
-        raise UnsupportedSource("use Redis")
-
-    worker = QueueWorker(ORDERS, connect, ApiServerClock(), lambda: None)
-    worker.ask_for(4)
-    task = asyncio.create_task(worker.run())
-    try:
-        await until(lambda: worker.facts.problem is not None)
-        assert worker.facts.problem is not None
-        assert worker.facts.problem.reason is Reason.UNSUPPORTED_SOURCE
-    finally:
-        task.cancel()
 
 
 async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker(kept: Kept) -> None:
