@@ -14,6 +14,7 @@ from baton.model.wording import one_line, quoted
 from baton.spark.batch_read import batch_read
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.offsets import OffsetError, offset_json, parse_offset
+from baton.spark.running_query import RunningQuery, running_query
 from baton.spark.source_metrics import source_metrics
 from baton.spark.source_options import OptionError, batch_options, stream_options
 from baton.spark.stream import Stream
@@ -41,8 +42,8 @@ class Decisions:
 
     # -- for Spark, by way of py4j: the names are those of the Java interface
 
-    def open(self, options: str, query_id: str) -> str:
-        return _answered(lambda: {"stream": self._open(json.loads(options), query_id).name})
+    def open(self, options: str, query: str) -> str:
+        return _answered(lambda: {"stream": self._open(json.loads(options), running_query(query)).name})
 
     def initialOffset(self, stream: str) -> str:  # noqa: N802
         """Nothing: Spark does not write it down, and asks again after a restart. The first batch names the positions."""
@@ -90,7 +91,7 @@ class Decisions:
             raise SourceError(f"{name} has ended: the fleet of group {self._around.group} was stopped or started again")
         return found
 
-    def _open(self, options: dict[str, str], query_id: str) -> Stream:
+    def _open(self, options: dict[str, str], query: RunningQuery) -> Stream:
         place = options.pop(_CHECKPOINT, "")
         checked = stream_options(options, self._around.group, self._around.queues.names)
         if why := self._around.over():
@@ -98,11 +99,11 @@ class Decisions:
         active = self._active()
         with self._lock:
             for other in self.streams():
-                again = other.query_id == query_id and other.place == place
+                again = other.query_id == query.id and other.place == place
                 if other.query_id in active and not again:
-                    raise SourceError(self._two(other, query_id))
+                    raise SourceError(self._two(other, query.id))
                 self._close(other.name)  # Spark does not close the sources of a query that failed before it had all of them
-            stream = Stream(f"{self._around.group}-{next(_opened)}", query_id, place, checked, self._around)
+            stream = Stream(f"{self._around.group}-{next(_opened)}", query, place, checked, self._around)
             self._streams[stream.name] = stream
         return stream
 

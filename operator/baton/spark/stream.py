@@ -19,6 +19,7 @@ from baton.spark.ownership import PartitionGrant
 from baton.spark.queues import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
 from baton.spark.recorded_ranges import Recorded, record_ranges, superseded
+from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
@@ -26,6 +27,8 @@ log = logging.getLogger("baton.spark")
 
 IDLE = 0.2
 """Seconds for which Spark is kept when there is nothing: it would ask again after a hundredth of a second."""
+IDLE_BESIDE_OTHERS = 0.02
+"""Likewise in a query that has other sources: Spark asks one after the other, and these may have rows."""
 _OWNERS_AGAIN = 200
 _QUEUE_AGAIN = 500
 _FINISHING_AGAIN = 20
@@ -40,9 +43,10 @@ class Stream:
     `latest_offset`, `plan` and `prepare_available_now` raise AskAgain where a queue or an owner is waited for, and SourceError.
     """
 
-    def __init__(self, name: str, query_id: str, place: str, options: StreamOptions, around: Surroundings) -> None:
+    def __init__(self, name: str, query: RunningQuery, place: str, options: StreamOptions, around: Surroundings) -> None:
         """`place`: of its source in the query's checkpoint."""
-        self.name, self.query_id, self.place = name, query_id, place
+        self.name, self.query_id, self.place = name, query.id, place
+        self._idle = IDLE if query.alone else IDLE_BESIDE_OTHERS
         self.last_plan = ""
         """The batch that was planned last, for people."""
         self._options, self._around = options, around
@@ -80,7 +84,7 @@ class Stream:
                 return {**start, **entered}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
-        deadline = self._around.clock() + IDLE
+        deadline: float | None = None
         while True:
             self._check()
             if self._around.stopping():
@@ -90,9 +94,11 @@ class Stream:
             if found.ends:
                 self._chosen = PlannedBatch(self.name, self._numbers, found.ends, found.grants)
                 return {**start, **found.ends}
-            if (left := deadline - self._around.clock()) <= 0:
+            now = self._around.clock()
+            deadline = now + self._idle if deadline is None else deadline  # it hears at least once what was woken
+            if now >= deadline:
                 break
-            self._search.wait(found.idle, left)
+            self._search.wait(found.idle, deadline - now)
         self._settle(start)
         self._await_target(start)
         return start

@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -303,6 +304,22 @@ def test_a_second_fleet_of_the_group_is_refused_while_one_runs(world: Worlds) ->
 )
 def test_what_is_wrong_with_options_is_said(world: Worlds, options: dict[str, str], why: str) -> None:
     assert why in failure(at_work(1, world).query_here(None, **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "trigger", "why"),
+    [
+        ({"asyncProgressTrackingEnabled": "true"}, {"processingTime": "0 seconds"}, "Take this option out of writeStream"),
+        ({}, {"once": True}, "Use trigger(availableNow=True)"),
+    ],
+)
+def test_a_query_that_would_lose_rows_or_read_none_is_refused(
+    world: Worlds, tmp_path: Path, options: dict[str, str], trigger: dict[str, Any], why: str
+) -> None:
+    orders = at_work(1, world)
+    orders.send("one")
+    writer = orders.load().writeStream.format("console").options(**options).trigger(**trigger)
+    assert why in failure(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
 
 
 def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:

@@ -1,5 +1,6 @@
 """What Spark makes of the source: rows, columns, batches, and what it says when something is wrong."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def test_the_decisions_hear_the_options_the_query_and_the_batch(source: StandIn,
     query = drained(source.stream(maxRowsPerTrigger="5"), Kept(), tmp_path)
     asked = {one[0]: one[1:] for one in reversed(source.asked)}
     assert '"maxrowspertrigger":"5"' in asked["open"][0] and '"checkpointlocation":' in asked["open"][0]
-    assert asked["open"][1] == query.id
+    assert json.loads(asked["open"][1]) == {"id": str(query.id), "asyncProgress": False, "once": False, "sources": 1}
     assert asked["plan"][3] == "0"
     until(lambda: any(one[0] == "stop" for one in source.asked), "the stream is stopped")
 

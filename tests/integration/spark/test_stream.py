@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,12 @@ from baton.spark.errors import AskAgain
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
+from baton.spark.offsets import offset_json
 from baton.spark.queues import FleetQueues
+from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
 from baton.spark.statistics import Counts
-from baton.spark.stream import Stream
+from baton.spark.stream import IDLE, Stream
 from baton.spark.surroundings import Surroundings
 from tests.redis_server import RedisServer
 from tests.unit.spark.builders import entry
@@ -122,16 +125,39 @@ def test_available_now_reads_on_behind_more_foreign_entries_than_one_look_takes(
         server.stop()
         server.start()  # numbers go on far behind
         last = [number_of(producer.send("key", str(nth))) for nth in range(10)][-1]
-    query = Stream("group-1", "query", "place", StreamOptions(max_rows=5), around)
+    query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(max_rows=5), around)
     query.prepare_available_now()
     assert to_the_end(query) == last
+
+
+def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_entries(
+    server: RedisServer, around: Surroundings
+) -> None:
+    class Waits(FleetQueues):
+        longest = 0.0
+
+        def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
+            self.longest = max(self.longest, seconds)
+            return super().wait(partitions, seconds)
+
+    queues = Waits({ORDERS: server.url}, "default")
+    stream = Stream("group-1", RunningQuery("query", alone=False), "place", StreamOptions(), replace(around, queues=queues))
+    begin = again(lambda: stream.latest_offset("{}"))
+    assert isinstance(begin, dict)
+    at = json.dumps(offset_json(begin))
+    assert again(lambda: stream.latest_offset(at)) == begin
+    with RedisProducer(server.url, QUEUE) as producer:
+        number = number_of(producer.send("key", "first"))
+    until(lambda: again(lambda: stream.latest_offset(at)) == {ONLY: number}, "it has heard of the entry")
+    assert 0 < queues.longest < IDLE
+    queues.close()
 
 
 def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(server: RedisServer, around: Surroundings) -> None:
     with RedisProducer(server.url, QUEUE) as producer:
         producer.send("key", "first")
-        at = to_the_end(Stream("group-1", "query", "place", StreamOptions(), around))
+        at = to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), around))
         producer.send("key", "second")
-    another = Stream("group-2", "query", "place", StreamOptions(), around)
+    another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
     begin = json.dumps({ORDERS: {"0": at, "77": 5}})
     assert again(lambda: another.latest_offset(begin)) == {ONLY: at + 1, Partition(ORDERS, 77): 5}

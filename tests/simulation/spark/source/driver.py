@@ -142,7 +142,7 @@ class SourceDriver(Driver):
             "maxrowspertrigger": str(world.shape.most),
             "checkpointlocation": "0",
         }
-        self.stream = json.loads(self.decisions.open(json.dumps(options), "query"))["stream"]
+        self.stream = json.loads(self.decisions.open(json.dumps(options), '{"id": "query"}'))["stream"]
         self.phase, self.to_read = "plan" if self.again else "prepare" if world.available else "latest", None
 
     def _prepare(self, world: "Fleet") -> None:

@@ -54,7 +54,7 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     Map<String, String> given = given();
     given.put("checkpointlocation", checkpoint);
-    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), BatonStream.local("sql.streaming.queryId")));
+    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), Group.text(RunningQuery.facts())));
     return new BatonStream(group, opened.path("stream").asText(), columns);
   }
 

@@ -8,8 +8,8 @@ package dev.baton.spark;
  * milliseconds}</code>: the same is asked again after that time.
  */
 public interface Decisions {
-  /** A stream begins. Options are those of load(), with lower-case names. Answers its name. */
-  String open(String options, String queryId);
+  /** A stream begins. Options are those of load(), with lower-case names; the query is what RunningQuery says. Answers its name. */
+  String open(String options, String query);
 
   /** Where a stream begins that has no checkpoint; may be waited for. */
   String initialOffset(String stream);

@@ -1,0 +1,36 @@
+package dev.baton.spark;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.streaming.OneTimeTrigger$;
+import org.apache.spark.sql.execution.streaming.runtime.AsyncProgressTrackingMicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import scala.collection.Iterator;
+
+/** The query that a stream is part of. A source is given the options of load() only; Spark's list of running queries has the rest. */
+final class RunningQuery {
+  private RunningQuery() {}
+
+  /** Its id, whether it writes its logs late, whether it has one batch only, and how many sources it has. For the query's thread. */
+  static Map<String, Object> facts() {
+    String id = BatonStream.local("sql.streaming.queryId");
+    Map<String, Object> found = new HashMap<>();
+    found.put("id", id);
+    StreamExecution query = id.isEmpty() ? null : SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(id));
+    found.put("asyncProgress", query instanceof AsyncProgressTrackingMicroBatchExecution);
+    found.put("once", query != null && query.trigger() == OneTimeTrigger$.MODULE$);
+    found.put("sources", query == null ? 1 : sources(query.analyzedPlan()));
+    return found;
+  }
+
+  private static int sources(LogicalPlan plan) {
+    int count = 0;
+    for (Iterator<LogicalPlan> leaves = plan.collectLeaves().iterator(); leaves.hasNext(); ) {
+      if (leaves.next().isStreaming()) count++;
+    }
+    return count;
+  }
+}
