@@ -73,6 +73,11 @@ soak: machine ## Cut the network, kill and stop a fleet, its operator and Redis 
 	@BATON_SOAK_SEED=$(or $(SEED),$(shell date +%s)) BATON_SOAK_SECONDS=$$(( 60 * $(or $(MINUTES),10) )) \
 		$(BIN)/pytest -s --timeout=0 tests/integration/operator/under_load/test_cuts.py -k whatever_fails
 
+.PHONY: soak-spark
+soak-spark: setup ## Kill, stop and cut off two Spark drivers of a group, its executors and Redis, by seeds, and count every row (FROM=1 SEEDS=10)
+	@for seed in $$(seq $(or $(FROM),1) $$(( $(or $(FROM),1) + $(or $(SEEDS),10) - 1 ))); do \
+		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/test_chaos.py || exit; done
+
 .PHONY: mutate
 mutate: setup ## Break each rule of the engine and the controller in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation

@@ -36,23 +36,6 @@ _FILES = {
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
 
-_SPARK_ENTRYPOINT = """#!/bin/bash
-# Started by Kubernetes with the argument `driver` or `executor`, as Spark's own image is; anything else is run as it stands.
-set -e
-if [ "$1" = driver ]; then
-  shift
-  exec "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
-fi
-if [ "$1" != executor ]; then exec "$@"; fi
-i=0; options=()
-while name="SPARK_JAVA_OPT_$i"; [ -n "${!name}" ]; do options+=("${!name}"); i=$((i + 1)); done
-exec "$JAVA_HOME/bin/java" "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \\
-  -cp "$SPARK_CONF_DIR:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \\
-  --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \\
-  --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \\
-  --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
-"""
-
 
 def pause(name: str, program: Path) -> Path:
     """The sandbox image: one static program that reaps and sleeps."""
@@ -69,13 +52,13 @@ def consumer(name: str) -> Path:
     return archive(name, {}, entrypoint=[str(VENV / "bin" / "python")], environment=_python())
 
 
-def spark(name: str, jars: Sequence[Path] = ()) -> Path:
-    """Spark's driver (`command: [python, app.py]`), executors, and spark-submit; as the user of Spark's own image. `jars`: those
-    beside Spark's own."""
+def spark(name: str, entrypoint: Path, jars: Sequence[Path] = ()) -> Path:
+    """Spark's driver (`command: [python, app.py]`), executors, and spark-submit; as the user of Spark's own image. `entrypoint`:
+    the script that tells them apart. `jars`: those beside Spark's own."""
     home = {f"opt/spark/{part}": str(_pyspark() / part) for part in ("bin", "python", "sbin")}
     home |= {f"opt/spark/jars/{jar.name}": str(jar) for jar in (*sorted((_pyspark() / "jars").iterdir()), *jars)}
     files = {
-        "opt/entrypoint.sh": _SPARK_ENTRYPOINT,
+        "opt/entrypoint.sh": entrypoint.read_text(),
         "etc/passwd": f"{_FILES['etc/passwd']}spark:x:{_SPARK_USER}:0:spark:/tmp:/bin/sh\n",
     }
     return archive(

@@ -37,7 +37,7 @@ class World:
         self.apply("queue", manifests.namespace(), *manifests.queue(url), manifests.group(replicas))
 
     def start_spark(self, executors: int) -> None:
-        image = self.cluster.load_spark_image()
+        image = self.cluster.load_spark_image(ROOT / "manifests" / "examples" / "spark" / "entrypoint.sh")
         volumes, mounts = self.cluster.host_volumes()
         files = {
             "app.py": (ROOT / "demo" / "app.py").read_text(),

@@ -153,7 +153,7 @@ class ConsumerGroupStatus(GroupNumbers):
     selector: Annotated[str, Field(max_length=512)] | None = None
     """The label selector of the group's pods, for autoscalers."""
     replicas: int | None = None
-    """How many pods carry the group's label and are not terminating."""
+    """How many pods carry the group's label, and neither terminate nor have come to their end."""
     handoffs: Annotated[
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)

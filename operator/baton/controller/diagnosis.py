@@ -87,8 +87,9 @@ def membership_problems(
         who = f"{_named(sorted(seen.members))} {stops} no more"
         why = f"{who}, and no other pod has the label baton.dev/group: {group}; start others"
     elif seen.pods == 0:
+        ended = f" but {counted(seen.ended, 'one')} that came to an end" if seen.ended else ""
         why = (
-            f"no pod in namespace {namespace} has the label baton.dev/group: {group}; add it to the pods' template (or, "
+            f"no pod in namespace {namespace} has the label baton.dev/group: {group}{ended}; add it to the pods' template (or, "
             "where there are to be none, say so by spec.replicas: 0, or name the workload in spec.scale.targetRef)"
         )
     else:
@@ -112,12 +113,19 @@ def unread_problems(kind: str, unread: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def cut_off_problems(trouble: Mapping[MemberId, str]) -> list[Problem]:
-    """Members that cannot work on what they own, in their own words."""
-    by_text: dict[str, list[str]] = defaultdict(list)
-    for name, text in sorted(trouble.items()):
-        by_text[text].append(name)
-    return [Problem(Reason.MEMBER_CUT_OFF, f"{_named(names)}: {text}") for text, names in islice(by_text.items(), MOST_TOLD)]
+def word_problems(seen: GroupMembers) -> Iterator[Problem]:
+    """What members, and the driver of a Spark fleet, say that they cannot do, in their own words."""
+    said = {
+        Reason.MISSING_RIGHTS: seen.missing_rights,
+        Reason.MEMBER_CUT_OFF: seen.trouble,
+        Reason.QUERY_FAILED: seen.query_failures,
+    }
+    for reason, words in said.items():
+        by_text: dict[str, list[str]] = defaultdict(list)
+        for name, text in sorted(words.items()):
+            by_text[text].append(name)
+        for text, names in islice(by_text.items(), MOST_TOLD):
+            yield Problem(reason, f"{_named(names)}: {text}")
 
 
 def session_problems(silent: Iterable[str]) -> list[Problem]:

@@ -7,11 +7,11 @@ from baton.api import ConsumerGroupSpec, sessions_required
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.diagnosis import (
     annotation_problems,
-    cut_off_problems,
     identity_problems,
     membership_problems,
     session_problems,
     unread_problems,
+    word_problems,
 )
 from baton.controller.group_observation import QueueSight
 from baton.controller.problems import Problem
@@ -82,7 +82,7 @@ class GroupObjects:
         pods = [pod for pod in self.pods if pod.spark_role != DRIVER]
         return [
             *membership_problems(self._key[1], self._key[0], seen, asked_for, unowned=unowned),
-            *cut_off_problems(seen.trouble),
+            *word_problems(seen),
             *unread_problems("Pod", self._cache.pods.unread(*self._key)),
             *unread_problems("Lease", self._cache.leases.unread(*self._key)),
             *session_problems(name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN),

@@ -29,6 +29,8 @@ class Reason(StrEnum):
     NO_SESSION = "NoSession"
     NO_MEMBERS = "NoMembers"
     MEMBER_CUT_OFF = "MemberCutOff"
+    QUERY_FAILED = "QueryFailed"
+    MISSING_RIGHTS = "MissingRights"
     NOT_SEEN = "NotSeen"
     SCALE_FAILED = "ScaleFailed"
     DELETING = "Deleting"
@@ -85,8 +87,10 @@ _RANK = (
     Reason.OPERATOR_FULL,
     Reason.SCALE_FAILED,
     Reason.INVALID_ATTRIBUTES,
+    Reason.MISSING_RIGHTS,
     Reason.NO_MEMBERS,
     Reason.MEMBER_CUT_OFF,
+    Reason.QUERY_FAILED,
     Reason.NO_SESSION,
     Reason.BAD_ANNOTATION,
     Reason.NO_IDENTITY,

@@ -15,6 +15,8 @@ from baton.model.lease import DEFAULT_DURATION, LONGEST_DURATION
 from baton.model.names import (
     EXECUTORS_ANNOTATION,
     GROUP_LABEL,
+    MISSING_RIGHTS_ANNOTATION,
+    QUERY_FAILURE_ANNOTATION,
     RELEASES_ANNOTATION,
     SPARK_APP_ANNOTATION,
     TROUBLE_ANNOTATION,
@@ -57,6 +59,10 @@ class LeaseView:
     """What a driver says of its executors, as text: read, what it says of thousands has MiBs."""
     trouble: str = ""
     """What keeps its holder from its queues, in the holder's words, on one line."""
+    query_failure: str = ""
+    """Why a driver's query fails again and again, likewise."""
+    missing_rights: str = ""
+    """What a driver's account may not do, likewise."""
     problem: str | None = None
     """What of it could not be read."""
     renewal: str = field(default="", compare=False)
@@ -110,10 +116,16 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
         spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
         own={} if of_driver else _read(partial(parse_releases, releases, holder), problems),
         spoken=releases if of_driver and _read(partial(_spoken, releases), problems) else "",
-        trouble=one_line(annotations.get(TROUBLE_ANNOTATION) or "", LONGEST_TROUBLE) if holder else "",
+        trouble=_words(annotations, TROUBLE_ANNOTATION) if holder else "",
+        query_failure=_words(annotations, QUERY_FAILURE_ANNOTATION) if holder and of_driver else "",
+        missing_rights=_words(annotations, MISSING_RIGHTS_ANNOTATION) if holder and of_driver else "",
         problem="; ".join(problems) or None,
         renewal=str(spec.get("renewTime") or "")[:64],
     )
+
+
+def _words(annotations: Mapping[str, str], name: str) -> str:
+    return one_line(annotations.get(name) or "", LONGEST_TROUBLE)
 
 
 def _holder(text: str | None, problems: list[str]) -> Uid | None:

@@ -42,7 +42,9 @@ class GroupMembers:
     """Pods that take no part, and whose processes may still work."""
     releases: Releases = field(default_factory=Releases)
     pods: int = 0
-    """Pods with the label that are not terminating, ready or not."""
+    """Pods with the label that are not terminating and have not ended, ready or not."""
+    ended: int = 0
+    """Pods with the label that have come to their end: a Job's, or executors that Spark did not remove yet."""
     left_out: Mapping[MemberId, LeftOut] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
@@ -50,6 +52,9 @@ class GroupMembers:
     trouble: Mapping[MemberId, str] = field(default_factory=dict)
     """What keeps members from their queues, as they say; for executors their driver does (by its Lease's name, where its pod has
     not the label)."""
+    query_failures: Mapping[MemberId, str] = field(default_factory=dict)
+    missing_rights: Mapping[MemberId, str] = field(default_factory=dict)
+    """What a driver of Spark says of its query, and of its account; by its name, likewise."""
     drivers: Mapping[MemberId, str] = field(default_factory=dict)
     """Drivers of Spark among the pods whose container has failed, with its last words."""
     _said: Mapping[str, tuple[PodReleases, ...]] = field(default_factory=dict, repr=False)
@@ -89,7 +94,7 @@ def membership(
     by_lease: dict[str, list[PodReleases]] = {}
     pods = list(pods)
     drivers = {pod.uid: pod.name for pod in pods if pod.spark_role == DRIVER}
-    labelled = [pod for pod in pods if pod.spark_role != DRIVER]
+    labelled = [pod for pod in pods if pod.spark_role != DRIVER and not pod.ended]
     for pod in labelled:
         named = driver if pod.spark_role == EXECUTOR else sessions.get(session_lease_name(pod.name))
         session = named if named is not None and speaks_for(named, pod) else None
@@ -101,22 +106,28 @@ def membership(
         why = _why_left_out(pod, named, session, lapsed, sessions_required)
         if why is None:
             members[pod.name] = _member(pod, identity_label)
-            if session is not None and session.trouble:
-                who = pod.name if pod.spark_role != EXECUTOR else drivers.get(session.holder or Uid(""), MemberId(session.name))
-                trouble[who] = session.trouble
+            if session is not None and session.trouble and pod.spark_role != EXECUTOR:
+                trouble[pod.name] = session.trouble
             continue
         if not pod.terminating:
             left_out[pod.name] = why
         if pod.nameable and _may_still_work(pod, session, lapsed):
             away[pod.name] = pod.uid
+    live = driver if driver is not None and driver.holder is not None and not lapsed(driver) else None
+    speaker = drivers.get(live.holder, MemberId(live.name)) if live is not None and live.holder is not None else MemberId("")
+    if live is not None and live.trouble:
+        trouble[speaker] = live.trouble
     return GroupMembers(
         members=members,
         away=away,
         releases=Releases(said),
         pods=sum(not pod.terminating for pod in labelled),
+        ended=sum(pod.ended for pod in pods if pod.spark_role != DRIVER),
         left_out=left_out,
         unread=unread,
         trouble=trouble,
+        query_failures={speaker: live.query_failure} if live is not None and live.query_failure else {},
+        missing_rights={speaker: live.missing_rights} if live is not None and live.missing_rights else {},
         drivers={pod.name: pod.failure for pod in pods if pod.spark_role == DRIVER and pod.failure is not None},
         _said={name: tuple(those) for name, those in by_lease.items()},
     )

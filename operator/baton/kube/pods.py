@@ -48,6 +48,9 @@ MOST_OWNERS = 16
 LONGEST_MARK = 64
 """Characters of an annotation that is only compared with what the operator itself would write."""
 
+_ENDED = ("Succeeded", "Failed")
+"""Phases that a pod does not leave."""
+
 _BY_SIGNAL = 128
 """Exit codes above this are a signal's."""
 
@@ -75,6 +78,8 @@ class PodView:
     terminating: bool = False
     running: bool = False
     """Its containers run, so that a terminating pod can still let go of what it has."""
+    ended: bool = False
+    """It has come to its end, well or not, and is not started again."""
     labels: tuple[tuple[str, str], ...] = ()
     subscribed: frozenset[QueueName] | None = None
     assignors: tuple[str, ...] | None = None
@@ -126,6 +131,7 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         ready_since=_ready_since(status),
         terminating="deletionTimestamp" in metadata,
         running=status.get("phase") == "Running",
+        ended=status.get("phase") in _ENDED,
         labels=_labels(labels, problems),
         subscribed=_subscribed(annotations.get(SUBSCRIBED_ANNOTATION), problems),
         assignors=_assignors(annotations.get(ASSIGNORS_ANNOTATION), problems),
@@ -142,7 +148,7 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
 
 
 def _ready_since(status: Mapping[str, Any]) -> float | None:
-    if status.get("phase") in ("Succeeded", "Failed"):
+    if status.get("phase") in _ENDED:
         return None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":

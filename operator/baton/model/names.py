@@ -38,6 +38,12 @@ STATISTICS_ANNOTATION = "baton.dev/statistics"
 TROUBLE_ANNOTATION = "baton.dev/trouble"
 """On a pod's Lease: what keeps its consumer from its queues, as the consumer says it; empty: nothing."""
 
+QUERY_FAILURE_ANNOTATION = "baton.dev/query-failure"
+"""On a driver's Lease: why its query fails again and again; empty: it does not."""
+
+MISSING_RIGHTS_ANNOTATION = "baton.dev/missing-rights"
+"""On a driver's Lease: what its account may not do any more that a fleet needs; empty: nothing."""
+
 SPARK_ROLE_LABEL = "spark-role"
 SPARK_EXECUTOR_ID_LABEL = "spark-exec-id"
 SPARK_APP_LABEL = "spark-app-selector"

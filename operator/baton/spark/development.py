@@ -12,6 +12,7 @@ from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
 from baton.spark.ledger_view import LedgerView, MountedLedger
 from baton.spark.local_settings import under_dev
 from baton.spark.session import DriverSession, FleetSession
+from baton.spark.watched_rights import AllRights, Rights
 
 
 class Development:
@@ -30,6 +31,9 @@ class Development:
 
     def leaving(self, group: str) -> LeavingPods:
         return NobodyLeaves()
+
+    def rights(self, group: str) -> Rights:
+        return AllRights()
 
 
 def here(configuration: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> FleetEnvironment:

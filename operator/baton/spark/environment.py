@@ -13,12 +13,13 @@ from typing import Protocol
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
-from baton.spark import rights
 from baton.spark.driver_pod import OUTSIDE, DriverPod, has_ended
 from baton.spark.leaving_pods import LeavingPods, NobodyLeaves, WatchedPods
 from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
+from baton.spark.rights import require
 from baton.spark.session import DriverSession, FleetSession, SilentSession
 from baton.spark.settings import refuse_allocator
+from baton.spark.watched_rights import AllRights, Rights, WatchedRights
 
 
 class FleetEnvironment(Protocol):
@@ -34,6 +35,9 @@ class FleetEnvironment(Protocol):
 
     def leaving(self, group: str) -> LeavingPods:
         """Start to follow which executors' pods are asked to stop."""
+
+    def rights(self, group: str) -> Rights:
+        """Start to look after what the driver's account may do."""
 
 
 class Cluster:
@@ -64,7 +68,7 @@ class Cluster:
 
     def session(self, group: str) -> FleetSession:
         """Raises `MissingRights` where the driver's account may not do what a fleet needs."""
-        rights.require(self._api, self.namespace, group)
+        require(self._api, self.namespace, group)
         every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
         gone = partial(has_ended, self._api, self.namespace)
@@ -72,6 +76,9 @@ class Cluster:
 
     def leaving(self, group: str) -> LeavingPods:
         return WatchedPods(self._api, self.namespace, group)
+
+    def rights(self, group: str) -> Rights:
+        return WatchedRights(self._api, self.namespace, group)
 
 
 class Directory:
@@ -90,3 +97,6 @@ class Directory:
 
     def leaving(self, group: str) -> LeavingPods:
         return NobodyLeaves()
+
+    def rights(self, group: str) -> Rights:
+        return AllRights()

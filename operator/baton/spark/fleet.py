@@ -97,7 +97,7 @@ class Fleet:
                 counts=self._counts,
                 holdup_timeout=self._holdup_timeout,
                 repeat_wait=self._repeat_wait,
-                trouble=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
+                query_failure=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
             )
         except BaseException:
             java.Groups.release(self._group)
@@ -121,7 +121,7 @@ class Fleet:
 
         `start(rows)` is given the source's DataFrame, read with these `options`, and returns the query that it has started. A
         query that fails is started again, after a second and then after longer pauses. After so many `failures` in a row of the
-        same batch the ConsumerGroup says so (condition Ready, reason MemberCutOff), and the tries go on; or, to `give_up`, the
+        same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go on; or, to `give_up`, the
         error is raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
         RuntimeError when another driver has taken the group.
         """

@@ -56,7 +56,7 @@ def require(api: ApiConnection, namespace: str, group: str, patience: float = _P
             if not wanted:
                 return
             if time.monotonic() >= until:
-                raise MissingRights(sentence(_account(api), namespace, wanted))
+                raise MissingRights(sentence(account(api), namespace, wanted))
         except MissingRights:
             raise
         except Exception as error:  # whatever the way to the API server raises
@@ -93,7 +93,8 @@ def _allowed(api: ApiConnection, namespace: str, right: Right) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def _account(api: ApiConnection) -> str:
+def account(api: ApiConnection) -> str:
+    """The name of the driver's account, as the API server knows it."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "of the driver")

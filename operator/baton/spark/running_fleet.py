@@ -53,7 +53,7 @@ class RunningFleet:
         counts: Counts,
         holdup_timeout: float,
         repeat_wait: float,
-        trouble: Callable[[], str],
+        query_failure: Callable[[], str],
     ) -> None:
         """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended."""
         self._spark, self._group, self._counts = spark, group, counts
@@ -72,6 +72,7 @@ class RunningFleet:
         self._session.acquire()
         self._start.done("Lease")
         self._ledger, self._leaving = environment.ledger(group), environment.leaving(group)
+        self._rights = environment.rights(group)
         grants_in_use = GrantsInUse(self._ledger, self._say_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
@@ -104,7 +105,11 @@ class RunningFleet:
             counts=counts,
             executor_warm_up=ExecutorWarmUp(self._warm_up, _WARMING),
             dismissals=Dismissals(self._leaving, executors),
-            trouble=lambda: " ".join(filter(None, (self._queues.trouble(), trouble()))),
+            troubles=lambda: {
+                "trouble": self._queues.trouble(),
+                "query_failure": query_failure(),
+                "missing_rights": self._rights.missing(),
+            },
             patience=holdup_timeout,
         ).start()
         grants_in_use.review()
@@ -178,6 +183,7 @@ class RunningFleet:
             self._session.close,
             self._ledger.close,
             self._leaving.close,
+            self._rights.close,
             self._queues.close,
             lambda: self._java.Groups.release(self._group),
             lambda: self._spark.streams.removeListener(self._listener),

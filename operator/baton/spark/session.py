@@ -10,6 +10,8 @@ from baton.consumer.lease import LeaseStore
 from baton.consumer.session import DURATION, RENEW_EVERY
 from baton.model.names import (
     EXECUTORS_ANNOTATION,
+    MISSING_RIGHTS_ANNOTATION,
+    QUERY_FAILURE_ANNOTATION,
     RELEASES_ANNOTATION,
     SPARK_APP_ANNOTATION,
     STATISTICS_ANNOTATION,
@@ -29,6 +31,10 @@ class Word:
     statistics: str = ""
     trouble: str = ""
     """What keeps it from its queues."""
+    query_failure: str = ""
+    """Why its query fails again and again."""
+    missing_rights: str = ""
+    """What its account may not do any more."""
 
     def annotations(self) -> dict[str, str]:
         return {
@@ -37,6 +43,8 @@ class Word:
             RELEASES_ANNOTATION: format_releases(self.releases),
             STATISTICS_ANNOTATION: self.statistics,
             TROUBLE_ANNOTATION: self.trouble,
+            QUERY_FAILURE_ANNOTATION: self.query_failure,
+            MISSING_RIGHTS_ANNOTATION: self.missing_rights,
         }
 
 
@@ -88,7 +96,7 @@ class DriverSession:
         return self._session.lost()
 
     def close(self) -> None:
-        self.say(executors=(), releases=frozenset(), statistics="", trouble="")
+        self.say(executors=(), releases=frozenset(), statistics="", trouble="", query_failure="", missing_rights="")
         self._session.close(give_up=True)
 
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from baton.model.wording import counted
 from baton.spark.dismissals import LAST, Dismissals
@@ -40,17 +40,17 @@ class Watch:
         counts: Counts,
         executor_warm_up: ExecutorWarmUp,
         dismissals: Dismissals,
-        trouble: Callable[[], str],
+        troubles: Callable[[], Mapping[str, str]],
         patience: float,
     ) -> None:
         """`alive`: the fleet goes on. `ended` is called once, after it did not. `ready`: these executors can be given a task, and
-        they are others than before. `trouble`: what keeps the driver from its work.
+        they are others than before. `troubles`: what keeps the driver from its work, by the fields of its `Word`.
 
         `patience`: seconds that a batch may be held up.
         """
         self._alive, self._ended, self._ready, self._patience = alive, ended, ready, patience
         self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
-        self._session, self._counts, self._executor_warm_up, self._trouble = session, counts, executor_warm_up, trouble
+        self._session, self._counts, self._executor_warm_up, self._troubles = session, counts, executor_warm_up, troubles
         self._dismissals = dismissals
         self._again = _EVERY
         self._fleet: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class Watch:
         if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
             self._usable = ids_of_usable
             self._ready(usable)
-        self._session.say(executors=ids_of_warm, statistics=statistics, trouble=self._trouble())
+        self._session.say(executors=ids_of_warm, statistics=statistics, **self._troubles())
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())

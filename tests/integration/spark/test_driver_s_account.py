@@ -10,7 +10,9 @@ import yaml
 from baton.consumer.api_server import ApiConnection
 from baton.spark import rights
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
+from baton.spark.watched_rights import WatchedRights
 from cluster import Cluster
+from tests.integration.spark.world import wait_for
 from tests.service_account import mounted
 
 pytestmark = pytest.mark.integration
@@ -54,3 +56,23 @@ def test_an_account_without_rights_is_told_which_and_the_example_s_lacks_none(
     with pytest.raises(rights.MissingRights) as told:
         rights.require(nobody, shop, "orders", patience=0)
     assert str(told.value) == rights.sentence(f"system:serviceaccount:{shop}:nobody", shop, rights.needed("orders"))
+
+
+def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_back(
+    control_plane: Cluster, shop: str, tmp_path: Path
+) -> None:
+    objects = {one["kind"]: one for one in yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text())}
+    for one in objects.values():
+        control_plane.apply({**one, "metadata": {**one["metadata"], "namespace": shop}})
+    driver = account(control_plane, shop, "orders-driver", tmp_path)
+    rights.require(driver, shop, "orders")
+    watched = WatchedRights(driver, shop, "orders", every=0.1)
+    try:
+        metadata = {"name": objects["Role"]["metadata"]["name"], "namespace": shop}
+        control_plane.apply({**objects["Role"], "metadata": metadata, "rules": []})
+        all_of_them = rights.sentence(f"system:serviceaccount:{shop}:orders-driver", shop, rights.needed("orders"))
+        wait_for(lambda: watched.missing() == all_of_them, "what is missing is told")
+        control_plane.apply({**objects["Role"], "metadata": metadata})
+        wait_for(lambda: not watched.missing(), "it is over")
+    finally:
+        watched.close()

@@ -107,9 +107,9 @@ def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Wo
 
     def look_on() -> None:
         try:
-            said.append(until(lambda: orders.session.word.trouble, "the group is told", seconds=120))
+            said.append(until(lambda: orders.session.word.query_failure, "the group is told", seconds=120))
             wait_for(orders.committed, "the batch is done")
-            wait_for(lambda: not orders.session.word.trouble, "it is over")
+            wait_for(lambda: not orders.session.word.query_failure, "it is over")
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -278,7 +278,7 @@ def test_an_annotation_that_cannot_be_meant_so_is_told_with_the_cure(
     assert all(part in problem for part, problem in zip(said, seen.problems, strict=True))
 
 
-def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executors() -> None:
+def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executors_and_without_any() -> None:
     driver = replace(DRIVER, registered="3,4", trouble="Redis does not answer")
     executors = [EXECUTOR, replace(EXECUTOR, name=MemberId("exec-4"), uid=Uid("u-4"), executor_id="4")]
     pod = replace(POD, name=MemberId("orders-driver-7"), uid=Uid("u-driver"), spark_role="driver")
@@ -288,7 +288,27 @@ def test_what_keeps_a_driver_from_its_queues_is_told_once_for_all_of_its_executo
 
     assert told(executors) == {"orders-driver": "Redis does not answer"}
     assert told([pod, *executors]) == {"orders-driver-7": "Redis does not answer"}
-    assert told([pod]) == told(executors, lapsed=True) == {}
+    assert told([pod]) == {"orders-driver-7": "Redis does not answer"}
+    assert told(executors, lapsed=True) == {}
+
+
+def test_what_a_driver_says_of_its_query_and_its_account_is_told_while_it_lives() -> None:
+    driver = replace(DRIVER, query_failure="the sink is full", missing_rights="no pods: create")
+
+    def told(lease: LeaseView, *, lapsed: bool = False) -> tuple[dict[MemberId, str], dict[MemberId, str]]:
+        seen = membership("orders", [], [lease], lambda _: lapsed)
+        return dict(seen.query_failures), dict(seen.missing_rights)
+
+    assert told(driver) == ({"orders-driver": "the sink is full"}, {"orders-driver": "no pods: create"})
+    assert told(driver, lapsed=True) == told(replace(driver, holder=None)) == ({}, {})
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_come_to_its_end_does_not_count(phase: str) -> None:
+    ended = view(manifest() | {"status": {"phase": phase}})
+    assert ended is not None
+    seen = membership("orders", [ended, POD], [], lambda _: False)
+    assert (seen.pods, seen.ended, list(seen.left_out), list(seen.members)) == (1, 1, [], [POD.name])
 
 
 def test_a_driver_that_failed_is_known_by_its_last_words() -> None:

@@ -10,4 +10,6 @@ def test_the_driver_s_word_names_its_executors_and_application() -> None:
         "baton.dev/releases": '{"uid-exec-1":{"orders":"5@12"}}',
         "baton.dev/statistics": "{}",
         "baton.dev/trouble": "",
+        "baton.dev/query-failure": "",
+        "baton.dev/missing-rights": "",
     }

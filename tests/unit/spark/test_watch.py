@@ -67,7 +67,7 @@ class Scene:
             counts=Counts(),
             executor_warm_up=ExecutorWarmUp(lambda executor: None, patience=0),
             dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
-            trouble=lambda: self.trouble,
+            troubles=lambda: {"trouble": self.trouble},
             patience=0,
         )
 

@@ -1,0 +1,15 @@
+#!/bin/bash
+# Started by Kubernetes with the argument `driver` or `executor`, as Spark's own image is; anything else is run as it stands.
+set -e
+if [ "$1" = driver ]; then
+  shift
+  exec "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+fi
+if [ "$1" != executor ]; then exec "$@"; fi
+i=0; options=()
+while name="SPARK_JAVA_OPT_$i"; [ -n "${!name}" ]; do options+=("${!name}"); i=$((i + 1)); done
+exec "$JAVA_HOME/bin/java" "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+  -cp "$SPARK_CONF_DIR:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+  --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
+  --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
+  --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"

@@ -1,0 +1,222 @@
+"""Two drivers of one group under load, on a real Spark and a real Redis, and what befalls them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from baton.dev.server import DevServer
+from baton.model.lease import holder_of
+from baton.queues.redis import RedisProducer
+from tests.integration.spark.chaos_driver import Place
+from tests.integration.spark.chaos_operator import Ledgers, Operator
+from tests.integration.spark.chaos_troubles import Kind, Trouble
+from tests.network import Link, Network, Way
+from tests.processes import ChildProcess
+from tests.redis_server import RedisServer
+from tests.waiting import HOUR
+
+ROOT = Path(__file__).parents[3]
+DRIVERS = ("driver-1", "driver-2")
+_EXECUTOR = re.compile(r"^\s*(\d+) .*CoarseGrainedExecutorBackend", re.MULTILINE)
+_FULL = 2**16
+"""Bytes that Redis has more than by far."""
+
+
+class Driver:
+    """One of the two; started again when it has ended."""
+
+    def __init__(self, place: Place, log: Path, api: Link, redis: Link) -> None:
+        self.name, self.api, self.redis = place.name, api, redis
+        self._place, self._log = place, log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def see_to(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            self.signal(signal.SIGKILL)  # what it has left
+            command = [sys.executable, "-m", "tests.integration.spark.chaos_driver", json.dumps(self._place._asdict())]
+            with self._log.open("ab") as log:
+                self._process = ChildProcess(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To it, its JVM and its executors."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def executors(self) -> list[int]:
+        if self._process is None:
+            return []
+        command = ["ps", "-ww", "-o", "pid=,args=", "-s", str(self._process.pid)]
+        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return [int(pid) for pid in _EXECUTOR.findall(listed)]
+
+    def end(self) -> None:
+        if self._process is not None:
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+
+
+class Producer:
+    """Sends numbers, each once, until it is stopped."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self.sent = 0
+        self._producer = RedisProducer(url, queue, patience=HOUR)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> int:
+        """How many there are."""
+        self._stopping.set()
+        self._thread.join()
+        self._producer.close()
+        return self.sent
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.1):
+            self._producer.send_many([(f"key-{number % 61}", str(number)) for number in range(self.sent, self.sent + 20)])
+            self.sent += 20
+
+
+class Chaos:
+    """All of it."""
+
+    def __init__(self, folder: Path, redis: RedisServer, network: Network, server: DevServer) -> None:
+        self.table, self._redis, self._server = folder / "table", redis, server
+        queue, api = f"default/{folder.name}".replace("_", "-"), urlsplit(server.url)
+        assert api.hostname and api.port
+        self.ledgers = Ledgers({name: folder / f"ledger-{name}" for name in DRIVERS})
+        self.drivers: dict[str, Driver] = {}
+        for name, ledger in self.ledgers.folders.items():
+            ledger.mkdir()
+            links = network.link(api.hostname, api.port), network.link(redis.bind, redis.port)
+            place = Place(
+                name=name,
+                api=f"http://127.0.0.1:{links[0].port}",
+                token=server.token,
+                redis=f"redis://127.0.0.1:{links[1].port}/0",
+                queue=queue,
+                group=queue.rpartition("/")[2],
+                ledger=str(ledger),
+                checkpoint=str(folder / "checkpoint"),
+                table=str(self.table),
+                temporary_files=str(folder),
+            )
+            self.drivers[name] = Driver(place, folder / f"{name}.log", *links)
+        self.operator = Operator(redis.url, queue, 4, server, self.ledgers)
+        self.producer = Producer(redis.url, queue)
+        self._mends: list[tuple[float, Callable[[], object]]] = []
+
+    def go_on(self) -> None:
+        """To be called again and again: whoever has ended is started again, and what is over is mended."""
+        now = time.monotonic()
+        due = [mend for until, mend in self._mends if until <= now]
+        self._mends = [(until, mend) for until, mend in self._mends if until > now]
+        for mend in due:
+            mend()
+        for driver in self.drivers.values():
+            driver.see_to()
+
+    def mend(self) -> None:
+        """All of it now."""
+        self._mends = [(0.0, mend) for _, mend in self._mends]
+        self.go_on()
+
+    def driver(self) -> Driver:
+        """The one that has the Lease; else any."""
+        holders = [holder_of(lease) for lease in self._server.leases()]
+        return self.drivers[holders[0] if holders and holders[0] in self.drivers else DRIVERS[0]]
+
+    def befall(self, trouble: Trouble) -> None:
+        driver, dice = self.driver(), trouble.dice
+        match trouble.kind:
+            case Kind.DRIVER_KILLED:
+                driver.signal(signal.SIGKILL)
+            case Kind.DRIVER_STOPPED:
+                driver.signal(signal.SIGSTOP)
+                self._later(trouble, lambda: driver.signal(signal.SIGCONT))
+            case Kind.EXECUTOR_KILLED | Kind.EXECUTOR_STOPPED:
+                self._executor(driver, trouble)
+            case Kind.GRANTED_ON:
+                for number in range(self.operator.partitions):
+                    if dice >> number & 1:
+                        self.operator.take_back(number, trouble.lasts)
+            case Kind.RESIZED:
+                self.operator.partitions = 2 + dice % 6
+            case _:
+                self._servers(driver, trouble)
+
+    def _servers(self, driver: Driver, trouble: Trouble) -> None:
+        match trouble.kind:
+            case Kind.QUEUE_RESTARTED:
+                if self._redis.running:
+                    self._redis.kill()
+                    self._later(trouble, self._redis.start)
+            case Kind.QUEUE_FULL:
+                self._memory(_FULL)
+                self._later(trouble, lambda: self._memory(0))
+            case Kind.QUEUE_CUT_OFF:
+                driver.redis.silence()
+                self._later(trouble, driver.redis.heal)
+            case Kind.API_ANSWERS_LOST:
+                driver.api.silence(frozenset({Way.ANSWERS}))
+                self.ledgers.frozen.add(driver.name)
+                self._later(trouble, lambda: self._heard_again(driver))
+
+    def _executor(self, driver: Driver, trouble: Trouble) -> None:
+        pids = driver.executors()
+        if not pids:
+            return
+        pid = pids[trouble.dice % len(pids)]
+        if trouble.kind is Kind.EXECUTOR_KILLED:
+            _signal(pid, signal.SIGKILL)
+        else:
+            _signal(pid, signal.SIGSTOP)
+            self._later(trouble, lambda: _signal(pid, signal.SIGCONT))
+
+    def _heard_again(self, driver: Driver) -> None:
+        driver.api.heal()
+        self.ledgers.frozen.discard(driver.name)
+
+    def _memory(self, most: int) -> None:
+        with self._redis.client() as client, suppress(Exception):  # it may be away: then it starts with all it wants
+            client.config_set("maxmemory", most)
+
+    def _later(self, trouble: Trouble, mend: Callable[[], object]) -> None:
+        self._mends.append((time.monotonic() + trouble.lasts, mend))
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Chaos]:
+    """With its operator and producer at work, and two drivers that are about to start."""
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer(fsync="always"))
+        network = stack.enter_context(Network())
+        chaos: list[Chaos] = []
+        server = DevServer("default", folder.name, lambda: None)
+        server.start()
+        stack.callback(server.close)
+        chaos.append(Chaos(folder, redis, network, server))
+        for driver in chaos[0].drivers.values():
+            stack.callback(driver.end)
+        chaos[0].operator.start()
+        stack.callback(chaos[0].operator.stop)
+        chaos[0].producer.start()
+        yield chaos[0]

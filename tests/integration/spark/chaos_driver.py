@@ -1,0 +1,81 @@
+"""One of two drivers of a group, in a process of its own: a query into files, under a Lease that lapses within seconds."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import ApiConnection
+from baton.model.names import driver_lease_name
+from baton.spark import Fleet
+from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
+from baton.spark.ledger_view import LedgerView, MountedLedger
+from baton.spark.session import DriverSession, FleetSession
+from baton.spark.watched_rights import AllRights, Rights
+from tests.integration.spark.local_cluster import local_cluster
+
+TERM = 4.0
+"""Seconds after which the Lease of a driver that does not renew it is the other one's."""
+
+
+class Place(NamedTuple):
+    """Where a driver runs: what it is to be told, as JSON."""
+
+    name: str
+    api: str
+    token: str
+    redis: str
+    queue: str
+    group: str
+    ledger: str
+    checkpoint: str
+    table: str
+    temporary_files: str
+
+
+class Surrounding:
+    """An API server that has Leases only, and a ledger in a folder."""
+
+    namespace = "default"
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._api = ApiConnection.from_environment({"BATON_API_SERVER": place.api, "BATON_API_TOKEN": place.token})
+
+    def ledger(self, group: str) -> LedgerView:
+        return MountedLedger(Path(self._place.ledger))
+
+    def session(self, group: str) -> FleetSession:
+        lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
+        return DriverSession(lease, group, self._place.name, TERM, TERM / 8)
+
+    def leaving(self, group: str) -> LeavingPods:
+        return NobodyLeaves()
+
+    def rights(self, group: str) -> Rights:
+        return AllRights()
+
+
+def main(place: Place) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    spark = local_cluster(Path(place.temporary_files))
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "5")
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        values = rows.select("partition", "offset", F.col("value").cast("string").alias("value"))
+        writer = values.writeStream.format("parquet").option("path", place.table)
+        return writer.option("checkpointLocation", place.checkpoint).start()
+
+    queues = {place.queue.rpartition("/")[2]: place.redis}
+    fleet = Fleet(spark, group=place.group, queues=queues, environment=Surrounding(place), holdup_timeout=2.0, repeat_wait=5.0)
+    fleet.run(start, options={"maxRowsPerTrigger": 400})
+
+
+if __name__ == "__main__":
+    main(Place(**json.loads(sys.argv[1])))
