@@ -61,18 +61,19 @@ def test_an_account_without_rights_is_told_which_and_the_example_s_lacks_none(
 def test_rights_that_are_taken_away_while_a_driver_runs_are_told_until_they_are_back(
     control_plane: Cluster, shop: str, tmp_path: Path
 ) -> None:
-    objects = {one["kind"]: one for one in yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text())}
-    for one in objects.values():
+    objects = list(yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()))
+    for one in objects:
         control_plane.apply({**one, "metadata": {**one["metadata"], "namespace": shop}})
+    [role] = (one for one in objects if one["kind"] == "Role" and one["metadata"]["name"] == "orders-driver")
     driver = account(control_plane, shop, "orders-driver", tmp_path)
     rights.require(driver, shop, "orders")
     watched = WatchedRights(driver, shop, "orders", every=0.1)
     try:
-        metadata = {"name": objects["Role"]["metadata"]["name"], "namespace": shop}
-        control_plane.apply({**objects["Role"], "metadata": metadata, "rules": []})
+        role["metadata"]["namespace"] = shop
+        control_plane.apply({**role, "rules": []})
         all_of_them = rights.sentence(f"system:serviceaccount:{shop}:orders-driver", shop, rights.needed("orders"))
         wait_for(lambda: watched.missing() == all_of_them, "what is missing is told")
-        control_plane.apply({**objects["Role"], "metadata": metadata})
+        control_plane.apply(role)
         wait_for(lambda: not watched.missing(), "it is over")
     finally:
         watched.close()
