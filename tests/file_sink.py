@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -40,10 +41,11 @@ def committed(log: Path) -> dict[int, list[str]]:
     return batches
 
 
-def places(file: Path) -> list[Place]:
-    """The entries of a file, as they stand there."""
+@cache
+def places(file: Path) -> tuple[Place, ...]:
+    """The entries of a file, as they stand there. A file that was committed is not written again."""
     table = pq.read_table(file, columns=["partition", "offset"])
-    return list(map(Place, table.column("partition").to_pylist(), table.column("offset").to_pylist()))
+    return tuple(map(Place, table.column("partition").to_pylist(), table.column("offset").to_pylist()))
 
 
 def out_of_order(output: Path) -> list[str]:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from baton.dev.server import DevServer
 from baton.model.lease import holder_of
 from baton.queues.redis import RedisProducer
+from tests.file_sink import written
 from tests.integration.spark.chaos_driver import Place
 from tests.integration.spark.chaos_operator import Ledgers, Operator
 from tests.integration.spark.chaos_troubles import Kind, Trouble
@@ -27,6 +28,8 @@ from tests.waiting import HOUR
 ROOT = Path(__file__).parents[3]
 DRIVERS = ("driver-1", "driver-2")
 _EXECUTOR = re.compile(r"^\s*(\d+) .*CoarseGrainedExecutorBackend", re.MULTILINE)
+_WAITING = 1000
+"""Entries that may wait."""
 _FULL = 2**16
 """Bytes that Redis has more than by far."""
 
@@ -68,8 +71,10 @@ class Driver:
 class Producer:
     """Sends numbers, each once, until it is stopped."""
 
-    def __init__(self, url: str, queue: str) -> None:
+    def __init__(self, url: str, queue: str, lag: Callable[[], int]) -> None:
+        """`lag`: what was sent and is not done; while it is large enough nothing is sent."""
         self.sent = 0
+        self._lag = lag
         self._producer = RedisProducer(url, queue, patience=HOUR)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
@@ -86,6 +91,8 @@ class Producer:
 
     def _run(self) -> None:
         while not self._stopping.wait(0.1):
+            if self._lag() > _WAITING:
+                continue
             self._producer.send_many([(f"key-{number % 61}", str(number)) for number in range(self.sent, self.sent + 20)])
             self.sent += 20
 
@@ -116,7 +123,7 @@ class Chaos:
             )
             self.drivers[name] = Driver(place, folder / f"{name}.log", *links)
         self.operator = Operator(redis.url, queue, 4, server, self.ledgers)
-        self.producer = Producer(redis.url, queue)
+        self.producer = Producer(redis.url, queue, self.operator.lag)
         self._mends: list[tuple[float, Callable[[], object]]] = []
 
     def go_on(self) -> None:
@@ -128,6 +135,10 @@ class Chaos:
             mend()
         for driver in self.drivers.values():
             driver.see_to()
+
+    def rows(self) -> int:
+        """How many are in the table."""
+        return sum(written(self.table).values())
 
     def mend(self) -> None:
         """All of it now."""

@@ -20,24 +20,26 @@ class Kind(Enum):
 
 
 class Trouble(NamedTuple):
-    at: float
-    """Seconds after the first rows."""
-    lasts: float
     kind: Kind
+    pause: float
+    """Seconds after the one before."""
+    at_work: bool
+    """It waits until the fleet has got over what came before: rows have been written since."""
+    lasts: float
     dice: int
     """For whom it befalls and by how much."""
 
 
 OFTEN = (Kind.GRANTED_ON, Kind.GRANTED_ON, Kind.GRANTED_ON)
+_AT_WORK = 0.7
 _LONGEST = {Kind.DRIVER_STOPPED: 8.0, Kind.EXECUTOR_STOPPED: 8.0, Kind.API_ANSWERS_LOST: 6.0, Kind.GRANTED_ON: 1.5}
 
 
-def troubles(seed: int, seconds: float) -> Iterator[Trouble]:
-    """Each kind once at least, in the order of their times, some while others last."""
+def troubles(seed: int) -> Iterator[Trouble]:
+    """Each kind once at least; some befall a fleet at work, others one that has trouble."""
     chance = random.Random(seed)
     kinds = [*Kind, *OFTEN]
     chance.shuffle(kinds)
-    for number, kind in enumerate(kinds):
-        at = seconds * (number + chance.random()) / len(kinds)
+    for kind in kinds:
         lasts = round(chance.uniform(0.1, 1.0) * _LONGEST.get(kind, 3.0), 2)
-        yield Trouble(round(at, 2), lasts, kind, chance.randrange(1 << 30))
+        yield Trouble(kind, round(chance.uniform(0.0, 3.0), 2), chance.random() < _AT_WORK, lasts, chance.randrange(1 << 30))
