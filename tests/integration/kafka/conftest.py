@@ -46,7 +46,7 @@ class Queue:
 
     def another(self, claimant: Claimant = GROUP, *, latest: bool = False, redeliveries: int = 0) -> KafkaQueue:
         """Another operator's side of it."""
-        spec = TopicToOpen(topic=self.topic, queue="orders", latest=latest, max_redeliveries=redeliveries, dead_letters="")
+        spec = TopicToOpen(topic=self.topic, queue="orders", latest=latest, max_redeliveries=redeliveries)
         made = KafkaQueue(self.address, self.group, spec, claimant)
         self._operators.append(made)
         return made
@@ -85,12 +85,16 @@ async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
     """`make(partitions=4, latest=False, …)`: a queue whose operator's side has not been asked for anything yet."""
     made: list[Queue] = []
 
-    def one(partitions: int = 4, *, latest: bool = False, redeliveries: int = 0, **configuration: str) -> Queue:
+    def one(
+        partitions: int = 4, *, latest: bool = False, redeliveries: int = 0, unacknowledged: int = 0, **configuration: str
+    ) -> Queue:
         number = next(_names)
         topic, group = f"orders-{number}", f"shop.orders-{number}"
         broker.make_topic(topic, partitions, **configuration)
         address = KafkaAddress((broker.servers,))
-        spec = TopicToOpen(topic=topic, queue="orders", latest=latest, max_redeliveries=redeliveries, dead_letters="")
+        spec = TopicToOpen(
+            topic=topic, queue="orders", latest=latest, max_redeliveries=redeliveries, max_unacknowledged=unacknowledged
+        )
         operator = KafkaQueue(address, group, spec, GROUP)
         made.append(Queue(broker, topic, group, address, operator, Producer({**ORDERED, "bootstrap.servers": broker.servers})))
         return made[-1]

@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from baton.model.ids import Epoch, Uid
@@ -12,7 +13,7 @@ from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.protocol import Claimant, Owner, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 pytestmark = pytest.mark.integration
 
@@ -163,3 +164,85 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
         await asyncio.to_thread(reader.verify, 0, Epoch(1))
     again = await queue.granted("a", 2)
     assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]
+
+
+async def test_an_owner_whose_token_somebody_killed_and_went_takes_another(queue: Queue) -> None:
+    """As where an operator ends between its two requests, a stopped owner comes back too late, or the broker has aborted a
+    commit that took too long."""
+    queue.send("1", "2")
+    reader = await queue.granted("a", 1)
+    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset])
+    await queue.operator._transactions.init(0)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [second.offset])
+    assert await queue.committed() == 2
+    await queue.operator._transactions.init(0)
+    successor = await queue.granted("b", 2)
+    queue.send("3")
+    (third,) = await asyncio.to_thread(read, successor, 0, 2, 1)
+    assert third.value == b"3"
+
+
+async def begin_a_commit(queue: Queue, partition: int = 0) -> None:
+    """Of its owner, which ends before it has ended it."""
+    seen = await queue.operator._one(partition)
+    assert seen.record is not None
+    transactions, client = queue.operator._transactions, queue.operator._client
+    name, token = transactions._name(partition), seen.record.token
+    answer = await client.to_transactions(name, AddOffsetsToTxnRequest(name, *token, queue.group))
+    assert answer.error_code == 0
+    offsets = [(queue.topic, [(partition, seen.offset, seen.record.to_text())])]
+    answer = await client.to_group(TxnOffsetCommitRequest(name, queue.group, *token, offsets))
+    assert answer.errors[0][1][0][1] == 0
+    assert (await transactions.now((partition,)))[1] == (partition,)
+
+
+async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(queue: Queue) -> None:
+    queue.send("1")
+    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
+    await begin_a_commit(queue)
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    reader = queue.reader("b")
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    await begin_a_commit(queue)
+    assert (await queue.operator.check()).owners[0] == Owner(Uid("b"), Epoch(2))
+    await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
+    assert await queue.committed() == 1
+
+
+async def test_of_two_processes_with_one_uid_the_later_one_reads_and_the_other_is_told(queue: Queue) -> None:
+    queue.send("1", "2")
+    first = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, first, 0, 1, 2)
+    second = queue.reader("a")
+    again = await asyncio.to_thread(read, second, 0, 1, 2)
+    with pytest.raises(StaleOwner, match="read by a newer process with the same POD_UID"):
+        await asyncio.to_thread(first.ack, 0, Epoch(1), [entries[0].offset])
+    with pytest.raises(StaleOwner, match="read by a newer process with the same POD_UID"):
+        await asyncio.to_thread(first.read, 0, Epoch(1))
+    await asyncio.to_thread(second.ack, 0, Epoch(1), [entry.offset for entry in again])
+    assert await queue.committed() == 2
+
+
+async def test_members_that_speak_the_protocol_of_kip_848_are_seen(make: MakeQueue) -> None:
+    queue = make()
+    member = Consumer(
+        {
+            "bootstrap.servers": queue.broker.servers,
+            "group.id": queue.group,
+            "client.id": "the-new-consumer",
+            "group.protocol": "consumer",
+        }
+    )
+    member.subscribe([queue.topic])
+
+    def joined() -> bool:
+        member.poll(0.1)
+        return bool(member.assignment())
+
+    await asyncio.to_thread(until, joined, "it has joined")
+    with pytest.raises(QueueConflict, match=r"members of Kafka's own protocol: the-new-consumer .*Stop them"):
+        await queue.operator.ensure(None)
+    await asyncio.to_thread(member.close)
+    await queue.operator.ensure(None)
+    assert await queue.operator.grant(0, Uid("a"), Epoch(1)) == Owner(Uid("a"), Epoch(1))

@@ -218,3 +218,89 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     assert entry.value == b"new"
+
+
+async def test_what_an_earlier_process_of_the_pod_had_in_hand_comes_marked(queue: Queue) -> None:
+    queue.send("1", "2", "3")
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[0].offset])
+    again = queue.reader("a")
+    entries = await asyncio.to_thread(read, again, 0, 1, 2)
+    queue.send("4")
+    entries += await asyncio.to_thread(read, again, 0, 1, 1)
+    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", False)]
+
+
+async def test_who_lets_go_with_work_undone_says_how_far_it_had_read(queue: Queue) -> None:
+    queue.send("1", "2", "3", "4")
+    reader = await queue.granted("a", 1)
+    await asyncio.to_thread(read, reader, 0, 1, 2)
+    await asyncio.to_thread(reader.let_go, 0, Epoch(1))
+    entries = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 4)
+    assert [entry.redelivered for entry in entries] == [True, True, False, False]
+
+
+async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -> None:
+    queue = make(redeliveries=3)
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
+    queue.send("poison", "good")
+    reader = await queue.granted("a", 1)
+    (poison,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    assert await asyncio.to_thread(reader.retry, 0, Epoch(1), poison.offset, "failed")
+    successor = await queue.granted("b", 2)  # it ended with the entry in hand: that is the second
+    await asyncio.to_thread(read, successor, 0, 2, 1)
+    assert await asyncio.to_thread(successor.retry, 0, Epoch(2), poison.offset, "failed")
+    restarted = queue.reader("b")  # and that the fourth
+    (entry,) = await asyncio.to_thread(read, restarted, 0, 2, 1)
+    assert entry.value == b"good" and await queue.committed() == 1
+
+
+async def test_a_pod_has_no_more_in_hand_than_max_delivered_unacked(make: MakeQueue) -> None:
+    queue = make(unacknowledged=5)
+    for partition in (0, 1):
+        queue.send(*map(str, range(10)), partition=partition)
+    reader = await queue.granted("a", 1)
+    await queue.operator.grant(1, Uid("a"), Epoch(1))
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    more = await asyncio.to_thread(read, reader, 1, 1, 2)
+    assert not await asyncio.to_thread(reader.read, 0, Epoch(1)) and not reader.ready(0, Epoch(1))
+    await asyncio.to_thread(reader.ack, 1, Epoch(1), [entry.offset for entry in more])
+    assert len(await asyncio.to_thread(read, reader, 0, 1, 2)) == 2
+    assert not await asyncio.to_thread(reader.read, 1, Epoch(1))
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
+    assert len(await asyncio.to_thread(read, reader, 1, 1, 3)) == 3
+
+
+async def test_marks_of_transactions_are_no_lag_and_no_place_that_retention_can_take(queue: Queue) -> None:
+    producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
+    await asyncio.to_thread(producer.init_transactions, PATIENCE)
+    for commits in (True, False, True):
+        producer.begin_transaction()
+        producer.produce(queue.topic, b"committed" if commits else b"aborted", partition=0)
+        assert producer.flush(PATIENCE) == 0
+        await asyncio.to_thread(producer.commit_transaction if commits else producer.abort_transaction)
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+    assert [entry.value for entry in entries] == [b"committed", b"committed"]
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
+
+    async def all_done() -> bool:
+        assert not await asyncio.to_thread(reader.read, 0, Epoch(1))
+        return (await queue.operator.check()).lag[0] == 0
+
+    await eventually(all_done, "nothing is left to be done")
+    assert await queue.committed() == 6
+
+
+async def test_entries_that_were_deleted_before_they_were_done_are_told(queue: Queue) -> None:
+    queue.send(*map(str, range(5)))
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
+    assert (await queue.operator.check()).warnings == ()
+    admin = queue.broker.admin()
+    for future in admin.delete_records([TopicPartition(queue.topic, 0, 4)]).values():
+        future.result(PATIENCE)
+    (said,) = (await queue.operator.check()).warnings
+    assert f"partitions 0 of {queue.topic} is gone: up to 2 entries were deleted" in said and "--reset-offsets" in said

@@ -44,7 +44,7 @@ def as_user(queue: Queue, user: str, *, tls: bool = False, password: str | None 
     port = queue.broker.tls_port if tls else queue.broker.sasl_port
     ca = queue.broker.ca.read_text() if tls else ""
     where = KafkaAddress((f"127.0.0.1:{port}",), user, password or USERS[user], tls=tls, ca=ca)
-    spec = TopicToOpen(topic=queue.topic, queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    spec = TopicToOpen(topic=queue.topic, queue="orders")
     return KafkaQueue(where, queue.group, spec, GROUP)
 
 
@@ -103,18 +103,18 @@ async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue
 
 async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Queue) -> None:
     assert "refuses the user operator: correct the user, the password" in await refusal(as_user(queue, "operator", password="no"))
-    spec = TopicToOpen(topic=queue.topic, queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    spec = TopicToOpen(topic=queue.topic, queue="orders")
     nowhere = KafkaQueue(KafkaAddress(("127.0.0.1:1",)), queue.group, spec, GROUP)
     assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(nowhere)
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(queue: Queue) -> None:
     where = KafkaAddress((f"127.0.0.1:{queue.broker.tls_port}",), "operator", USERS["operator"], tls=True)
-    spec = TopicToOpen(topic=queue.topic, queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    spec = TopicToOpen(topic=queue.topic, queue="orders")
     assert "shows a certificate that is not trusted" in await refusal(KafkaQueue(where, queue.group, spec, GROUP))
 
 
 async def test_a_topic_that_there_is_not(queue: Queue) -> None:
-    spec = TopicToOpen(topic="nowhere", queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    spec = TopicToOpen(topic="nowhere", queue="orders")
     said = await refusal(KafkaQueue(queue.address, queue.group, spec, GROUP))
     assert "there is no topic nowhere" in said and "create it, or correct spec.source.kafka.topic" in said

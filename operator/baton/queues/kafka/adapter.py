@@ -3,17 +3,17 @@
 import asyncio
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from baton.model.ids import Epoch, Uid
+from baton.model.ranges import format_numbers
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Code, StaleToken
+from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
+from baton.queues.kafka.members import refuse_members
+from baton.queues.kafka.positions_in_log import lag, lost_entries
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions
@@ -25,8 +25,6 @@ _PAUSE = 0.02
 """and seconds between the first two of them."""
 _ELECTS_WITHIN = 2.0
 """Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
-_NO_SUCH_GROUP = 69
-"""Nobody has committed or joined yet; or its members speak the protocol of KIP-848."""
 _NOBODY = Owner(None, Epoch(0))
 
 
@@ -37,10 +35,12 @@ class TopicToOpen:
     topic: str
     queue: str
     """The PartitionedQueue's name."""
-    latest: bool
+    latest: bool = False
     """A group that has committed nothing begins at the end."""
-    max_redeliveries: int
-    dead_letters: str
+    max_redeliveries: int = 0
+    max_unacknowledged: int = 0
+    """0: any number."""
+    dead_letters: str = ""
     """The topic for dead letters; empty: the default."""
 
 
@@ -66,12 +66,17 @@ class KafkaQueue:
         topic = self._topic = await describe(self._client, self._spec.topic)
         committed = await self._committed(topic)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
-        return QueueCheck(topic.topic_id, topic.partitions, owners, await self._lag(topic, committed))
+        ends, begins = await asyncio.gather(
+            offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END)),
+            offsets(self._client, topic, dict.fromkeys(committed, LogEnd.BEGINNING)),
+        )
+        lost = lost_entries(committed, begins)
+        return QueueCheck(topic.topic_id, topic.partitions, owners, lag(committed, begins, ends), warnings=self._told_of(lost))
 
     async def ensure(self, count: int | None) -> None:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group."""
         topic = self._topic = await describe(self._client, self._spec.topic)
-        await self._refuse_members()
+        await refuse_members(self._client, topic.name)
         committed = await self._committed(topic)
         for one in committed.values():
             self._refuse_group(one.record)
@@ -93,10 +98,11 @@ class KafkaQueue:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         for tries in range(_TRIES):
-            seen = await self._one(partition)
-            if seen.record is not None and seen.record.epoch >= epoch:
-                self._refuse_group(seen.record)
-                return Owner(seen.record.uid, seen.record.epoch)
+            now, _ = await self._transactions.now((partition,))  # a commit that is under way is not waited for
+            record = now[partition].record if partition in now else None
+            if record is not None and record.epoch >= epoch:
+                self._refuse_group(record)
+                return Owner(record.uid, record.epoch)
             try:
                 return await self._granted(partition, uid, epoch)
             except StaleToken:  # another operator grants: it goes first
@@ -107,10 +113,8 @@ class KafkaQueue:
         topic = await describe(self._client, self._spec.topic)
         for partition, seen in (await self._committed(topic)).items():
             if seen.record is not None and seen.record.group == self._claimant.uid:
-                token = await self._transactions.init(partition)
-                given_up = replace(seen.record, group="", uid=None, token=token, released=True)
                 try:
-                    await self._transactions.commit(partition, (await self._one(partition)).offset, given_up)
+                    await self._transactions.renewed(partition, _given_up)
                 except StaleToken:
                     raise self._others_grant(partition) from None
 
@@ -123,7 +127,7 @@ class KafkaQueue:
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
-        seen = await self._one(partition)
+        seen = await self._transactions.stable(partition)
         self._refuse_group(seen.record)
         offset, record = await self._next(partition, uid, epoch, token, seen)
         await self._transactions.commit(partition, offset, record)
@@ -145,9 +149,11 @@ class KafkaQueue:
             topic_id=topic.topic_id,
             token=token,
             first=self._first if self._first is not None else topic.partitions,
-            again=await self._again(topic, partition, before if same else None),
+            again=await self._again(topic, partition, before) if before is not None and same else 0,
+            tries=before.tries if before is not None and same else {},
             released=uid is None,
             most=self._spec.max_redeliveries,
+            unacked=self._spec.max_unacknowledged,
             dead_letters=self._spec.dead_letters,
         )
         return offset, record
@@ -166,12 +172,12 @@ class KafkaQueue:
             )
         return found[partition]
 
-    async def _again(self, topic: Topic, partition: int, before: Record | None) -> int:
-        """How far an owner may have read that did not let go: nobody else knows, so it may be all that there is."""
-        if before is None or before.released:
-            return before.again if before is not None else 0
+    async def _again(self, topic: Topic, partition: int, before: Record) -> int:
+        """How far an owner may have read that did not let go."""
+        if before.released or not before.reader:
+            return before.again
         found = await offsets(self._client, topic, {partition: LogEnd.END})
-        return max(before.again, found.get(partition, 0))
+        return before.handed_over(found.get(partition, before.reserved))
 
     # -- what is there
 
@@ -192,13 +198,16 @@ class KafkaQueue:
             return _NOBODY
         return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
 
-    async def _lag(self, topic: Topic, committed: Mapping[int, Committed]) -> dict[int, int]:
-        behind = {number: LogEnd.BEGINNING for number, one in committed.items() if one.offset < 0}
-        ends, begins = await asyncio.gather(
-            offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END)), offsets(self._client, topic, behind)
+    def _told_of(self, lost: Mapping[int, int]) -> tuple[str, ...]:
+        if not lost:
+            return ()
+        where = format_numbers(lost)
+        return (
+            f"{self._client.address.place}: the place of the group {self._client.group} in partitions {where} of "
+            f"{self._spec.topic} is gone: up to {sum(lost.values())} entries were deleted before they were done, by the topic's "
+            "retention or by somebody. Their owners wait: set the place again by kafka-consumer-groups.sh --reset-offsets, as "
+            "the guide to Kafka says, and keep entries longer",
         )
-        at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
-        return {number: max(0, end - at[number]) for number, end in ends.items()}
 
     # -- who else is there
 
@@ -218,22 +227,6 @@ class KafkaQueue:
             f"make queue {self._spec.queue} with another spec.source.kafka.groupId"
         )
 
-    async def _refuse_members(self) -> None:
-        """Members of Kafka's own protocol would read the same, and commit over the owner records."""
-        group = self._client.group
-        members: Sequence[Any] = ()
 
-        async def ask() -> int:
-            nonlocal members
-            answer = await self._client.to_group(DescribeGroupsRequest([group]))
-            code, _, _, _, _, members, *_ = answer.groups[0]
-            return Code.NONE if code == _NO_SUCH_GROUP else int(code)
-
-        await self._client.until_taken("the question for the group's members", ask, self._spec.topic)
-        others = sorted({f"{one[1]} ({one[2].lstrip('/')})" for one in members if one[1] != CLIENT_ID})
-        if others:
-            named = ", ".join(others[:3])
-            raise QueueConflict(
-                f"The group {group} of {self._client.address.place} has members of Kafka's own protocol: {named}. Stop them; "
-                "work begins when they are gone, where they have left off"
-            )
+def _given_up(seen: Committed) -> Record | None:
+    return replace(seen.record, group="", uid=None, released=True) if seen.record is not None else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
@@ -24,6 +24,10 @@ PASSES_WITHIN = 5.0
 """for which one is asked again that is refused for a moment."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
+
+
+class TooOld(QueueUnreachable):
+    """The brokers do not know a request."""
 
 
 class KafkaClient:
@@ -105,6 +109,8 @@ class KafkaClient:
         client = await self._connected()
         try:
             return await client.send(node, request, group=lane)
+        except IncompatibleBrokerVersion:
+            raise TooOld(f"{self.address.place} is too old: take Kafka 2.8, or a later one") from None
         except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             raise await self._lost(client, error) from None
 

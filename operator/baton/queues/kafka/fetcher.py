@@ -41,7 +41,7 @@ def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
-        "enable.partition.eof": False,
+        "enable.partition.eof": True,
     }
 
 
@@ -51,6 +51,8 @@ class _Fetched:
     def __init__(self) -> None:
         self.messages: deque[Message] = deque()
         self.size = 0
+        self.end: int | None = None
+        """Where the log ended when nothing was left to be fetched; None: there is more since."""
         self.resting = False
         """It is not fetched: there is enough."""
         self.failure: str | None = None
@@ -92,9 +94,21 @@ class Fetcher:
             if self._fetched.pop(partition, None) is not None:
                 self._changes.append(lambda: self._unassign(partition))
 
-    def take(self, partition: int, count: int, most_bytes: int) -> list[Message]:
-        """The next ones, in order: no more than so many, nor with more bytes, but one if there is one. Raises QueueUnreachable
-        where there are none because something is wrong."""
+    def next(self, partition: int) -> int | None:
+        """The offset of the next one; None: there is none."""
+        with self._news:
+            fetched = self._fetched.get(partition)
+            return fetched.messages[0].offset() if fetched is not None and fetched.messages else None
+
+    def end_of_log(self, partition: int) -> int | None:
+        """Where it is, if all that was before it is taken."""
+        with self._news:
+            fetched = self._fetched.get(partition)
+            return fetched.end if fetched is not None and not fetched.messages else None
+
+    def take(self, partition: int, count: int, most_bytes: int, before: int) -> list[Message]:
+        """The next ones, in order: no more than so many, nor with more bytes, but one if there is one; none from the offset
+        `before` on. Raises QueueUnreachable where there are none because something is wrong."""
         with self._news:
             fetched = self._fetched.get(partition)
             if fetched is None:
@@ -102,15 +116,16 @@ class Fetcher:
             taken: list[Message] = []
             while fetched.messages and len(taken) < count:
                 size = _size(fetched.messages[0])
-                if taken and size > most_bytes:
+                if (taken and size > most_bytes) or (fetched.messages[0].offset() or 0) >= before:
                     break
                 most_bytes -= size
                 fetched.size -= size
                 taken.append(fetched.messages.popleft())
-            if not taken and fetched.failure is not None and fetched.to_tell:
+            none = not taken and not fetched.messages
+            if none and fetched.failure is not None and fetched.to_tell:
                 fetched.told_at = time.monotonic()
                 raise QueueUnreachable(fetched.failure)
-            if not taken and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
+            if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
             if fetched.resting and not _plenty(fetched, share=2):
                 fetched.resting = False
@@ -189,7 +204,7 @@ class Fetcher:
                     self._failed(error, fetched, message)
                 elif fetched is not None:
                     self._trouble = None
-                    fetched.failure = None
+                    fetched.failure, fetched.end = None, None
                     fetched.messages.append(message)
                     fetched.size += _size(message)
                     if _plenty(fetched) and not fetched.resting:
@@ -202,6 +217,9 @@ class Fetcher:
     def _failed(self, error: KafkaError, fetched: _Fetched | None, message: Message) -> None:
         if fetched is None:
             self._troubled(error)
+            return
+        if error.code() == KafkaError._PARTITION_EOF:
+            fetched.end, fetched.failure = message.offset(), None
             return
         place = f"{self._topic}/{message.partition()}"
         if error.code() in _GONE:

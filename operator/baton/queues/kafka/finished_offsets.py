@@ -10,6 +10,8 @@ class FinishedOffsets:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         """Of the next entry that is not finished, or not handed out."""
+        self.end = offset
+        """Of the next entry that is not handed out."""
         self._out: deque[int] = deque()
         """Handed out, in order: from the first that is not finished."""
         self._done: set[int] = set()
@@ -22,6 +24,14 @@ class FinishedOffsets:
     def handed_out(self, offsets: Iterable[int]) -> None:
         """In order."""
         self._out.extend(offsets)
+        if self._out:
+            self.end = max(self.end, self._out[-1] + 1)
+
+    def nothing_before(self, end: int) -> None:
+        """No entry stands between what was handed out and this offset, but marks of transactions."""
+        self.end = max(self.end, end)
+        if not self._out:
+            self.offset = max(self.offset, end)
 
     def finish(self, offsets: Iterable[int]) -> bool:
         """True: there is more to commit now. What is not out is passed over."""

@@ -1,14 +1,20 @@
 """A group's offsets and the records beside them, for the threads of a consumer."""
 
+import asyncio
+import time
+from collections.abc import Callable
+
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.protocol import QueueUnreachable
 
 _WITHIN = 8.0
 """Seconds for a question, with what it takes to connect."""
+_PAUSE = 0.02
 
 
 class GroupOffsets:
@@ -27,16 +33,35 @@ class GroupOffsets:
         """The queue's: by the records of the group, where each names its queue."""
         return self._found().topic
 
-    def committed(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
-        """What is committed of each, and not about to change."""
-        return self._loop.run(self._found().committed(partitions), _WITHIN)
+    def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        """What is committed of each, but for those of which a commit is under way; and these."""
+        return self._loop.run(self._found().now(partitions), _WITHIN)
+
+    def stable(self, partition: int) -> Committed:
+        """What is committed of it, and not about to change."""
+        return self._loop.run(self._found().stable(partition), _WITHIN)
 
     def commit(self, partition: int, offset: int, record: Record, within: float | None = None) -> None:
         """Raises StaleToken where another token than the record's is in force."""
         self._loop.run(self._found().commit(partition, offset, record), within or _WITHIN)
 
+    def renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
+        """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
+        StaleToken where another has one since."""
+        self._found()
+        return self._loop.run(self._renewed(partition, change), _WITHIN)
+
     def close(self) -> None:
         self._loop.close()
+
+    async def _renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
+        transactions = self._transactions
+        assert transactions is not None
+        client = transactions.client
+        found = await offsets(client, await describe(client, transactions.topic), {partition: LogEnd.END})
+        if partition not in found:
+            raise QueueUnreachable(f"{self._address.place}: partition {partition} of {transactions.topic} has no leader")
+        return await transactions.renewed(partition, lambda seen: change(seen, found[partition]) or seen.record)
 
     def _found(self) -> PartitionTransactions:
         if self._transactions is None:
@@ -45,8 +70,14 @@ class GroupOffsets:
 
     async def _find(self) -> PartitionTransactions:
         client = KafkaClient(self._address, self._group, "baton")
-        records = [(topic, one.record) for (topic, _), one in (await committed(client)).items() if one.record is not None]
-        ours = [(record.epoch, topic) for topic, record in records if record.queue == self._queue and record.group]
+        until = time.monotonic() + PASSES_WITHIN
+        while True:
+            found, pending = await committed(client)
+            records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
+            ours = [(record.epoch, topic) for topic, record in records if record.queue == self._queue and record.group]
+            if ours or not pending or time.monotonic() >= until:
+                break
+            await asyncio.sleep(_PAUSE)  # it is just being granted
         if not ours:
             await client.close()
             raise QueueUnreachable(

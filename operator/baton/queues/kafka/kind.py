@@ -11,6 +11,7 @@ KIND = QueueKind(
     fenced=True,
     session_required=True,
     partitions_are_changed="the topic's partitions in Kafka",
+    limits_unacknowledged=True,
     operator="baton.queues.kafka.operator_side:open_queue",
     variable="BATON_KAFKA_URL",
     consumer="baton.queues.kafka.consumer_side:KafkaConsumerSide",

@@ -145,3 +145,75 @@ class TopicMetadata(Request[MetadataRequestV12]):  # type: ignore[misc] # likewi
 
     def build(self, request_struct_class: Any) -> Any:
         return request_struct_class([(NO_TOPIC_ID, self._topic, {})], False, False, {})
+
+
+_ASSIGNMENT = Schema(
+    (
+        "partitions",
+        CompactArray(("id", TopicId), ("name", _TEXT), ("numbers", CompactArray(Int32)), ("tags", TaggedFields)),
+    ),
+    ("tags", TaggedFields),
+)
+
+
+class ConsumerGroupDescribeResponseV0(Response):  # type: ignore[misc] # likewise
+    """A group of the protocol of KIP-848."""
+
+    API_KEY = 69
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "groups",
+            CompactArray(
+                ("error_code", Int16),
+                ("error_message", _TEXT),
+                ("id", _TEXT),
+                ("state", _TEXT),
+                ("epoch", Int32),
+                ("assignment_epoch", Int32),
+                ("assignor", _TEXT),
+                (
+                    "members",
+                    CompactArray(
+                        ("id", _TEXT),
+                        ("instance", _TEXT),
+                        ("rack", _TEXT),
+                        ("epoch", Int32),
+                        ("client_id", _TEXT),
+                        ("client_host", _TEXT),
+                        ("topics", CompactArray(_TEXT)),
+                        ("topic_pattern", _TEXT),
+                        ("assignment", _ASSIGNMENT),
+                        ("target", _ASSIGNMENT),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class ConsumerGroupDescribeRequestV0(RequestStruct):  # type: ignore[misc] # likewise
+    """Of one group."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 69
+    API_VERSION = 0
+    RESPONSE_TYPE = ConsumerGroupDescribeResponseV0
+    SCHEMA = Schema(("groups", CompactArray(_TEXT)), ("operations", Boolean), ("tags", TaggedFields))
+
+
+class ConsumerGroupMembers(Request[ConsumerGroupDescribeRequestV0]):  # type: ignore[misc] # likewise
+    """Who is in a group of the protocol of KIP-848."""
+
+    API_KEY = 69
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([self._group], False, {})

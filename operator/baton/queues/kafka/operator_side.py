@@ -18,6 +18,7 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
         queue=queue.name,
         latest=source.start_from is StartFrom.LATEST,
         max_redeliveries=queue.max_redeliveries,
+        max_unacknowledged=queue.max_delivered_unacked,
         dead_letters=source.dead_letter_topic or "",
     )
     group = source.group_id or claimant.group.replace("/", ".", 1)

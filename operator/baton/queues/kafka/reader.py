@@ -4,10 +4,11 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 Every commit names the token of its grant, and is refused by the broker where another is in force.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from secrets import token_hex
 from typing import cast
 
 from confluent_kafka import Message
@@ -19,10 +20,12 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.group_offsets import GroupOffsets
-from baton.queues.kafka.record import Record
+from baton.queues.kafka.read_position import ReadPosition, names, taken_up
+from baton.queues.kafka.record import Committed, Record
 from baton.queues.protocol import Owner, QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
 _LAST_WORD_WITHIN = 1.0
@@ -31,28 +34,12 @@ _SURE_FOR = 0.5
 """Seconds for which a look at the owner records is enough to hand out what was fetched."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
-_GRANTS = 3
-"""New tokens for the same owner, one after the other, before that is somebody's trouble."""
+_GRANTED_WITHIN = 0.2
+"""Seconds that an operator has between its two requests for a grant, before its owner takes a new token itself."""
+_TRIES = 5
+"""To commit, one after the other, before that is somebody's trouble."""
 _NOBODY = Owner(None, Epoch(0))
-
-
-@dataclass(slots=True)
-class _Position:
-    """Of this reader in a partition, under one epoch."""
-
-    epoch: Epoch
-    record: Record
-    progress: FinishedOffsets
-    committed: int
-    """The offset that the broker has."""
-    sure_at: float
-    committed_at: float
-    lost: Owner | None = None
-    """Whose it is now."""
-    tries: dict[int, int] = field(default_factory=dict)
-    """Failed ones, by offset."""
-    read: dict[int, Message] = field(default_factory=dict)
-    """What is in the consumer's hands, by offset: a dead letter is all of the message."""
+_ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 
 class KafkaReader:
@@ -69,7 +56,10 @@ class KafkaReader:
         self._offsets = GroupOffsets(address, group, queue)
         self._fetcher: Fetcher | None = None
         self._dead_letters = DeadLetterTopic(address)
-        self._positions: dict[int, _Position] = {}
+        self._process = token_hex(8)
+        self._silent_at = float("-inf")
+        """When the broker did not take a last word (monotonic)."""
+        self._positions: dict[int, ReadPosition] = {}
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
         self._interrupted = threading.Event()
@@ -84,12 +74,18 @@ class KafkaReader:
         position = self._of(partition, epoch)
         if time.monotonic() - position.sure_at > _SURE_FOR:
             self._look(partition)
-        assert self._fetcher is not None
-        messages = self._fetcher.take(partition, count, most_bytes)
+        most = position.most(self._in_hand)
+        if most == 0:
+            return []
+        messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
         entries = [self._entry(partition, position, message) for message in messages]
         position.progress.handed_out(int(entry.offset) for entry in entries)
         position.read.update((message.offset() or 0, message) for message in messages)
-        return entries
+        hopeless = [entry.offset for entry in entries if position.too_often(int(entry.offset))]
+        for offset in hopeless:
+            log.error("%s/%d entry %s is set aside as a dead letter: %s", self._queue, partition, offset, _ENDED)
+            self.set_aside(partition, epoch, offset, _ENDED)
+        return [entry for entry in entries if entry.offset not in hopeless]
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
         """Finish with entries. The group's offset goes over those that are finished without a gap."""
@@ -97,19 +93,22 @@ class KafkaReader:
         numbers = [int(offset) for offset in offsets]
         for number in numbers:
             position.read.pop(number, None)
-            position.tries.pop(number, None)
         ahead = position.progress.finish(numbers)
+        self._pass_marks(partition, position)
         if ahead or position.progress.offset != position.committed:
             self._commit(partition, position)
         elif time.monotonic() - position.sure_at > _SURE_FOR:
             self._look(partition)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        """Count one more delivery. False: it was one too many (maxRedeliveries), and the entry is a dead letter."""
+        """Count one more delivery, for the owners to come, too. False: it was one too many (maxRedeliveries), and the entry is a
+        dead letter."""
         position = self._of(partition, epoch)
-        self._look(partition)
-        tries = position.tries[int(offset)] = position.tries.get(int(offset), 0) + 1
-        if not position.record.most or tries <= position.record.most:
+        if not position.record.most:
+            self._look(partition)
+            return True
+        self._commit(partition, position, lambda: position.failed(int(offset)))
+        if not position.too_often(int(offset)):
             return True
         self.set_aside(partition, epoch, offset, why)
         return False
@@ -125,21 +124,22 @@ class KafkaReader:
         self.ack(partition, epoch, [offset])
 
     def let_go(self, partition: int, epoch: Epoch) -> None:
-        """Nothing more is done with what was read under this epoch. Where all of it is finished, the record says so: the next
-        owner need not wait, and gets nothing marked redelivered."""
+        """Nothing more is done with what was read under this epoch. The record says how far that was, and where all of it is
+        finished it says so: the next owner need not wait, and gets nothing marked redelivered."""
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
             return
         del self._positions[partition]
         if self._fetcher is not None:
             self._fetcher.end(partition)
-        if position.lost is not None or position.progress.unfinished:
+        if position.lost is not None or time.monotonic() - self._silent_at < _LAST_WORD_WITHIN:
             return
-        position.record = replace(position.record, released=True)
         try:
-            self._commit(partition, position, within=_LAST_WORD_WITHIN)
-        except (StaleOwner, QueueUnreachable):
-            return  # the operator waits for the Lease, or the deadline
+            self._commit(partition, position, position.left_record, within=_LAST_WORD_WITHIN)
+        except StaleOwner:
+            return
+        except QueueUnreachable:  # the operator waits for the Lease, or the deadline
+            self._silent_at = time.monotonic()
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
@@ -150,7 +150,7 @@ class KafkaReader:
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
             return position is None or position.epoch < epoch
-        return self._fetcher is not None and self._fetcher.has(partition)
+        return self._fetcher is not None and self._fetcher.has(partition) and position.most(self._in_hand) != 0
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Until there may be something to read in one of these, or an interrupt: at once for one that was not read yet."""
@@ -158,6 +158,8 @@ class KafkaReader:
         unread = {partition for partition in partitions if partition not in self._positions}
         if unread:
             return unread
+        in_hand = self._in_hand
+        partitions = [number for number in partitions if self._positions[number].most(in_hand) != 0]
         if self._fetcher is None or not partitions:
             self._interrupted.wait(timeout)
             self._interrupted.clear()
@@ -178,7 +180,7 @@ class KafkaReader:
 
     # -- positions
 
-    def _of(self, partition: int, epoch: Epoch) -> _Position:
+    def _of(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
@@ -186,67 +188,132 @@ class KafkaReader:
         if position.epoch != epoch:
             raise self._stale(partition, epoch, Owner(position.record.uid, position.epoch))
         if position.lost is not None:
-            raise self._stale(partition, epoch, position.lost)
+            raise self._stale(partition, epoch, position.lost, other_process=position.other_process)
         return position
 
-    def _begin(self, partition: int, epoch: Epoch) -> _Position:
-        """Where the group's offset is, if the record beside it names this pod at this epoch."""
+    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition:
+        """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
+        process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        offset, record = self._offsets.committed((partition,))[partition]
-        if record is None or (record.uid, record.epoch) != (self._uid, epoch):
+        for _ in range(_TRIES):
+            try:
+                seen = self._taken_up(partition, epoch)
+                break
+            except StaleToken:
+                time.sleep(_GRANTED_WITHIN / _TRIES)
+        else:
+            raise self._granted_on(partition)
+        record = seen.record
+        if not names(record, self._uid, epoch):
             raise self._stale(partition, epoch, _owner(record))
-        position = _Position(epoch, record, FinishedOffsets(offset), offset, now, now)
-        if record.released:  # by an earlier process of this pod
-            position.record = replace(record, released=False)
-            self._commit(partition, position)
+        position = ReadPosition.begun(seen, now)
         if self._fetcher is None:
             self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
-        self._fetcher.begin(partition, offset)
+        self._fetcher.begin(partition, seen.offset)
         self._positions[partition] = position
         return position
+
+    def _taken_up(self, partition: int, epoch: Epoch) -> Committed:
+        """What is committed, with this process in the record if it is the pod's. Raises StaleToken."""
+        with self._asking:
+            found, _ = self._offsets.now((partition,))
+            seen = found.get(partition)
+            if seen is not None and not names(seen.record, self._uid, epoch):
+                return seen
+            if seen is not None and seen.record is not None and not seen.record.reader:
+                record = taken_up(seen.record, seen.offset, 0, self._process)
+                self._offsets.commit(partition, seen.offset, record)
+                return seen._replace(record=record)
+
+            def change(seen: Committed, end: int) -> Record | None:
+                if seen.record is None or not names(seen.record, self._uid, epoch):
+                    return None
+                return taken_up(seen.record, seen.offset, end, self._process)
+
+            return self._offsets.renewed(partition, change)
+
+    @property
+    def _in_hand(self) -> int:
+        """Entries, of all partitions."""
+        return sum(position.progress.unfinished for position in list(self._positions.values()))
+
+    def _take(self, partition: int, position: ReadPosition, count: int, most_bytes: int) -> list[Message]:
+        assert self._fetcher is not None
+        first = self._fetcher.next(partition)
+        if first is not None and first >= position.record.reserved:
+            self._commit(partition, position, lambda: position.next_record(upto=first + count))
+        messages = self._fetcher.take(partition, count, most_bytes, position.record.reserved)
+        if not messages and self._pass_marks(partition, position):
+            self._commit(partition, position)
+        return messages
+
+    def _pass_marks(self, partition: int, position: ReadPosition) -> bool:
+        """Where everything was handed out, go over what stands behind it: marks of transactions are no entries. True: there is
+        more to commit now."""
+        end = self._fetcher.end_of_log(partition) if self._fetcher is not None else None
+        if end is None:
+            return False
+        position.progress.nothing_before(end)
+        return position.progress.offset != position.committed
 
     def _look(self, partition: int) -> None:
         """At all owner records at once. Raises StaleOwner where this partition is somebody else's."""
         with self._asking:
             asked_at = time.monotonic()
-            found = self._offsets.committed(tuple(self._positions))
-            for number, position in self._positions.items():
-                record = found[number].record
-                if record is not None and (record.uid, record.epoch) == (self._uid, position.epoch):
-                    position.record, position.sure_at = record, asked_at
-                else:
-                    position.lost = _owner(record)
+            found, pending = self._offsets.now(tuple(self._positions))
+            if partition in pending:
+                found |= {partition: self._offsets.stable(partition)}
+            for number, seen in found.items():
+                self._see(self._positions[number], seen.record, asked_at)
         position = self._positions[partition]
         if position.lost is not None:
-            raise self._stale(partition, position.epoch, position.lost)
+            raise self._stale(partition, position.epoch, position.lost, other_process=position.other_process)
 
-    def _commit(self, partition: int, position: _Position, within: float | None = None) -> None:
-        """Raises StaleOwner and QueueUnreachable."""
+    def _see(self, position: ReadPosition, record: Record | None, asked_at: float) -> None:
+        """What stands in the record."""
+        if record is not None and names(record, self._uid, position.epoch) and record.reader == self._process:
+            position.record, position.sure_at = record, asked_at
+        else:
+            position.lost = _owner(record)
+            position.other_process = names(record, self._uid, position.epoch)
+
+    def _commit(
+        self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, within: float | None = None
+    ) -> None:
+        """With what `record` answers, or the usual one. Raises StaleOwner and QueueUnreachable."""
         with self._asking:
-            for _ in range(_GRANTS):
-                asked_at, offset, record = time.monotonic(), position.progress.offset, position.record
-                if offset >= record.again:
-                    record = replace(record, again=0)
+            for _ in range(_TRIES):
+                asked_at, offset, written = time.monotonic(), position.progress.offset, (record or position.next_record)()
                 try:
-                    self._offsets.commit(partition, offset, record, within)
+                    self._offsets.commit(partition, offset, written, within)
                 except StaleToken:
-                    self._follow(partition, position, record)
+                    self._follow(partition, position, written)
                     continue
                 position.committed, position.committed_at, position.sure_at = offset, time.monotonic(), asked_at
+                position.record = written
                 return
-        raise QueueUnreachable(
+        raise self._granted_on(partition)
+
+    def _follow(self, partition: int, position: ReadPosition, tried: Record) -> None:
+        """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
+        was refused, whoever has taken another is between two requests, or has ended there."""
+        record = self._offsets.stable(partition).record
+        if record is not None and record.token == tried.token:
+            time.sleep(_GRANTED_WITHIN)
+            record = self._offsets.stable(partition).record
+            if record is not None and record.token == tried.token and names(record, self._uid, position.epoch):
+                try:
+                    record = self._offsets.renewed(partition, lambda seen, end: None).record
+                except StaleToken:
+                    return  # it was only slow
+        self._see(position, record, time.monotonic())
+        if position.lost is not None:
+            raise self._stale(partition, position.epoch, position.lost, other_process=position.other_process)
+
+    def _granted_on(self, partition: int) -> QueueUnreachable:
+        return QueueUnreachable(
             f"{self._address.place}: {self._queue}/{partition} is granted again and again: see that only one operator does"
         )
-
-    def _follow(self, partition: int, position: _Position, tried: Record) -> None:
-        """Another token is in force: it is this owner's own where the record names it still."""
-        record = self._offsets.committed((partition,))[partition].record
-        if record is None or (record.uid, record.epoch) != (self._uid, position.epoch):
-            position.lost = _owner(record)
-            raise self._stale(partition, position.epoch, position.lost)
-        if record.token == tried.token:
-            raise QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is just being granted")
-        position.record = replace(record, released=tried.released)
 
     def _commit_idle(self) -> None:
         due = time.monotonic() - _AGAIN_AFTER
@@ -254,10 +321,10 @@ class KafkaReader:
             if position.committed_at < due and position.lost is None:
                 self._commit(partition, position)
 
-    def _stale(self, partition: int, epoch: Epoch, owner: Owner) -> StaleOwner:
-        return StaleOwner(partition, self._uid, epoch, owner)
+    def _stale(self, partition: int, epoch: Epoch, owner: Owner, *, other_process: bool = False) -> StaleOwner:
+        return StaleOwner(partition, self._uid, epoch, owner, other_process=other_process)
 
-    def _entry(self, partition: int, position: _Position, message: Message) -> Entry:
+    def _entry(self, partition: int, position: ReadPosition, message: Message) -> Entry:
         offset = message.offset() or 0
         return Entry(
             self._queue,

@@ -4,7 +4,9 @@ The record and the offset are one value at the broker, so that no commit can mov
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from baton.model.ids import Epoch, Uid
@@ -12,6 +14,8 @@ from baton.model.ids import Epoch, Uid
 LONGEST = 4095
 """Characters that a broker takes by default (offset.metadata.max.bytes is 4,096)."""
 _VERSION = 1
+_MOST_TRIES = 50
+"""Entries of which it is written down how often they failed: those that come first."""
 
 
 class Token(NamedTuple):
@@ -36,12 +40,21 @@ class Record:
     token: Token
     first: int
     """How many partitions the topic had when the group began: later ones are read from their beginning."""
+    reader: str = ""
+    """The process that reads as the owner; empty: none does yet."""
+    reserved: int = 0
+    """It hands out no entry from this offset on before it has written a higher one: what else it may have read nobody needs to
+    fear."""
     again: int = 0
-    """Entries before this offset may have been handed out to an owner that did not let go."""
+    """Entries before this offset may have been handed out to a process that did not let go."""
+    tries: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How often entries have failed, or had a process end on them, by offset."""
     released: bool = False
     """The owner has let go, and was done with all that it had."""
     most: int = 0
     """Redeliveries after which an entry becomes a dead letter; 0: any number."""
+    unacked: int = 0
+    """Entries that a pod may have in hand, of all the queue's partitions; 0: any number."""
     dead_letters: str = ""
     """The topic for dead letters."""
 
@@ -57,11 +70,28 @@ class Record:
             "token": self.token,
             "first": self.first,
         }
-        fields |= {"again": self.again} if self.again else {}
-        fields |= {"released": True} if self.released else {}
-        fields |= {"most": self.most} if self.most else {}
-        fields |= {"dead": self.dead_letters} if self.dead_letters else {}
+        more: dict[str, Any] = {
+            "reader": self.reader,
+            "reserved": self.reserved,
+            "again": self.again,
+            "tries": [list(one) for one in sorted(self.tries.items())[:_MOST_TRIES]],
+            "released": self.released,
+            "most": self.most,
+            "unacked": self.unacked,
+            "dead": self.dead_letters,
+        }
+        fields |= {name: value for name, value in more.items() if value}
         return json.dumps(fields, separators=(",", ":"))
+
+    def handed_over(self, end: int) -> int:
+        """What `again` is for the next process: `end` is where the log ends, and nobody has read beyond."""
+        left_behind = bool(self.reader) and not self.released
+        return max(self.again, min(self.reserved, end) if left_behind else 0)
+
+    def at(self, offset: int) -> "Record":
+        """Without what says something of entries before the offset."""
+        tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
+        return replace(self, again=self.again if offset < self.again else 0, tries=tries)
 
 
 class Committed(NamedTuple):
@@ -86,26 +116,39 @@ def read(text: str | None) -> Record | None:
 
 def _record(fields: dict[str, Any]) -> Record | None:
     group, queue, uid = fields.get("group"), fields.get("queue"), fields.get("uid")
-    epoch, topic, token, first = fields.get("epoch"), fields.get("topic"), fields.get("token"), fields.get("first")
-    again, most, dead = fields.get("again", 0), fields.get("most", 0), fields.get("dead", "")
-    numbers = (epoch, first, again, most, *(token if isinstance(token, list) else ()))
-    if (
-        not all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63 for number in numbers)
-        or len(numbers) != 6
-    ):
+    topic, dead, reader = fields.get("topic"), fields.get("dead", ""), fields.get("reader", "")
+    epoch, token, first = fields.get("epoch"), _numbers(fields.get("token"), 2), fields.get("first")
+    more = [fields.get(name, 0) for name in ("reserved", "again", "most", "unacked")]
+    tries = fields.get("tries", [])
+    if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
         return None
-    if not all(isinstance(word, str) for word in (group, queue, topic, dead, uid or "")):
+    if token is None or not _are_numbers((epoch, first, *more)):
         return None
+    if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, uid or "")):
+        return None
+    reserved, again, most, unacked = more
     return Record(
         group=fields["group"],
         queue=fields["queue"],
         uid=None if uid is None else Uid(uid),
         epoch=Epoch(fields["epoch"]),
         topic_id=fields["topic"],
-        token=Token(*fields["token"]),
+        token=Token(*token),
         first=fields["first"],
+        reader=reader,
+        reserved=reserved,
         again=again,
+        tries=dict(tries),
         released=fields.get("released") is True,
         most=most,
+        unacked=unacked,
         dead_letters=dead,
     )
+
+
+def _numbers(value: object, count: int) -> list[int] | None:
+    return value if isinstance(value, list) and len(value) == count and _are_numbers(value) else None
+
+
+def _are_numbers(values: Iterable[object]) -> bool:
+    return all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**63 for one in values)

@@ -4,6 +4,10 @@ A transaction with one offset in it: the broker refuses it where another init of
 token was given. Each step may be repeated: a commit that timed out is in doubt, not failed.
 """
 
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from aiokafka.protocol.transaction import (
@@ -13,12 +17,18 @@ from aiokafka.protocol.transaction import (
     TxnOffsetCommitRequest,
 )
 
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.answers import Code, StaleToken
+from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
 from baton.queues.kafka.messages import StableOffsets
 from baton.queues.kafka.record import Committed, Record, Token, read
 
 _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts a commit that nobody ends."""
+_ENDS_WITHIN = 1.0
+"""Seconds after which a commit that is under way is taken for one whose process has ended, or sleeps,"""
+_PAUSE = 0.005
+"""and between the first two looks at it."""
+_TRIES = 5
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
@@ -69,9 +79,53 @@ class PartitionTransactions:
         await self.client.until_taken("EndTxn", end, self.topic, name)
 
     async def committed(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
-        """What is committed of each, and not about to change."""
-        found = await committed(self.client, self.topic, partitions)
-        return {partition: found.get((self.topic, partition), Committed(-1, None)) for partition in partitions}
+        """What is committed of each, and not about to change. A commit that nobody ends is aborted."""
+        found: dict[int, Committed] = {}
+        for _ in range(_TRIES):
+            found, pending = await self._settled(partitions, _ENDS_WITHIN)
+            try:
+                return found | {partition: await self.renewed(partition) for partition in pending}
+            except StaleToken:
+                continue  # somebody else has aborted it
+        raise self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)
+
+    async def stable(self, partition: int) -> Committed:
+        """The same of one; a commit that is under way is waited for."""
+        found, pending = await self._settled((partition,), PASSES_WITHIN)
+        if pending:
+            raise self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)
+        return found[partition]
+
+    async def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        """What is committed, but for those of which a commit is under way; and these."""
+        found, pending = await committed(self.client, self.topic, partitions)
+        those = tuple(number for name, number in pending if name == self.topic)
+        nothing = Committed(-1, None)
+        return {number: found.get((self.topic, number), nothing) for number in partitions if number not in those}, those
+
+    async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
+        """A new token, with the record as it is, or as `change` says: what is under way is aborted, and whoever has an earlier
+        token looks at the record. So nobody who comes too late can leave a record that names a dead token, unless he ends
+        between two requests; then whom the record names does the same. Raises StaleToken where another did so since."""
+        token = await self.init(partition)
+        seen = await self.stable(partition)
+        record = change(seen)
+        if record is None:
+            return seen
+        record = replace(record, token=token)
+        await self.commit(partition, seen.offset, record)
+        return Committed(seen.offset, record)
+
+    async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        """As `now`, after so many seconds for what is under way to end."""
+        until, pause = time.monotonic() + within, _PAUSE
+        found, pending = await self.now(partitions)
+        while pending and time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 10 * _PAUSE)
+            more, pending = await self.now(pending)
+            found |= more
+        return found, pending
 
     def _name(self, partition: int) -> str:
         return transactional_id(self.client.group, self.topic, partition)
@@ -79,18 +133,25 @@ class PartitionTransactions:
 
 async def committed(
     client: KafkaClient, topic: str | None = None, partitions: tuple[int, ...] = ()
-) -> dict[tuple[str, int], Committed]:
-    """By topic and partition; without a topic, of all that the group has."""
+) -> tuple[dict[tuple[str, int], Committed], list[tuple[str, int]]]:
+    """By topic and partition; without a topic, of all that the group has. Without those of which a commit is under way; and
+    these."""
     found: dict[tuple[str, int], Committed] = {}
+    pending: list[tuple[str, int]] = []
 
     async def ask() -> int:
+        found.clear()
+        pending.clear()
         answer = await client.to_group(StableOffsets(client.group, topic, partitions))
         worst = int(answer.error_code)
         for name, those, _ in answer.topics:
             for number, offset, _, text, code, _ in those:
+                if code == Code.UNSTABLE_OFFSET_COMMIT:
+                    pending.append((name, number))
+                    continue
                 worst = worst or int(code)
                 found[name, number] = Committed(offset, read(text))
         return worst
 
     await client.until_taken("OffsetFetch", ask, topic or "")
-    return found
+    return found, pending

@@ -41,7 +41,7 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
     await start(world, "one").leads()
     broker.make_topic("orders", 8)
     await made(world, broker, "orders", maxHandoffSeconds=10)
-    spec = TopicToOpen(topic="orders", queue="orders", latest=False, max_redeliveries=0, dead_letters="")
+    spec = TopicToOpen(topic="orders", queue="orders")
     looking = KafkaQueue(KafkaAddress((broker.servers,)), "on-kafka.orders", spec, Claimant("who only looks", ""))
     with KafkaFleet(world, kubeconfig, broker, "orders", "orders", tmp_path) as fleet:
 

@@ -27,3 +27,13 @@ def test_it_says_whether_there_is_more_to_commit() -> None:
     assert finished.finish([0])
     assert not finished.finish([0, 1, 7])
     assert finished.finish([2]) and finished.offset == 3
+
+
+def test_marks_behind_what_is_finished_are_gone_over_and_never_what_is_not() -> None:
+    progress = FinishedOffsets(3)
+    progress.handed_out([3])
+    progress.nothing_before(6)
+    assert (progress.offset, progress.end) == (3, 6)
+    progress.finish([3])
+    progress.nothing_before(6)
+    assert progress.offset == 6

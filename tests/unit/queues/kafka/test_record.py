@@ -1,6 +1,8 @@
 """The owner record as it stands beside an offset: what is Baton's is read, and nothing else."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,11 +17,18 @@ RECORD = Record(
     topic_id="0" * 32,
     token=Token(12, 3),
     first=4,
+    reader="a-process",
+    reserved=12,
     again=9,
+    tries={3: 1, 8: 2},
     released=True,
     most=2,
+    unacked=500,
     dead_letters="dead",
 )
+
+
+TRIES: list[object] = [{}, [[1]], [[1, -1]], [[1, 2]] * 51]
 
 
 def test_what_is_written_is_read() -> None:
@@ -48,8 +57,35 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         "x" * 100_000,
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": -1}, {"epoch": True}, {"token": [1]})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"uid": 5}, {"topic": None}, {"first": "4"})),
-        json.dumps(json.loads(RECORD.to_text()) | {"epoch": 2**63}),
+        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**63}, {"reader": 1}, {"again": "9"})),
+        *(json.dumps(json.loads(RECORD.to_text()) | {"tries": tries}) for tries in TRIES),
     ],
 )
 def test_what_does_not_parse_is_not_batons(text: str | None) -> None:
     assert read(text) is None
+
+
+def test_only_so_many_failures_are_written_down_that_the_record_stays_short() -> None:
+    many = replace(RECORD, tries={10**12 + offset: 10**6 for offset in range(500)})
+    text = many.to_text()
+    found = read(text)
+    assert len(text) < LONGEST and found is not None
+    assert sorted(found.tries) == [10**12 + offset for offset in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ({}, 9),  # it let go
+        ({"released": False}, 12),  # it may have handed out what it had reserved,
+        ({"released": False, "reserved": 40}, 20),  # but no more than there was
+        ({"released": False, "reader": ""}, 9),  # nobody read
+    ],
+)
+def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[str, Any], again: int) -> None:
+    assert replace(RECORD, **change).handed_over(20) == again
+
+
+def test_what_is_said_of_entries_that_are_finished_is_dropped() -> None:
+    assert replace(RECORD, tries={3: 1, 8: 2}).at(8).tries == {8: 2}
+    assert RECORD.at(8).again == 9 and RECORD.at(9).again == 0

@@ -1,0 +1,17 @@
+"""Where a group is in the logs of a topic's partitions: what is still to be done, and what cannot be done any more. Pure."""
+
+from collections.abc import Mapping
+
+from baton.queues.kafka.record import Committed
+
+
+def lag(committed: Mapping[int, Committed], begins: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+    """Entries that are not done, of each partition whose log's end is known."""
+    at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
+    return {number: max(0, end - max(at[number], begins.get(number, 0))) for number, end in ends.items()}
+
+
+def lost_entries(committed: Mapping[int, Committed], begins: Mapping[int, int]) -> dict[int, int]:
+    """Of each partition of which entries were deleted that the group had not done, how many that are at most."""
+    found = {number: begins.get(number, 0) - one.offset for number, one in committed.items() if one.offset >= 0}
+    return {number: count for number, count in sorted(found.items()) if count > 0}

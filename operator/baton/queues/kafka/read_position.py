@@ -1,0 +1,84 @@
+"""Where a reader is in a partition: what it was handed out, what it may be, and what is written into the record. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from confluent_kafka import Message
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.finished_offsets import FinishedOffsets
+from baton.queues.kafka.record import Committed, Record
+from baton.queues.protocol import Owner
+
+AHEAD = 1000
+"""Offsets beyond what was handed out that a record reserves: so many entries are marked redelivered without need, at most, where
+a process ends without a word."""
+
+
+@dataclass(slots=True)
+class ReadPosition:
+    """Of one process, under one epoch."""
+
+    epoch: Epoch
+    record: Record
+    progress: FinishedOffsets
+    committed: int
+    """The offset that the broker has."""
+    sure_at: float
+    committed_at: float
+    lost: Owner | None = None
+    """Whose it is now;"""
+    other_process: bool = False
+    """of this pod's, another process reads it."""
+    read: dict[int, Message] = field(default_factory=dict)
+    """What is in the consumer's hands, by offset: a dead letter is all of the message."""
+
+    @classmethod
+    def begun(cls, seen: Committed, now: float) -> "ReadPosition":
+        """Where the record names this process."""
+        record = seen.record
+        assert record is not None
+        return cls(record.epoch, record, FinishedOffsets(seen.offset), seen.offset, now, now)
+
+    def most(self, in_hand: int) -> int | None:
+        """How many entries may be handed out, where the pod has so many in hand; None: any number.
+
+        One by one where an entry may be the one on which the process before has ended: only the entry at the committed offset
+        is known to be one of those that were in hand."""
+        left = max(0, self.record.unacked - in_hand) if self.record.unacked else None
+        if self.record.most and self.progress.end < self.record.again:
+            alone = 0 if self.progress.unfinished else 1
+            return alone if left is None else min(left, alone)
+        return left
+
+    def next_record(self, *, upto: int = 0) -> Record:
+        """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
+        reserved = max(self.record.reserved, self.progress.end + AHEAD, upto)
+        return replace(self.record.at(self.progress.offset), reserved=reserved)
+
+    def left_record(self) -> Record:
+        """The last one."""
+        return replace(self.record.at(self.progress.offset), reserved=self.progress.end, released=not self.progress.unfinished)
+
+    def failed(self, offset: int) -> Record:
+        """An entry has failed once more."""
+        tries: Mapping[int, int] = {**self.record.tries, offset: self.record.tries.get(offset, 0) + 1}
+        return replace(self.record, tries=tries)
+
+    def too_often(self, offset: int) -> bool:
+        return bool(self.record.most) and self.record.tries.get(offset, 0) > self.record.most
+
+
+def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
+    """Whether the record names this owner."""
+    return record is not None and (record.uid, record.epoch) == (uid, epoch)
+
+
+def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
+    """By a process that begins to read; `end` is where the log ends. A process that ended without a word may have ended by what
+    it had in hand: that counts as a try of the first of its entries."""
+    again = record.handed_over(end)
+    tries = {entry: count for entry, count in record.tries.items() if entry >= offset}
+    if offset < again:
+        tries[offset] = tries.get(offset, 0) + 1
+    return replace(record, reader=reader, reserved=offset + AHEAD, again=again, tries=tries, released=False)

@@ -1,0 +1,29 @@
+"""`python -m tests.integration.kafka.stress --rounds 500 --seed 1`: as the test does, for longer."""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+from tests.integration.kafka.stress.rounds import rounds
+from tests.kafka_broker import KafkaBroker
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with KafkaBroker() as broker, tempfile.TemporaryDirectory() as folder:
+        broker.make_topic("stress", 4)
+        begun = time.monotonic()
+        found, count, said = asyncio.run(rounds(broker.servers, "stress", Path(folder), options.rounds, options.seed))
+        print(f"{options.rounds} rounds in {time.monotonic() - begun:.0f} s, {count} entries handled")
+        for name, what in zip(found._fields, found, strict=True):
+            print(f"{name}: {len(what)} {list(what)[:5]}")
+        print(said[-2000:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""An owner: it reads what it is told that it owns, and writes down what it has handled and what was taken of it.
+
+Standard input says `partition epoch`, a line for each grant. OUTPUT is a file of all owners, so it has an order.
+"""
+
+import os
+import sys
+import threading
+from queue import Empty, SimpleQueue
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.kafka.address import read
+from baton.queues.kafka.reader import KafkaReader
+from baton.queues.protocol import QueueUnreachable
+
+_AT_ONCE = 5
+
+
+class Owner:
+    """What one process owns, and its file."""
+
+    def __init__(self) -> None:
+        uid = Uid(os.environ["POD_UID"])
+        self._reader = KafkaReader(read(os.environ["URL"]), os.environ["GROUP"], QueueName("orders"), uid)
+        self._output = os.open(os.environ["OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._owned: dict[int, Epoch] = {}
+        self._told: SimpleQueue[str] = SimpleQueue()
+
+    def listen(self) -> None:
+        for line in sys.stdin:
+            self._told.put(line)
+
+    def run(self) -> None:
+        while True:
+            self._hear()
+            for partition, epoch in list(self._owned.items()):
+                try:
+                    self._turn(partition, epoch)
+                except StaleOwner:
+                    self._reader.let_go(partition, epoch)
+                    del self._owned[partition]
+                except QueueUnreachable as problem:
+                    print(partition, epoch, problem, file=sys.stderr, flush=True)
+            self._reader.wait(list(self._owned), 0.02)
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                partition, epoch = map(int, self._told.get(block=not self._owned).split())
+                self._owned[partition] = Epoch(epoch)
+        except Empty:
+            return
+
+    def _turn(self, partition: int, epoch: Epoch) -> None:
+        entries = self._reader.read(partition, epoch, _AT_ONCE)
+        for entry in entries:
+            self._say("handled", partition, epoch, entry.offset, int(entry.redelivered))
+        if entries:
+            self._reader.ack(partition, epoch, [entry.offset for entry in entries])
+            self._say("taken", partition, epoch, int(entries[-1].offset) + 1, 0)
+
+    def _say(self, *words: object) -> None:
+        os.write(self._output, (" ".join(map(str, words)) + "\n").encode())
+
+
+def main() -> None:
+    owner = Owner()
+    threading.Thread(target=owner.listen, daemon=True).start()
+    owner.run()
+
+
+if __name__ == "__main__":
+    main()

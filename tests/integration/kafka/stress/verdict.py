@@ -1,0 +1,68 @@
+"""What owners' lines show. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Line(NamedTuple):
+    """Of the file that all owners write."""
+
+    what: str
+    """handled: an entry; taken: a commit was accepted, up to `offset`."""
+    partition: int
+    epoch: int
+    offset: int
+    redelivered: bool
+
+
+def lines(text: str) -> list[Line]:
+    """A line that its process did not end is left out."""
+    split = (line.split() for line in text.splitlines())
+    return [Line(what, int(number), int(epoch), int(offset), again == "1") for what, number, epoch, offset, again in split]
+
+
+class Verdict(NamedTuple):
+    """What is wrong; all empty: nothing."""
+
+    stale: list[Line]
+    """Commits that were accepted though a later owner had begun before them."""
+    lost: dict[int, int]
+    """Entries of a partition that no owner has handled."""
+    overtaken: list[Line]
+    """Handled for the first time by the owner of then, though an earlier one had not been."""
+    unmarked: list[Line]
+    """Handled again by the owner of then, and not marked redelivered. What somebody handles that is no owner any more does not
+    count: reading cannot be refused, and its owner cannot know."""
+
+
+def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
+    """From all lines in their order, and how many were sent to each partition."""
+    first: dict[tuple[int, int], int] = {}
+    taken: defaultdict[tuple[int, int], list[Line]] = defaultdict(list)
+    reached: defaultdict[int, int] = defaultdict(int)
+    newest: defaultdict[int, int] = defaultdict(int)
+    overtaken, unmarked = [], []
+    for line in found:
+        number = line.partition
+        if line.what == "taken":
+            taken[number, line.epoch].append(line)
+            continue
+        first.setdefault((number, line.epoch), line.offset)
+        rightful = line.epoch >= newest[number]
+        if not rightful:
+            continue
+        newest[number] = line.epoch
+        if line.offset < reached[number] and not line.redelivered:
+            unmarked.append(line)
+        if line.offset > reached[number]:
+            overtaken.append(line)
+        reached[number] = max(reached[number], line.offset + 1)
+    stale = [
+        line
+        for (number, epoch), those in taken.items()
+        for line in those
+        if any(line.offset > begun for (other, later), begun in first.items() if other == number and later > epoch)
+    ]
+    lost = {number: count - reached[number] for number, count in sent.items() if reached[number] < count}
+    return Verdict(stale, lost, overtaken, unmarked)

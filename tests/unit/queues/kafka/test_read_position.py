@@ -1,0 +1,55 @@
+"""What a reader may be handed out, and what it leaves in the record."""
+
+from dataclasses import replace
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.read_position import AHEAD, ReadPosition, taken_up
+from baton.queues.kafka.record import Committed, Record, Token
+
+GRANTED = Record(group="g", queue="q", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
+
+
+def position(record: Record, offset: int = 10) -> ReadPosition:
+    return ReadPosition.begun(Committed(offset, record), 0.0)
+
+
+def test_who_takes_up_what_was_let_go_marks_nothing() -> None:
+    record = taken_up(replace(GRANTED, reader="p-0", reserved=50, released=True), 10, 100, "p-1")
+    assert (record.reader, record.again, record.tries, record.released) == ("p-1", 0, {}, False)
+    assert record.reserved == 10 + AHEAD
+
+
+def test_who_takes_up_what_was_left_counts_a_try_of_the_first_entry() -> None:
+    record = taken_up(replace(GRANTED, reader="p-0", reserved=50, tries={2: 3, 10: 1}), 10, 100, "p-1")
+    assert (record.again, record.tries) == (50, {10: 2})
+
+
+def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> None:
+    one = position(replace(GRANTED, most=3, again=12))
+    assert one.most(0) == 1
+    one.progress.handed_out([10])
+    assert one.most(1) == 0
+    one.progress.finish([10])
+    one.progress.handed_out([11])
+    one.progress.finish([11])
+    assert one.most(0) is None
+
+
+def test_a_pod_has_no_more_in_hand_than_it_may() -> None:
+    assert [position(replace(GRANTED, unacked=5)).most(in_hand) for in_hand in (0, 3, 5, 9)] == [5, 2, 0, 0]
+
+
+def test_what_is_left_says_how_far_it_was_read_and_whether_it_was_done() -> None:
+    one = position(replace(GRANTED, reserved=10 + AHEAD))
+    one.progress.handed_out([10, 11])
+    assert (one.left_record().reserved, one.left_record().released) == (12, False)
+    one.progress.finish([10, 11])
+    assert one.left_record().released
+    assert one.next_record().reserved == 12 + AHEAD
+
+
+def test_an_entry_that_failed_too_often_is_known_by_its_tries() -> None:
+    one = position(replace(GRANTED, most=1))
+    for expected in (False, True):
+        one.record = one.failed(10)
+        assert one.too_often(10) is expected
